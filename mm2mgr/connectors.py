@@ -1,4 +1,4 @@
-"""A connector as its Connect cluster shows it: config, states, tasks with their partitions, stored offsets."""
+"""A connector as it is declared, and as its Connect cluster shows it: states, tasks with their partitions, offsets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from mm2mgr.defaults import Origin
 from mm2mgr.errors import Failure
 from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition, parse_assigned
 
@@ -22,6 +23,26 @@ Standing = Literal[
     "deleted", "no status", "FAILED", "other state", "tasks FAILED", "tasks on their way", "no tasks", "settled"
 ]
 """Where a connector and its tasks are on the way to a state."""
+
+
+ConnectorType = Literal["source", "checkpoint", "heartbeat"]
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A connector of MirrorMaker. `config` is what Connect gets, `origins` says where keys come from, as far as that is
+    known.
+    """
+
+    name: str
+    type: ConnectorType
+    connect: str = ""
+    pair: str = ""
+    flows: tuple[str, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
+    state: str | None = None
+    """RUNNING, PAUSED or STOPPED if the tree declares it; None: not managed. Source connectors only."""
 
 
 @dataclass(frozen=True)

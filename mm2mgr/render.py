@@ -7,19 +7,19 @@ directed to the right Kafka cluster here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from mm2mgr import defaults
+from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import TemplateError
 from mm2mgr.spec.scalars import java_list
 from mm2mgr.templating.printer import Printer
-from mm2mgr.topology import Flow, KafkaCluster, Topology, Type, config_text
+from mm2mgr.topology import Flow, KafkaCluster, Topology, config_text
 
-CLASSES: dict[Type, str] = {
+CLASSES: dict[ConnectorType, str] = {
     "source": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
     "checkpoint": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
     "heartbeat": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",
@@ -29,21 +29,6 @@ OWNER_KEY = "mm2mgr.owner"
 FLOW_KEY = "mm2mgr.flow"
 """The id of a source connector's flow; of heartbeat and checkpoint connectors their pair, whichever flows it has."""
 HEARTBEATS_KEY = "heartbeats.replication.enabled"
-
-
-@dataclass(frozen=True)
-class Connector:
-    """One desired connector. `config` is what Connect gets, `origins` has the same keys."""
-
-    name: str
-    type: Type
-    connect: str
-    pair: str
-    flows: tuple[str, ...]
-    config: Mapping[str, str] = field(repr=False)  # may hold secrets
-    origins: Mapping[str, Origin] = field(repr=False)
-    state: str | None = None
-    """RUNNING, PAUSED or STOPPED if the tree declares it; None: not managed. Source connectors only."""
 
 
 def connectors_of(connectors: Iterable[Connector], flows: Iterable[Flow]) -> list[Connector]:
@@ -200,7 +185,9 @@ class _Renderer:
         }
         return self.connector("heartbeat", flow, flows, context)
 
-    def connector(self, type_: Type, flow: Flow, flows: tuple[Flow, ...], context: dict[str, Any]) -> Connector:
+    def connector(
+        self, type_: ConnectorType, flow: Flow, flows: tuple[Flow, ...], context: dict[str, Any]
+    ) -> Connector:
         name = str(flow.connector_name(type_))
         context |= {
             "name": flow.connector_name(type_),

@@ -10,9 +10,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Literal
 
 from mm2mgr import defaults
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.link import BY_SYSTEM, USUAL_HEAP_BYTES, BrokerLimits, Clients, Route
@@ -23,7 +23,6 @@ from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, nearest, number_of, rate_text, whole_number
 from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection
 
-Type = Literal["source", "checkpoint", "heartbeat"]
 _TRANSACTION_RECORDS = int(defaults.EXACTLY_ONCE_DEFAULTS["source_consumer"]["max.poll.records"][0])
 _BUILT_IN = Origin("default", "mm2mgr")
 
@@ -143,7 +142,7 @@ class Flow:
         """Whether the checkpoint connector of the pair serves it; checkpoints need offset syncs."""
         return self.settings.checkpoints.enabled and self.settings.offset_syncs.enabled
 
-    def connector_name(self, type_: Type) -> Text:
+    def connector_name(self, type_: ConnectorType) -> Text:
         """Return the name of its connector of this type. Offsets are stored under it: another name mirrors everything
         again.
         """
@@ -324,7 +323,7 @@ def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
     return [replace(flow, with_heartbeats=flow in carriers) for flow in flows]
 
 
-def connector_names(flows: Iterable[Flow]) -> Iterator[tuple[Flow, Type, str]]:
+def connector_names(flows: Iterable[Flow]) -> Iterator[tuple[Flow, ConnectorType, str]]:
     """Yield the connectors of flows whose heartbeats are marked, by pair as they are rendered: flow, type and name of
     each.
     """

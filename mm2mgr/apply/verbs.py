@@ -18,14 +18,14 @@ from mm2mgr.comparison.journal import JOURNAL_KEY, Journal
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
-from mm2mgr.connectors import RESTING, RunningConnector, with_statuses
+from mm2mgr.connectors import RESTING, Connector, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import ask_all, open_client
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.remarks import Remark
-from mm2mgr.render import Connector, connectors_of
+from mm2mgr.render import connectors_of
 from mm2mgr.text import few, nearest
 from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import type_of

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from mm2mgr.check.needs import EFFECTS, RequiredRight, knows_names
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right, is_allowed
 from mm2mgr.lint.findings import Finding
@@ -22,7 +23,6 @@ from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.snapshot import NotInSnapshot
-from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, Topology, matches_nothing
 
 Status = Literal["missing", "failed", "unknown", "ok"]

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from mm2mgr import defaults
+from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.reach import ClientLogin
-from mm2mgr.render import Connector
 from mm2mgr.spec.scalars import is_name
-from mm2mgr.topology import Flow, Topology, Type, lease_group
+from mm2mgr.topology import Flow, Topology, lease_group
 from mm2mgr.truth.reach import Client, Setting, clients, settings
 
 OWN = "mm2mgr itself"
@@ -41,7 +41,7 @@ class RightRule:
     """
 
     number: int
-    type: Type | Literal["mm2mgr"]
+    type: ConnectorType | Literal["mm2mgr"]
     client: str
     operation: str
     on: On
@@ -62,7 +62,7 @@ _NO_CONFIG = "`status` does not see whether a dedicated MirrorMaker that came ba
 _NOT_TAKEN = "`moved:` cannot take over from the dedicated MirrorMaker"
 _ACLS, _CONFIGS, _GROUPS = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "sync.group.offsets.enabled"
 
-_TYPES = get_args(Type)
+_TYPES = get_args(ConnectorType)
 
 ROWS: tuple[RightRule, ...] = (
     RightRule(1, "source", "source admin", "Describe", "topic", "the topic is not mirrored, and no log says so"),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mm2mgr.check.judge import CheckRow
-from mm2mgr.render import Connector
+from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import ConnectorType, numbers
+from mm2mgr.truth.reach import numbers
 
 FIRST_WORKERS = (4, 0)
 """Before, clients took every version of a request."""

@@ -34,7 +34,7 @@ from mm2mgr.check.needs import (
     own_needs,
 )
 from mm2mgr.check.old_brokers import new_workers, old_broker_rows
-from mm2mgr.connectors import RunningConnector
+from mm2mgr.connectors import Connector, RunningConnector
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right
@@ -52,7 +52,7 @@ from mm2mgr.live.questions import AnsweringWorker, ConnectorsWithStates
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.rights import EveryAcl, LimitsOf, LogIn, RequestVersions, RightsOf, TopicsOfGroups
 from mm2mgr.live.snapshot import NotInSnapshot, Question, Snapshot, Steps, ask, or_error, side_by_side
-from mm2mgr.render import Connector, connectors_of
+from mm2mgr.render import connectors_of
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.topology import Flow, Topology

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mm2mgr.comparison.journal import JOURNAL_KEY
-from mm2mgr.render import Connector
+from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.spec.keys import PREFIX_BLOCKS
 from mm2mgr.spec.scalars import depends_on_order, java_pattern
 from mm2mgr.truth.keys import Key, load
-from mm2mgr.truth.reach import CLASSES, ConfiguredClient, ConnectorType, Setting, configured_clients, type_of
+from mm2mgr.truth.reach import CLASSES, ConfiguredClient, Setting, configured_clients, type_of
 
 Config = Mapping[str, str]
 # Lists of which Kafka takes each item for itself, in any order.

@@ -30,7 +30,7 @@ from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
 
 if TYPE_CHECKING:
-    from mm2mgr.render import Connector
+    from mm2mgr.connectors import Connector
     from mm2mgr.samples.store import TaskRow
     from mm2mgr.topology import Flow
 

@@ -30,9 +30,8 @@ from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
 from mm2mgr.topology import ConnectCluster, Flow, Topology, by_pair
 
 if TYPE_CHECKING:
-    from mm2mgr.connectors import ConnectorStatus
+    from mm2mgr.connectors import Connector, ConnectorStatus
     from mm2mgr.live.snapshot import Snapshot, Steps
-    from mm2mgr.render import Connector
 
 Answer = TypeVar("Answer")
 _LIMITS = Limits(connect_seconds=10.0, kafka_seconds=10.0, at_once=4, kafka_at_once=16)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, file_key, removal_hit, show, spell
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
@@ -16,7 +17,7 @@ from mm2mgr.topics.names import matches_no_topic, meant_items
 from mm2mgr.truth.explain import GENERAL, KINDS, nearest, split
 from mm2mgr.truth.keys import Keys, fault, load, server_setting
 from mm2mgr.truth.other_tools import other_tool
-from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType, Reached, Setting, clients, seen_by
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Reached, Setting, clients, seen_by
 
 _ALL_CLUSTER_KEYS = CLUSTER_KEYS | SECURITY_KEYS
 _SIDED = tuple(f"{side}.{general}" for side in ("source", "target") for general in GENERAL)

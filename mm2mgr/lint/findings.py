@@ -10,13 +10,14 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from mm2mgr import defaults
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.formats.client_security import PROTOCOL, WRITTEN
 from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind
 from mm2mgr.secrets import mask, mask_text
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 from mm2mgr.truth.explain import GENERAL
-from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client, ConnectorType
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

@@ -381,7 +381,11 @@ class _Batch:
         ):  # `offset_syncs: false` is short for {enabled: false}
             if spot and suffix and (there := self._ending(spot.file, suffix, spot.line)):
                 return spot.file, (*there, *path[len(suffix) :]) if value else there, new
-        whole = path if path[0] in ("clusters", "connect") else ("flows", subject.flows[0].partition(":")[0], *path)
+        whole = (
+            path
+            if path[0] in ("clusters", "connect")
+            else ("flows", subject.connector.flows[0].partition(":")[0], *path)
+        )
         for file in self.before:
             source = self.source(file)
             if isinstance(source, StructuredText) and (number := source.document(whole[:2])) is not None:
@@ -470,7 +474,7 @@ def _changes_mirroring(finding: Finding, hit: Hit) -> bool:
     edits = [edit for edit in hit.edits if not edit.at]
     config = {**subject.config, **{edit.key: edit.value for edit in edits if edit.value is not None}}
     gone = {edit.key for edit in edits if edit.value is None}
-    after = replace(subject, config={key: value for key, value in config.items() if key not in gone})
+    after = subject.with_config({key: value for key, value in config.items() if key not in gone})
     change = difference(subject, after)
     return change is not None and not (change.was_idle and _asks_for_topics(finding, hit))
 

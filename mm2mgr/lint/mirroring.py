@@ -87,7 +87,7 @@ def _as_kafka_reads(estate: Estate) -> Iterator[Subject]:
     for subject in estate.subjects:
         places = ((key, (place.file, place.line)) for key, place in subject.spots.items() if got)
         other = {key: got[place] for key, place in places if place in got and key in subject.config}
-        yield replace(subject, config={**subject.config, **other}) if other else subject
+        yield subject.with_config({**subject.config, **other}) if other else subject
 
 
 def _by_name(subjects: Iterable[Subject]) -> dict[Named, Subject]:
@@ -105,7 +105,7 @@ def _next(named: Named, taken: Mapping[Named, Subject]) -> Named:
 
 def named_as(subject: Subject) -> Named:
     """Return which connector it is; the first of that name."""
-    return subject.spot.file or subject.connect or subject.spot.connect, subject.name, subject.type, 0
+    return subject.spot.file or subject.connector.connect or subject.spot.connect, subject.name, subject.type, 0
 
 
 def difference(before: Subject, after: Subject) -> Difference | None:
@@ -126,7 +126,7 @@ def _with_new_names(subject: Subject) -> Subject:
         return subject
     old = {key: new for key, new in RENAMED.items() if key in subject.config and new not in subject.config}
     config = {old.get(key, key): value for key, value in subject.config.items()}
-    return replace(subject, config=config) if old else subject
+    return subject.with_config(config) if old else subject
 
 
 # --- what is compared -------------------------------------------------------------------------------------------------

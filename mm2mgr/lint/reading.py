@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
 from mm2mgr.formats.mm2_properties import Line
@@ -89,9 +90,7 @@ def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = 
         if key.startswith(SILENCE_KEY)
     )
     return Subject(
-        found.name,
-        found.type,
-        found.config,
+        Connector(found.name, found.type, config=found.config),
         replace(at, line=found.line),
         spots,
         found.form,
@@ -241,5 +240,5 @@ def _identity(subject: Subject) -> tuple[str, ...]:
 def _twin(subject: Subject, running: Mapping[tuple[str, ...], Sequence[Subject]]) -> Subject | None:
     """Return the running connector of a declared one; None where several Connect clusters run it undeclared."""
     found = running.get(_identity(subject), ())
-    here = [each for each in found if each.spot.connect == subject.connect] or found
+    here = [each for each in found if each.spot.connect == subject.connector.connect] or found
     return here[0] if len(here) == 1 else None

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, Connector, ConnectorType
 from mm2mgr.formats.connectors import OperatorResource
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open, template_in, without_templates
@@ -22,7 +22,7 @@ from mm2mgr.secrets import is_placeholder, is_secret, mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import Client, ConfiguredClient, ConnectorType, Setting, Value, clients, numbers, winners
+from mm2mgr.truth.reach import Client, ConfiguredClient, Setting, Value, clients, numbers, winners
 
 SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 """What a SASL mechanism sends unprotected; the others only prove that they know it."""
@@ -223,18 +223,16 @@ def _newest() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A connector as lint sees it. `spots` has the place of each key that has its own; `state` is Connect's.
+    """A connector and what is known around it. `spots` has the place of each key that has its own; `state` is Connect's.
 
-    `flows` and `connect` are the names of its flows and of its Connect cluster in a tree. `records_kafka` is the
+    `records_kafka` is the
     cluster at the addresses that its record producer has instead of the workers'. In mm2.properties `scopes` has the
     clusters at the start of each key's line: () for the top level, (A,) for a cluster, (A, B) for a pair. In a JSON or
     YAML file `home` is the path of its config, and `paths` that of each key; `unused` are entries of the config that
     decide nothing, since the file says the same elsewhere.
     """
 
-    name: str
-    type: ConnectorType
-    config: Mapping[str, str] = field(repr=False)  # may hold secrets
+    connector: Connector
     spot: Spot
     spots: Mapping[str, Spot] = field(default_factory=dict, repr=False)
     form: Form = "connect"
@@ -244,14 +242,28 @@ class Subject:
     records_kafka: KafkaFacts = KafkaFacts()
     wire: LinkFacts | None = None
     state: str | None = None
-    flows: tuple[str, ...] = ()
-    connect: str = ""
     scopes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     silences: tuple[Silence, ...] = ()
     home: PathKey = ()
     unused: tuple[Entry, ...] = field(default=(), repr=False)
     paths: Mapping[str, PathKey] = field(default_factory=dict, repr=False)
     resource: OperatorResource | None = None
+
+    @cached_property
+    def name(self) -> str:
+        return self.connector.name
+
+    @cached_property
+    def type(self) -> ConnectorType:
+        return self.connector.type
+
+    @cached_property
+    def config(self) -> Mapping[str, str]:
+        return self.connector.config
+
+    def with_config(self, config: Mapping[str, str]) -> Subject:
+        """Return it with another config."""
+        return replace(self, connector=replace(self.connector, config=config))
 
     def get(self, key: str, default: str = "") -> str:
         """Return a key's value as Connect reads it, without blanks around it."""

@@ -39,8 +39,8 @@ from mm2mgr.spec.models import MetricsEndpoint
 from mm2mgr.spec.places import MOST_BYTES, Place
 
 if TYPE_CHECKING:
+    from mm2mgr.connectors import Connector
     from mm2mgr.defaults import Origin
-    from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
     from mm2mgr.spec.models import Access, Auth, Connect, Tls
     from mm2mgr.topology import CatchUpLimit, ConnectCluster, Flow, Topology
@@ -100,9 +100,7 @@ class _TreeSubjects:
     def subject(self, connector: Connector) -> Subject:
         flows = [self.flows[flow] for flow in connector.flows]
         return Subject(
-            name=connector.name,
-            type=connector.type,
-            config=connector.config,
+            connector,
             spot=self.place(flows[0]),
             spots=self.places(connector.origins),
             form="tree",
@@ -114,8 +112,6 @@ class _TreeSubjects:
                 self.aliases.get(connector.config.get("producer.override.bootstrap.servers", ""), "")
             ),
             wire=_link_facts(flows[0]),
-            flows=connector.flows,
-            connect=connector.connect,
             silences=tuple(dict.fromkeys(silence for flow in flows for silence in self.silences(flow))),
         )
 
@@ -169,11 +165,11 @@ class _TreeSubjects:
 def _limits(flows: Mapping[str, Flow], subjects: Iterable[Subject]) -> Iterator[CatchUpFacts]:
     sharing: dict[CatchUpLimit, list[Subject]] = {}
     for subject in subjects:
-        limit = flows[subject.flows[0]].catch_up if subject.type == "source" else None
+        limit = flows[subject.connector.flows[0]].catch_up if subject.type == "source" else None
         if limit:
             sharing.setdefault(limit, []).append(subject)
     for limit, alike in sharing.items():
-        measured = [flows[subject.flows[0]].measured_bytes_per_second for subject in alike]
+        measured = [flows[subject.connector.flows[0]].measured_bytes_per_second for subject in alike]
         rates = [rate for rate in measured if rate is not None]
         yield CatchUpFacts(limit.bytes_per_second, sum(rates) if rates else None, tuple(alike))
 

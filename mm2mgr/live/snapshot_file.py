@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, with_statuses
+from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, TaskConfig, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.live import kafka_state, questions, rights
@@ -21,7 +21,6 @@ from mm2mgr.live.questions import Configs, ConnectorsWithStates, Statuses, TaskC
 from mm2mgr.live.snapshot import Question, Snapshot
 from mm2mgr.live.stored_values import from_stored, hints_of, to_stored
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.render import Connector
 from mm2mgr.secrets import MASK, mask, mask_config, mask_text
 
 FORMAT = 1

@@ -16,7 +16,7 @@ from mm2mgr.comparison.equivalence import WorkerClients
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.exactly_once import ASKED_CONFIG, supports_exactly_once
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.connectors import RunningConnector, with_statuses
+from mm2mgr.connectors import Connector, RunningConnector, with_statuses
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.live.kafka_state import KafkaState, ReadKafka, SeenKafka, WantedLogs, read_kafka
 from mm2mgr.live.questions import (
@@ -38,7 +38,7 @@ from mm2mgr.observe.reading import LiveConnector, OtherConnector, Patience, Read
 from mm2mgr.observe.state_file import TimedLooks
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.render import OWNER_KEY, Connector, connectors_of
+from mm2mgr.render import OWNER_KEY, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import type_of

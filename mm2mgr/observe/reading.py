@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.comparison.equivalence import WorkerClients
-from mm2mgr.connectors import ConnectorStatus, RunningConnector
+from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector
 from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.render import Connector
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 from urllib.parse import urlsplit
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
@@ -31,12 +32,12 @@ from mm2mgr.truth.bugs import BY_BUG, Bug
 from mm2mgr.truth.explain import Explanation
 from mm2mgr.truth.explain import explain as explain_key
 from mm2mgr.truth.keys import Keys, kafka_version, load
-from mm2mgr.truth.reach import ConnectorType, Setting, configured_clients
+from mm2mgr.truth.reach import Setting, configured_clients
 
 if TYPE_CHECKING:
     from mm2mgr.connect.target import ConnectTarget
+    from mm2mgr.connectors import Connector
     from mm2mgr.link_forecast import LinkForecast
-    from mm2mgr.render import Connector
 
 Document = dict[str, object]
 USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.connectors import Connector
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.render import Connector
 from mm2mgr.secrets import mask_config
 from mm2mgr.spec.schema import json_schema
 from mm2mgr.spec.writer import write_starter, yaml_text

@@ -120,7 +120,7 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     stops = [stop for stop in stops if counts[stop] != 0 or not any(counts.values())]
     whole = list(dict.fromkeys(way for stop in stops for way in routes.routes_through(stop)))
     states = dict.fromkeys(declared, "declared" if offline else "not applied")
-    states |= {subject: "unknown" for subject in declared if subject.connect in unread}
+    states |= {subject: "unknown" for subject in declared if subject.connector.connect in unread}
     wording = _Wording(routes, Ownership.of(topology), states, listed_topics)
     # Of what is not mirrored only that which concerns a name that the topic has somewhere on its way.
     hops = [hop for way in whole for hop in way]
@@ -163,7 +163,7 @@ class _Wording:
     def leg(self, hop: TopicHop) -> Mirroring:
         """Describe a hop; where declared and running connector agree, the running one."""
         subject, names = hop.hop.subject, self.routes.names
-        connect = subject.connect
+        connect = subject.connector.connect
         state = self.states.get(subject) or subject.state or "no status yet"
         mirroring = Mirroring(
             names[hop.hop.source],
@@ -178,7 +178,7 @@ class _Wording:
             state if subject.flag("enabled", default=True) else f"{state}, enabled=false",
             subject.config.get(OWNER_KEY),
             subject in self.states or self.owners.is_ours((connect, subject.name), subject.config),
-            subject.flows,
+            subject.connector.flows,
         )
         return self._by_leg.setdefault((connect, subject.name, hop.start, hop.end, hop.takes), mirroring)
 
@@ -189,7 +189,7 @@ def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
     flows = {(connector.connect, connector.name): connector.flows for connector in workspace.connectors}
     answers = workspace.ask(read_estates(workspace.topology.connects), _LIMITS)
     live = tuple(
-        replace(subject, connect=name, flows=flows.get((name, subject.name), ()))
+        replace(subject, connector=replace(subject.connector, connect=name, flows=flows.get((name, subject.name), ())))
         for name, answer in answers.items()
         if isinstance(answer, Estate)
         for subject in answer.subjects
@@ -202,10 +202,10 @@ def _not_running(
 ) -> tuple[Subject, ...]:
     """Return the declared connectors that do not run as declared: new ones, and those whose selection or names an apply
     would change."""
-    running = {(subject.connect, subject.name): subject for subject in live}
+    running = {(subject.connector.connect, subject.name): subject for subject in live}
 
     def runs(subject: Subject) -> bool:
-        other = running.get((subject.connect, subject.name))
+        other = running.get((subject.connector.connect, subject.name))
         if other is None:
             return False
         config = with_live_order(subject.config, other.config)

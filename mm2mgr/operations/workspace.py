@@ -17,9 +17,9 @@ from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
     from mm2mgr.apply.events import EventLog
+    from mm2mgr.connectors import Connector
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.snapshot import Snapshot, Steps
-    from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
     from mm2mgr.topology import Flow, Topology
 

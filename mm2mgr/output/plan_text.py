@@ -19,12 +19,12 @@ from mm2mgr.apply.waves import (
 )
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import ListEntry
+from mm2mgr.connectors import Connector
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Taken, Volume
 from mm2mgr.plan.quotas import QuotaChange, QuotaResult
-from mm2mgr.render import Connector
 from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology
 

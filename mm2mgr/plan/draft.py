@@ -13,7 +13,7 @@ from mm2mgr.comparison.differences import KeyChange, Named, diff
 from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare, with_live_order
 from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, is_moved, move_text
 from mm2mgr.comparison.ownership import ListEntry, Ownership
-from mm2mgr.connectors import RESTING, SETTLED, RunningConnector
+from mm2mgr.connectors import RESTING, SETTLED, Connector, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
@@ -30,7 +30,6 @@ from mm2mgr.plan.heartbeats import (
 from mm2mgr.plan.moves import with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
 from mm2mgr.remarks import Remark
-from mm2mgr.render import Connector
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow, ListedConnector, Topology
 

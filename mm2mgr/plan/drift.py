@@ -15,7 +15,7 @@ from typing import Literal
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.equivalence import with_live_order
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import SETTABLE, RunningConnector, with_statuses
+from mm2mgr.connectors import SETTABLE, Connector, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY, ProducerQuotas
 from mm2mgr.live.questions import Configs, Statuses
@@ -24,7 +24,7 @@ from mm2mgr.plan.facts import quotas_of, user_of
 from mm2mgr.plan.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
 from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.plan.quotas import WantedQuota, rate_per_broker, wanted_quotas
-from mm2mgr.render import OWNER_KEY, Connector, quota_mark
+from mm2mgr.render import OWNER_KEY, quota_mark
 from mm2mgr.secrets import MASK
 from mm2mgr.topology import Topology
 

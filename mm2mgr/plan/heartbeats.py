@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import RESTING, RunningConnector
+from mm2mgr.connectors import RESTING, Connector, RunningConnector
 from mm2mgr.defaults import by_default
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.plan.changes import WRITES, Change, aliases_of, connector_text, type_of
 from mm2mgr.remarks import Remark
-from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
+from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY
 from mm2mgr.topics.names import Selection
 from mm2mgr.topology import Flow, Moved, Topology
 

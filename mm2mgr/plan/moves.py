@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import SELECTING, Named, diff
 from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, Connector
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.plan.changes import Change, ClusterPlan, Price, aliases_of, connector_text, type_of, with_price
 from mm2mgr.plan.heartbeats import RunningConnectors
 from mm2mgr.remarks import Remark
-from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
+from mm2mgr.render import FLOW_KEY, OWNER_KEY
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.names import NameFilter, Selection

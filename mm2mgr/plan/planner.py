@@ -13,7 +13,7 @@ from types import MappingProxyType
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.connectors import with_statuses
+from mm2mgr.connectors import Connector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers, version_of
@@ -43,7 +43,6 @@ from mm2mgr.plan.quotas import quota_changes, wanted_quotas
 from mm2mgr.plan.stages import steps_of
 from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, topics_taken, unseen_successors, widenings
 from mm2mgr.remarks import Remark
-from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few, one_line
 from mm2mgr.topology import Topology, matches_nothing

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from mm2mgr.connectors import Connector
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import DEFAULT, ProducerQuotas, QuotaEntity
 from mm2mgr.remarks import Remark
-from mm2mgr.render import CLIENT_ID_KEY, Connector, quota_mark
+from mm2mgr.render import CLIENT_ID_KEY, quota_mark
 from mm2mgr.text import few
 from mm2mgr.topology import Topology
 

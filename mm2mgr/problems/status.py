@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, find_entries
@@ -25,7 +26,6 @@ from mm2mgr.observe.state_file import (
     timed_looks,
 )
 from mm2mgr.problems.health import Description, Remembered, Status, judge
-from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, Topology
 
 

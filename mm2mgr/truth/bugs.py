@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal, Protocol, get_args
 
-from mm2mgr.truth.reach import ConnectorType, numbers
+from mm2mgr.connectors import ConnectorType
+from mm2mgr.truth.reach import numbers
 
 
 class Configured(Protocol):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 from mm2mgr.truth.keys import Keys, load
 
-ConnectorType = Literal["source", "checkpoint", "heartbeat"]
 ClientKind = Literal["producer", "consumer", "admin"]
 Side = Literal["source", "target", "records", "offsets"]
 Exists = Literal["always", "syncs on source", "syncs on target", "own offsets", "framework admin"]

@@ -16,9 +16,9 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, NotFound
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
+from mm2mgr.connectors import Connector
 from mm2mgr.lint.workers import probe
 from mm2mgr.plan.facts import refusals
-from mm2mgr.render import Connector
 from tests.asking import from_client
 from tests.examples import draw_examples
 from tests.fake_connect import INSTALLED, FakeConnect

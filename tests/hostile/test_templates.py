@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import TemplateError
-from mm2mgr.render import Connector, render, template_folders
+from mm2mgr.render import render, template_folders
 from mm2mgr.topology import Topology
 from tests.render.test_templates import COMMON
 from tests.spec.trees import BASE, FLOW, expanded

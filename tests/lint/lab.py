@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connectors import Connector
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka as LiveKafka
 from mm2mgr.lint.findings import Finding, rules_of
@@ -235,7 +236,7 @@ class Lab:
         """Return the rules that find something in a config that no worker runs."""
         type_ = type_of(config.get("connector.class", "")) or "source"
         name = config.get("name", "refused")
-        subject = Subject(name, type_, {"name": name, **config}, Spot(connect="lab", connector=name))
+        subject = Subject(Connector(name, type_, config={"name": name, **config}), Spot(connect="lab", connector=name))
         return {finding.rule for finding in lint(Estate((self._known(subject, self.on_b, facts),)), _RULES)}
 
     def _live(self, worker: Worker) -> Estate:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.lint.findings import Finding, Hit
 from mm2mgr.lint.rules import BY_ID, lint
 from mm2mgr.lint.subject import Estate, Spot, Subject
-from mm2mgr.truth.reach import ConnectorType
 
 Changes = Mapping[str, str | None]
 
@@ -43,7 +43,8 @@ def connector(type_: ConnectorType, changes: Changes | None = None, /, **facts: 
     whole: dict[str, str | None] = {"name": name, **OWN[type_], **PAIR, **CONVERTERS, **(changes or {})}
     config = {key: value for key, value in whole.items() if value is not None}
     spot = facts.pop("spot", Spot(connect="east", connector=name))
-    return Subject(name=name, type=type_, config=config, spot=spot, **facts)
+    own = {key: facts.pop(key) for key in ("connect", "flows") if key in facts}
+    return Subject(Connector(name, type_, config=config, **own), spot, **facts)
 
 
 def source(changes: Changes | None = None, /, **facts: Any) -> Subject:

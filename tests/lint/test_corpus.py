@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
 from mm2mgr.formats import properties
@@ -26,7 +27,7 @@ from mm2mgr.lint.tree import from_tree, invalid
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.reach import CLUSTER_KEYS, ConnectorType
+from mm2mgr.truth.reach import CLUSTER_KEYS
 from tests.lint import made
 
 HERE = Path(__file__).parent / "corpus"

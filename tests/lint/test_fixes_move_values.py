@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Subject, WorkerFacts
-from mm2mgr.truth.reach import ConnectorType
 from tests.lint import made
 
 OF_VALUES = {
@@ -57,7 +55,7 @@ def after(subject: Subject, finding: Finding) -> Subject:
         config.pop(edit.key, None)
         if edit.value is not None:
             config[edit.key] = edit.value
-    return replace(subject, config=config)
+    return subject.with_config(config)
 
 
 @pytest.mark.parametrize(("type_", "key"), KEYS)

@@ -8,6 +8,7 @@ from itertools import islice
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.connectors import Connector
 from mm2mgr.lint.routes import LONGEST, Routes, TopicPlace
 from mm2mgr.lint.subject import Spot, Subject
 
@@ -24,7 +25,7 @@ def connector(number: int, source: str, target: str, topics: str, identity: bool
         "topics": topics,
         **({"replication.policy.class": POLICY} if identity else {}),
     }
-    return Subject(f"m{number}", "source", config, Spot(connect="w"))
+    return Subject(Connector(f"m{number}", "source", config=config), Spot(connect="w"))
 
 
 connectors = st.lists(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.connectors import Connector
 from mm2mgr.formats import properties
 from mm2mgr.formats.mm2_properties import Dedicated, connectors
 from mm2mgr.lint.classify import what_is
@@ -359,7 +360,9 @@ def test_what_mm2mgr_renders_is_not_told() -> None:
             config = connector["config"]
             type_ = next(type_ for type_ in CLIENTS if type_.capitalize() in config["connector.class"])
             for version in (None, "4.3.1"):
-                subject = Subject(name, type_, config, Spot(), form="tree", worker=WorkerFacts(version=version))
+                subject = Subject(
+                    Connector(name, type_, config=config), Spot(), form="tree", worker=WorkerFacts(version=version)
+                )
                 assert found(subject) == {}, (file, name)
 
 

@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.lint.findings import Hit
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.truth.exclusions import EXCLUSIONS, READ, matters
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import ConnectorType
 from tests.lint import made
 from tools.kafka_refusals.cases import drawn
 from tools.kafka_refusals.compare import SAYING, rules

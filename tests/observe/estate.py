@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import Failure
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
@@ -25,7 +26,7 @@ from mm2mgr.problems.causes import CAUSES
 from mm2mgr.problems.health import ConnectorState, FlowStatus, Status
 from mm2mgr.problems.kind import LiveProblem
 from mm2mgr.problems.status import Observation, observe
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Flow, Topology
 from tests.fake_connect import FakeConnect, serving

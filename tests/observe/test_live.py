@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from mm2mgr.apply.execute import apply_plan
+from mm2mgr.connectors import Connector
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import topic_acls, topic_configs
@@ -40,7 +41,7 @@ from mm2mgr.plan.planner import make_plan
 from mm2mgr.problems.health import ConnectorState, FlowStatus
 from mm2mgr.problems.status import describe, status
 from mm2mgr.problems.watchdog import Watchdog
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.sandbox.server import free_ports

@@ -19,6 +19,7 @@ import pytest
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
+from mm2mgr.connectors import Connector
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, read
@@ -29,7 +30,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.status import acknowledge, status
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.topology import Topology

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
+from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import SeenKafka
@@ -20,7 +20,7 @@ from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.problems.health import Remembered, Status, judge
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.topology import Flow
 from tests.observe.estate import TREE, sentences, topology_of
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
+from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import SeenKafka
@@ -25,7 +25,7 @@ from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.problems.health import Remembered, judge
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.topology import Flow
 from tests.examples import draw_examples
 from tests.observe.estate import TREE, topology_of

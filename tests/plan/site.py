@@ -14,6 +14,7 @@ import pytest
 from mm2mgr.apply import execute, settle
 from mm2mgr.apply.execute import apply_plan, read_back
 from mm2mgr.apply.waves import Result
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
@@ -24,7 +25,7 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan, Wish
 from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.planner import make_plan
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka

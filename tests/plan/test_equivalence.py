@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare
+from mm2mgr.connectors import Connector
 from mm2mgr.defaults import Origin
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import Setting, configured_clients
 from tests.spec.trees import BASE, expanded

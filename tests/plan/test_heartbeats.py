@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from mm2mgr.apply.waves import Rollout
 from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import make_plan
-from mm2mgr.render import HEARTBEATS_KEY, Connector, render
+from mm2mgr.render import HEARTBEATS_KEY, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka

@@ -29,6 +29,7 @@ from mm2mgr.apply.history import Author, Recorder
 from mm2mgr.apply.waves import Rollout
 from mm2mgr.comparison.differences import Named
 from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connectors import Connector as Rendered
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
@@ -43,7 +44,6 @@ from mm2mgr.plan.judges import JUDGES, PARTNERS, Facts, judge_parts
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import OWNER_KEY, render
-from mm2mgr.render import Connector as Rendered
 from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka

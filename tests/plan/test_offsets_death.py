@@ -14,11 +14,11 @@ from mm2mgr.apply.carry_out import carry_out
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.draft import plan_cluster
 from mm2mgr.plan.stages import stages
-from mm2mgr.render import Connector
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect
 from tests.plan.site import Site

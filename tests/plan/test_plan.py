@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from mm2mgr.comparison.differences import KeyChange, diff
 from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.connectors import Connector
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
 from mm2mgr.plan.draft import plan_cluster
 from mm2mgr.plan.judges import Facts, judge_parts, too_many_deletes
-from mm2mgr.render import CLASSES, OWNER_KEY, Connector
+from mm2mgr.render import CLASSES, OWNER_KEY
 from mm2mgr.topology import Type
 
 OWNER = "team"

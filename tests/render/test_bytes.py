@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.render import Connector, render
+from mm2mgr.connectors import Connector
+from mm2mgr.render import render
 from tests.spec.trees import BASE, FLOW, expanded
 
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIE vQ==\n\tx = y\n-----END PRIVATE KEY-----\n"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import TemplateError
 from mm2mgr.expand import expand
-from mm2mgr.render import Connector, render, template_folders
+from mm2mgr.render import render, template_folders
 from mm2mgr.spec.loader import load
 from tests.spec.trees import BASE, FLOW, complaint, complaints, expanded
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
-from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector, render
+from mm2mgr.render import FLOW_KEY, OWNER_KEY, render
 from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology

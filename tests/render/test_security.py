@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import BASE, FLOW, expanded
 

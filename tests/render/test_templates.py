@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import TemplateError
-from mm2mgr.render import Connector, render, template_folders
+from mm2mgr.render import render, template_folders
 from mm2mgr.templating.restricted_jinja import Environment
 from mm2mgr.topology import Topology
 from tests.spec.trees import BASE, FLOW, expanded

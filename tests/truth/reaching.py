@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mm2mgr.truth.reach import ConnectorType, Reached, Setting, clients, seen_by
+from mm2mgr.connectors import ConnectorType
+from mm2mgr.truth.reach import Reached, Setting, clients, seen_by
 
 
 def reached(type_: ConnectorType, key: str, setting: Setting) -> tuple[Reached, ...]:

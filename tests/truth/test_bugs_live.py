@@ -20,13 +20,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.defaults import PROPERTIES_EXCLUDE
 from mm2mgr.files import cache_folder
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import Runtime, find_java, kafka_runtime, known_versions, locked_jars
 from mm2mgr.truth.bugs import BY_BUG
-from mm2mgr.truth.reach import ConnectorType
 from tests.live import seen
 from tests.truth.test_reach_live import put
 

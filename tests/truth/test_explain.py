@@ -6,13 +6,14 @@ import json
 
 import pytest
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats import properties
 from mm2mgr.formats.mm2_properties import Dedicated, connectors
 from mm2mgr.json_values import to_json
 from mm2mgr.truth.explain import KINDS, Explanation, explain, policy_of
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting, configured_clients, text_of
+from mm2mgr.truth.reach import CLIENTS, Setting, configured_clients, text_of
 from tests.truth.reaching import reached
 
 TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client, ConnectorType, clients_of_line
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client, clients_of_line
 
 ANSWERS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("reached.json").read_text())
 BY_LINE: dict[str, dict[str, Any]] = {line: each for each in ANSWERS for line in each["lines"]}

@@ -21,10 +21,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.sandbox.kafka_servers import DIRECT, Broker, Worker
 from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import ConnectorType, Setting, clients, winners
+from mm2mgr.truth.reach import Setting, clients, winners
 
 pytestmark = pytest.mark.live
 

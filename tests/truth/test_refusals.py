@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.lint.rules import RULES
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import ConnectorType
 from tools.kafka_refusals.cases import FOREIGN, TYPES, healthy
 from tools.kafka_refusals.compare import ASKED, GOLDEN, RELEASES, SAYING, cases, differences, errors, rules
 from tools.kafka_refusals.kafka import Oracle

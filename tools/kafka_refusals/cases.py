@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import get_args
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.truth.keys import Key, load
-from mm2mgr.truth.reach import CLUSTER_KEYS, ConnectorType, clients_of_line
+from mm2mgr.truth.reach import CLUSTER_KEYS, clients_of_line
 from tools.kafka_refusals.kafka import ADDRESS
 
 MIRROR = "org.apache.kafka.connect.mirror."

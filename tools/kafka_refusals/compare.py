@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.lint.findings import Rule
 from mm2mgr.lint.rules import BY_ID, lint
 from mm2mgr.lint.subject import Estate, Spot, Subject, WorkerFacts
-from mm2mgr.truth.reach import ConnectorType
 from tools.kafka_refusals.cases import FOREIGN, TYPES, drawn, healthy, singles, with_foreign
 from tools.kafka_refusals.kafka import WORKER, Oracle, Refused, asking
 
@@ -68,7 +68,9 @@ def rules() -> tuple[Rule, ...]:
 def subject(type_: ConnectorType, config: Mapping[str, str], release: str) -> Subject:
     """Return a connector on the workers that Kafka's classes are asked for."""
     worker = WorkerFacts(version=release, properties=WORKER, exactly_once=False, policy="All")
-    return Subject(config.get("name", ""), type_, config, Spot(connect="c", connector="c"), worker=worker)
+    return Subject(
+        Connector(config.get("name", ""), type_, config=config), Spot(connect="c", connector="c"), worker=worker
+    )
 
 
 def errors(

@@ -162,7 +162,7 @@ def _matters(subject: Subject, plain: str) -> bool:
     if plain == "retry.backoff.ms":
         return subject.known_version is None or numbers(subject.known_version) >= (4, 0)
     if plain == "max.block.ms":  # offset-syncs-block knows where the workers are known
-        cluster = subject.connect or subject.spot.connect or subject.worker_property("bootstrap.servers")
+        cluster = subject.connector.connect or subject.spot.connect or subject.worker_property("bootstrap.servers")
         return not (cluster or subject.exactly_once or subject.form == "dedicated")
     return True
 
@@ -213,7 +213,7 @@ def known_bug(estate: Estate) -> Iterator[Hit]:
     having: dict[tuple[str, str, str, str], tuple[Bug, list[Subject]]] = {}
     for subject in estate.subjects:
         for bug in _bugs(subject, "warning"):
-            place = subject.spot.file, subject.connect or subject.spot.connect, subject.version, bug.id
+            place = subject.spot.file, subject.connector.connect or subject.spot.connect, subject.version, bug.id
             having.setdefault(place, (bug, []))[1].append(subject)
     for (_, _, version, _), (bug, (first, *others)) in having.items():
         message = f"{bug.id} in Kafka {version} ({bug.fixed_in}): {bug.effect}"
@@ -268,7 +268,7 @@ def upgrade_override_policy(estate: Estate) -> Iterator[Hit]:
     refused_of: dict[str, list[Subject]] = {}
     for subject in estate.subjects:
         if _is_next_major(subject) and subject.form != "dedicated" and _is_open(subject):
-            refused_of.setdefault(subject.connect or subject.spot.connect, []).append(subject)
+            refused_of.setdefault(subject.connector.connect or subject.spot.connect, []).append(subject)
     for connect, subjects in refused_of.items():
         keys = plain_keys(key for subject in subjects for key in checked_by_policy(subject.kind))
         who = f"the workers of {connect}" if connect else "the workers"

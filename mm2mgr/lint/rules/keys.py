@@ -412,7 +412,10 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
         place = f"it belongs to the {named} of this pair"
         if subject.form == "tree":
             value = show(subject, key)
-            ways = (spell(replace(subject, type=owner), key, value) for owner in owners)
+            ways = (
+                spell(replace(subject, connector=replace(subject.connector, type=owner)), key, value)
+                for owner in owners
+            )
             place = f"write {' or '.join(dict.fromkeys(ways))} if it is wanted"
         hit = removal_hit(subject, key, message, f"; {place}")
         definition = load().find(owners[0], key, subject.version)

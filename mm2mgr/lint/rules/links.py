@@ -323,8 +323,8 @@ def link_memory(subject: Subject) -> Iterator[Hit]:
         effect = f"beside what it needs itself, and its heap is {size(heap)}"
         message = f"{describe(subject, client, plain)}: {sharing} tasks on a worker may need {size(need)} {effect}"
         more = (
-            f", so that mm2mgr chooses sizes that fit, or declare more memory (connect: {subject.connect}: workers: "
-            "memory)"
+            ", so that mm2mgr chooses sizes that fit, or declare more memory"
+            f" (connect: {subject.connector.connect}: workers: memory)"
         )
         fix = f"{phrase(subject, [Edit(key_for(subject, *setting), None) for setting in by_hand])}{more}"
         yield Hit(message, fix, key_for(subject, *by_hand[0]))

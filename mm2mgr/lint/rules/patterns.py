@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.lint.findings import Hit, connector_hit, file_key, keys_ending, rule, spell
 from mm2mgr.lint.hops import filter_of, items_of
 from mm2mgr.lint.subject import Subject
 from mm2mgr.topics.java_regex import Alt, Edge, Group, Node, Repeat, Seq
 from mm2mgr.topics.names import QUOTES, matches_no_topic, meant_items, samples, shape_of
 from mm2mgr.topics.shared import affixes
-from mm2mgr.truth.reach import ConnectorType
 
 _BOTH: tuple[ConnectorType, ...] = ("source", "checkpoint")
 LISTS = {

@@ -126,7 +126,7 @@ def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
         edits = tuple(Edit(key, subject.get(_RECORDS + plain)) for key, plain in pairs)
         if subject.form == "tree":
             remedy = "mm2mgr then configures all three"
-            fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: {remedy}"
+            fix = f"write connect: {{{yaml(subject.connector.connect or '…')}: {{exactly_once: true}}}}: {remedy}"
             edits = ()
         message = f"offsets are written to the cluster of {_RECORDS}*, and {outcome}"
         yield Hit(message, fix, _RECORDS + _ADDRESS, edits=edits)

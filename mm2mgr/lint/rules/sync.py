@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.lint.findings import (
     Edit,
     Hit,
@@ -24,7 +25,7 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.hops import SIDES, ClusterSide, Hop, hops
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.text import whole_number
-from mm2mgr.truth.reach import ConnectorType, numbers
+from mm2mgr.truth.reach import numbers
 
 _DEAD_SOURCE = "tests/live/test_dead_source.py::"
 _LIVE = "tests/lint/test_seen_live_topics.py::"
@@ -360,7 +361,7 @@ def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:
     for hop in hops(estate.subjects):
         subject = hop.subject
         kafka = subject.worker_property("bootstrap.servers")
-        connect = subject.connect or subject.spot.connect
+        connect = subject.connector.connect or subject.spot.connect
         if subject.off or subject.exactly_once or subject.form == "dedicated" or not (connect or kafka):
             continue
         groups[(connect,) if connect else (kafka, subject.worker_property("group.id"))].append(hop)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, file_key, keys_ending, rule, spell
 from mm2mgr.lint.hops import default_of, filter_of, items_of, plain_name, point, reads_lists, same, selection_of
@@ -17,7 +18,6 @@ from mm2mgr.topics.automaton import LONGEST_NAME
 from mm2mgr.topics.java_regex import why_refused
 from mm2mgr.topics.names import Items, NameFilter, meant_items, samples, shape_of
 from mm2mgr.topics.shared import meeting
-from mm2mgr.truth.reach import ConnectorType
 
 _LIVE = "tests/lint/test_seen_live_topics.py::"
 _BOTH: tuple[ConnectorType, ...] = ("source", "checkpoint")

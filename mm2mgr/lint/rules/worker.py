@@ -150,7 +150,7 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     )
     message, key = f"records are not written to {subject.target}: {reason}", _RECORDS + _ADDRESS
     if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
-        alias = yaml(subject.connect or "…")
+        alias = yaml(subject.connector.connect or "…")
         remedy = "with the Kafka cluster that these workers use, or correct its url"
         fix = f"write connect: {{{alias}: {{kafka: …}}}} {remedy}"
         of_template = (
