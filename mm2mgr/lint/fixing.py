@@ -280,8 +280,10 @@ class _Batch:
         self.sources: dict[str, Editable] = {}
 
     def contents(self) -> dict[str, bytes]:
-        changed = {file: source.result().encode(_encoding(source)) for file, source in self.sources.items()}
-        return {**self.before, **changed}
+        result = dict(self.before)
+        for file, source in self.sources.items():
+            result[file] = source.result().encode("iso-8859-1" if isinstance(source, PropertiesText) else "utf-8")
+        return result
 
     def refuse(self, hit: Hit) -> str:
         """Make all edits of a hit, or none and return why."""
@@ -391,10 +393,6 @@ class _Batch:
     def _ending(self, file: str, path: PathKey, line: int) -> PathKey:
         source = self.source(file)
         return source.ending(path, line) if isinstance(source, StructuredText) else ()
-
-
-def _encoding(source: Editable) -> str:
-    return "iso-8859-1" if isinstance(source, PropertiesText) else "utf-8"
 
 
 def _flatten(text: str) -> tuple[PathKey, Any]:

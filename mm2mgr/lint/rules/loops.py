@@ -354,10 +354,6 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
                 yield replace(hit, others=tuple(other for other, _ in more))
 
 
-def _has_blank_alias(subject: Subject) -> bool:
-    return any(key in subject.config and not subject.get(key) for key in (_SOURCE, _TARGET))
-
-
 @rule("alias-blank", "error", "DefaultReplicationPolicy, MirrorConnectorConfig", types=("source", "checkpoint"))
 def alias_blank(subject: Subject) -> Iterator[Hit]:
     """An alias is blank, so names of topics have an empty part and loops are not recognised.
@@ -400,7 +396,8 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     target's alias it is a warning: it matters where flows lead back. Source: DefaultReplicationPolicy.topicSource.
     """
     separator = separator_of(subject)
-    if policy_of(subject) != "default" or _has_blank_alias(subject):
+    is_blank = any(key in subject.config and not subject.get(key) for key in (_SOURCE, _TARGET))
+    if policy_of(subject) != "default" or is_blank:
         return
     if not separator:
         message = "the separator is empty: MirrorMaker reads the first letter of a topic as the alias of its source"
