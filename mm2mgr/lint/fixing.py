@@ -60,20 +60,15 @@ def heal(
     now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
     harmful: dict[object, Hit] = {}
     before = _Linted.of(read(now), rules)
-    size, rounds = (
-        len(before.findings),
-        10 + 4 * len(before.findings),
-    )  # a fix may bring up what another one was hidden behind
+    # A fix may bring up what another one was hidden behind.
+    size, rounds = len(before.findings), 10 + 4 * len(before.findings)
     done = 0
     while rounds:
         decided = [fixable for fixable in _fixable(before.findings) if fixable[0].severity in severities]
-        if len(fixed) > done and all(
-            _identity(fixable) in refused for fixable in decided
-        ):  # what stood in the way may be fixed
-            done, refused = (
-                len(fixed),
-                {fixable: reason for fixable, reason in refused.items() if reason.startswith(_CHANGES)},
-            )
+        # What stood in the way may be fixed.
+        if len(fixed) > done and all(_identity(fixable) in refused for fixable in decided):
+            done = len(fixed)
+            refused = {identity: reason for identity, reason in refused.items() if reason.startswith(_CHANGES)}
         if not (waiting := [fixable for fixable in decided if _identity(fixable) not in refused]):
             break
         rounds -= 1
@@ -96,12 +91,8 @@ def heal(
             else _lost_secret(now, batch.contents()) or changed_by or _worse(taken, before.findings, after.findings)
         )
         if after is not None and not reason:
-            now, before, fixed, size = (
-                batch.contents(),
-                after,
-                [*fixed, *(_as_done(*fixable, harmful) for fixable in taken)],
-                2 * size,
-            )
+            now, before, size = batch.contents(), after, 2 * size
+            fixed += [_as_done(*fixable, harmful) for fixable in taken]
         elif (
             len(taken) == 1 and not changed_by and _identity(taken[0]) not in harmful and (gone := _removal(*taken[0]))
         ):
@@ -378,9 +369,8 @@ class _Batch:
     def _in_tree(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
         path, new = _flatten(spell(subject, key, value))
         spot = subject.spots.get(key)
-        for suffix in (
-            (path, path[:-1]) if spot and spot.file else ()
-        ):  # `offset_syncs: false` is short for {enabled: false}
+        # `offset_syncs: false` is short for {enabled: false}.
+        for suffix in (path, path[:-1]) if spot and spot.file else ():
             if spot and suffix and (there := self._ending(spot.file, suffix, spot.line)):
                 return spot.file, (*there, *path[len(suffix) :]) if value else there, new
         whole = path if path[0] in ("clusters", "connect") else ("flows", subject.flows[0].partition(":")[0], *path)

@@ -339,9 +339,8 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
         first, its = aliases[usual][0]
         for alias, ((subject, own), *more) in aliases.items():
             its_own = {earlier for earlier, _ in (*aliases[usual], *aliases[alias])} == {subject} == {first}
-            if (
-                alias == usual or number in reported or its_own
-            ):  # self-mirror reports one connector whose ends are one cluster
+            # self-mirror reports one connector whose ends are one cluster.
+            if alias == usual or number in reported or its_own:
                 continue
             if not _differ(point(subject, own), point(first, its)):  # else see addresses-of-two-clusters
                 key = _SOURCE if subject.source == alias else _TARGET
