@@ -327,9 +327,8 @@ def line_key(subject: Subject, key: str) -> str:
     """Return the key in mm2.properties that becomes a connector's key: that of its line, or of a new one."""
     if place := subject.spots.get(key):
         return place.key
-    if (
-        _without_prefix(key, "producer.override.") in CLUSTER_KEYS
-    ):  # the workers' own login, which is that of the target
+    # The workers' own login, which is that of the target.
+    if _without_prefix(key, "producer.override.") in CLUSTER_KEYS:
         return key.replace("producer.override", subject.pair.rpartition("->")[2], 1)
     source, _, target = subject.pair.partition("->")
     for prefix, line in _DEDICATED.items():

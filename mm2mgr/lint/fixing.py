@@ -60,20 +60,15 @@ def heal(
     now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
     harmful: dict[object, Hit] = {}
     before = _Linted.of(read(now), rules)
-    size, rounds = (
-        len(before.findings),
-        10 + 4 * len(before.findings),
-    )  # a fix may bring up what another one was hidden behind
+    # A fix may bring up what another one was hidden behind.
+    size, rounds = len(before.findings), 10 + 4 * len(before.findings)
     done = 0
     while rounds:
         decided = [fixable for fixable in _fixable(before.findings) if fixable[0].severity in severities]
-        if len(fixed) > done and all(
-            _identity(fixable) in refused for fixable in decided
-        ):  # what stood in the way may be fixed
-            done, refused = (
-                len(fixed),
-                {fixable: reason for fixable, reason in refused.items() if reason.startswith(_CHANGES)},
-            )
+        # What stood in the way may be fixed.
+        if len(fixed) > done and all(_identity(fixable) in refused for fixable in decided):
+            done = len(fixed)
+            refused = {identity: reason for identity, reason in refused.items() if reason.startswith(_CHANGES)}
         if not (waiting := [fixable for fixable in decided if _identity(fixable) not in refused]):
             break
         rounds -= 1
@@ -96,12 +91,8 @@ def heal(
             else _lost_secret(now, batch.contents()) or changed_by or _worse(taken, before.findings, after.findings)
         )
         if after is not None and not reason:
-            now, before, fixed, size = (
-                batch.contents(),
-                after,
-                [*fixed, *(_as_done(*fixable, harmful) for fixable in taken)],
-                2 * size,
-            )
+            now, before, size = batch.contents(), after, 2 * size
+            fixed += [_as_done(*fixable, harmful) for fixable in taken]
         elif (
             len(taken) == 1 and not changed_by and _identity(taken[0]) not in harmful and (gone := _removal(*taken[0]))
         ):
@@ -280,8 +271,10 @@ class _Batch:
         self.sources: dict[str, Editable] = {}
 
     def contents(self) -> dict[str, bytes]:
-        changed = {file: source.result().encode(_encoding(source)) for file, source in self.sources.items()}
-        return {**self.before, **changed}
+        result = dict(self.before)
+        for file, source in self.sources.items():
+            result[file] = source.result().encode("iso-8859-1" if isinstance(source, PropertiesText) else "utf-8")
+        return result
 
     def refuse(self, hit: Hit) -> str:
         """Make all edits of a hit, or none and return why."""
@@ -376,9 +369,8 @@ class _Batch:
     def _in_tree(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
         path, new = _flatten(spell(subject, key, value))
         spot = subject.spots.get(key)
-        for suffix in (
-            (path, path[:-1]) if spot and spot.file else ()
-        ):  # `offset_syncs: false` is short for {enabled: false}
+        # `offset_syncs: false` is short for {enabled: false}.
+        for suffix in (path, path[:-1]) if spot and spot.file else ():
             if spot and suffix and (there := self._ending(spot.file, suffix, spot.line)):
                 return spot.file, (*there, *path[len(suffix) :]) if value else there, new
         whole = (
@@ -395,10 +387,6 @@ class _Batch:
     def _ending(self, file: str, path: PathKey, line: int) -> PathKey:
         source = self.source(file)
         return source.ending(path, line) if isinstance(source, StructuredText) else ()
-
-
-def _encoding(source: Editable) -> str:
-    return "iso-8859-1" if isinstance(source, PropertiesText) else "utf-8"
 
 
 def _flatten(text: str) -> tuple[PathKey, Any]:

@@ -229,7 +229,8 @@ def _states(subject: Subject) -> Iterator[tuple[str, object]]:
     for key in _EMITS[subject.type]:
         yield key, subject.setting.offset_syncs if key == _SYNCS else subject.flag(key, default=key != _GROUP_OFFSETS)
     if subject.type != "heartbeat":
-        separator = _internal_separator(subject)
+        selection = selection_of(subject)
+        separator = selection.internal_separator if selection else separator_of(subject)
         place = subject.setting.offset_syncs_location
         alias = subject.target if place == "source" else subject.source
         yield "the place of offset syncs", place if place in ("source", "target") else None
@@ -241,11 +242,6 @@ def _states(subject: Subject) -> Iterator[tuple[str, object]]:
     for key in _STORED_IN:
         yield f"{key} of the workers", subject.worker_property(key)
     yield "the workers' Kafka", _servers(subject.worker_property("bootstrap.servers"))
-
-
-def _internal_separator(subject: Subject) -> str:
-    selection = selection_of(subject)
-    return selection.internal_separator if selection else separator_of(subject)
 
 
 def _heartbeats(before: Subject, after: Subject) -> str:

@@ -236,14 +236,12 @@ FACTS = (
 
 def not_judged(estate: Estate, rules: Collection[str]) -> tuple[NotJudged, ...]:
     """Return what was not judged for lack of facts, by fact; `rules` are the ids of those that ran."""
-    return tuple(_not_judged(estate, rules))
-
-
-def _not_judged(estate: Estate, rules: Collection[str]) -> Iterator[NotJudged]:
+    unknown = []
     for fact in FACTS:
         needing = tuple(rule for rule in fact.rules if rule in rules)
         lacking = list(fact.lacking(estate)) if needing else []
         if lacking:
             kafkas = (kafka for subject in lacking for kafka in subject.kafkas) if fact.asked else ()
             reasons = tuple(dict.fromkeys(kafka.unanswered for kafka in kafkas if kafka.unanswered))
-            yield NotJudged(fact.name, fact.open, fact.give, needing, len(lacking), reasons)
+            unknown.append(NotJudged(fact.name, fact.open, fact.give, needing, len(lacking), reasons))
+    return tuple(unknown)

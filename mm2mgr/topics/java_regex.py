@@ -471,9 +471,8 @@ class _RegexReader:
         self.at = match.end()
         if match[0].startswith("<"):
             self.groups += 1
-            self.strange |= "\\" in self.text and any(
-                f"\\{digit}" in self.text for digit in "123456789"
-            )  # not kept by number
+            # Not kept by number.
+            self.strange |= "\\" in self.text and any(f"\\{digit}" in self.text for digit in "123456789")
         else:
             on, _, off = match[0][:-1].partition("-")
             self.strange |= "x" in match[0]  # blanks and comments

@@ -350,9 +350,8 @@ class Selection:
 
     def is_heartbeats(self, topic: str) -> bool:
         """Tell whether a topic holds heartbeats, own or mirrored ones (ReplicationPolicy.isHeartbeatsTopic)."""
-        *_, name = (
-            topic.split(self.separator) if self.separator else [""]
-        )  # from the left: of a___heartbeats it is _heartbeats
+        # From the left: of a___heartbeats it is _heartbeats.
+        *_, name = topic.split(self.separator) if self.separator else [""]
         return name == HEARTBEATS
 
     def takes_heartbeats(self, topic: str) -> bool:

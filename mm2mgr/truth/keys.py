@@ -108,7 +108,8 @@ class Keys:
 
     def _history(self, scope: str, name: str) -> tuple[Key, ...]:
         rows = self._keys[scope]
-        key_name = name if name in rows else self._pattern_of(scope, name)
+        patterns = (pattern for pattern, shape in _patterns(tuple(rows)) if shape.fullmatch(name))
+        key_name = name if name in rows else next(patterns, None)
         if key_name is None:
             return ()
         spans = [self._span(row["in"]) for row in rows[key_name]]
@@ -154,9 +155,6 @@ class Keys:
     def _set_by_framework(self, client: str, line: str) -> Iterator[tuple[str, str]]:
         for name, rows in self._clients[client].items():
             yield from ((name, row["value"]) for row in rows if line in self._span(row["in"]))
-
-    def _pattern_of(self, scope: str, name: str) -> str | None:
-        return next((pattern for pattern, shape in _patterns(tuple(self._keys[scope])) if shape.fullmatch(name)), None)
 
     def _span(self, text: str) -> tuple[str, ...]:
         first, _, last = text.partition("-")

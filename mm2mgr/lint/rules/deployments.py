@@ -48,9 +48,8 @@ def pairs_share_workers(estate: Estate) -> Iterator[Hit]:
     workers: dict[tuple[str, str], Subject] = {}
     for subject in estate.subjects:
         if subject.form == "dedicated" and subject.spot.file:
-            workers.setdefault(
-                (subject.spot.file, subject.pair), subject
-            )  # of a pair that mirrors its source connector
+            # Of a pair that mirrors its source connector.
+            workers.setdefault((subject.spot.file, subject.pair), subject)
     users: dict[tuple[str, str, str], list[Subject]] = defaultdict(list)
     for subject in workers.values():
         for key in _EFFECTS:

@@ -428,11 +428,7 @@ def _general(kind: SubjectKind) -> tuple[str, ...]:
     return tuple(key for key in kind.keys if key.startswith(GENERAL) and ".override." not in key)
 
 
-def _of_general(kind: SubjectKind) -> tuple[str, ...] | None:
-    return None if _general(kind) else ()
-
-
-@rule("shadowed-key", "warning", "MirrorConnectorConfig", live=REACH, reads=_of_general)
+@rule("shadowed-key", "warning", "MirrorConnectorConfig", live=REACH, reads=lambda kind: None if _general(kind) else ())
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """A more specific key overrides this setting for every client.
 

@@ -178,7 +178,9 @@ def _module_hits(subject: Subject, key: str, client: Client, jaas: _Jaas) -> Ite
         message = f"{file_key(subject, key)} has typographic quotes, {effect}"
         right = re.sub(r"[\u2018-\u201f]", '"', subject.get(key))
         yield edit_hit(subject, message, [Edit(key, right)], key)
-    elif jaas.module.endswith(".Krb5LoginModule") and not _has_service(subject, client, jaas):
+    elif jaas.module.endswith(".Krb5LoginModule") and not (
+        "serviceName" in jaas.options or configured_value(subject, client.name, _SERVICE)
+    ):
         message = f"{file_key(subject, key)} has no serviceName, and {_SERVICE} is not set: {failing(client)}"
         yield edit_hit(subject, message, [Edit(f"{key.removesuffix(_JAAS)}{_SERVICE}", "kafka")], key)
     elif missing := _missing(subject, client, jaas):
@@ -207,10 +209,6 @@ def _no_module(subject: Subject, key: str, client: Client, module: str) -> Hit:
         problem = f"{module if module in simple else 'the login module'} is named without its package"
     message = f"{file_key(subject, key)}: {problem}: {failing(client)}"
     return edit_hit(subject, message, [_with_module(subject, key, module, right)], key)
-
-
-def _has_service(subject: Subject, client: Client, jaas: _Jaas) -> bool:
-    return "serviceName" in jaas.options or bool(configured_value(subject, client.name, _SERVICE))
 
 
 def _missing(subject: Subject, client: Client, jaas: _Jaas) -> list[str]:

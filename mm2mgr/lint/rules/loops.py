@@ -339,9 +339,8 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
         first, its = aliases[usual][0]
         for alias, ((subject, own), *more) in aliases.items():
             its_own = {earlier for earlier, _ in (*aliases[usual], *aliases[alias])} == {subject} == {first}
-            if (
-                alias == usual or number in reported or its_own
-            ):  # self-mirror reports one connector whose ends are one cluster
+            # self-mirror reports one connector whose ends are one cluster.
+            if alias == usual or number in reported or its_own:
                 continue
             if not _differ(point(subject, own), point(first, its)):  # else see addresses-of-two-clusters
                 key = _SOURCE if subject.source == alias else _TARGET
@@ -352,10 +351,6 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
                     fix = f"keep one entry for it, {spell(subject, key, usual)}, and use it in every flow"
                     hit = Hit(message, fix, key, subject)
                 yield replace(hit, others=tuple(other for other, _ in more))
-
-
-def _has_blank_alias(subject: Subject) -> bool:
-    return any(key in subject.config and not subject.get(key) for key in (_SOURCE, _TARGET))
 
 
 @rule("alias-blank", "error", "DefaultReplicationPolicy, MirrorConnectorConfig", types=("source", "checkpoint"))
@@ -400,7 +395,8 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     target's alias it is a warning: it matters where flows lead back. Source: DefaultReplicationPolicy.topicSource.
     """
     separator = separator_of(subject)
-    if policy_of(subject) != "default" or _has_blank_alias(subject):
+    is_blank = any(key in subject.config and not subject.get(key) for key in (_SOURCE, _TARGET))
+    if policy_of(subject) != "default" or is_blank:
         return
     if not separator:
         message = "the separator is empty: MirrorMaker reads the first letter of a topic as the alias of its source"

@@ -301,9 +301,8 @@ def _swapped_ends(subject: Subject) -> tuple[Edit, ...]:
     sides = ("source.cluster.", "target.cluster.")
     of = [{key[len(side) :]: value for key, value in subject.config.items() if key.startswith(side)} for side in sides]
     others = {key for key in subject.config if ".override." in key} - {"producer.override.bootstrap.servers"}
-    elsewhere = (
-        subject.paths.get("target.cluster.alias", subject.home)[: len(subject.home)] != subject.home
-    )  # Strimzi's
+    # Where Strimzi's resource has it.
+    elsewhere = subject.paths.get("target.cluster.alias", subject.home)[: len(subject.home)] != subject.home
     if subject.form != "connect" or elsewhere or others or "bootstrap.servers" not in of[0]:
         return ()
     edits = [
@@ -337,9 +336,8 @@ def same_name(estate: Estate) -> Iterator[Hit]:
                 f"another connector has the name {subject.name}{where}: the one created later overwrites the other"
             )
             hit = connector_hit(subject, "name", f"{subject.name}-2", message, ", or another name")
-            if (
-                subject.resource and subject.resource.kind == "KafkaMirrorMaker2"
-            ):  # whose operator names connectors by aliases
+            # Whose operator names connectors by aliases.
+            if subject.resource and subject.resource.kind == "KafkaMirrorMaker2":
                 hit = Hit(message, _one_mirror(other, subject), "name", subject)
             yield replace(hit, others=(other,))
         others.append(subject)

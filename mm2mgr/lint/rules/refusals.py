@@ -32,13 +32,8 @@ from mm2mgr.truth.reach import CLASSES, PACKAGE, Client, numbers, seen_by
 
 _START = "FAILED when it starts"
 _OF_CLASSES = ("class", "converter", "classes", "reporters", "strategy", "serializer", ".type")
-_BESIDE_CLASSES = (
-    "transforms",
-    "predicates",
-    "metric.names.formats",
-    "security.protocol",
-    "group.protocol",
-)  # whether it is made
+# These decide whether it is made.
+_BESIDE_CLASSES = ("transforms", "predicates", "metric.names.formats", "security.protocol", "group.protocol")
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
 
 
@@ -364,8 +359,7 @@ def _checked_later(kind: SubjectKind, key: str) -> tuple[bool, str] | None:
     for client in kind.clients:
         for hit in seen_by(client, key):
             definition = definitions.find(client.kind, hit.key, newest)
-            if (
-                definition and NO_DOUBLES in definition.valid and hit.key != "bootstrap.servers"
-            ):  # bad-address reports that
+            # bad-address reports that.
+            if definition and NO_DOUBLES in definition.valid and hit.key != "bootstrap.servers":
                 return False, f"to make the {client.name}"
     return None

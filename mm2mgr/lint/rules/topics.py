@@ -207,12 +207,10 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
             message = f"{file_key(subject, kind)} includes '{name}', but {reason}: it is never taken"
             yield _let_in(subject, kind, item, names, message)
         elif kind == "topics" and subject.target in item and _is_cycle(subject, item):
-            message = f"{file_key(subject, kind)} includes '{item}', but {_came_from(subject)}: nothing of it is taken"
+            mark = f"{subject.target}{separator_of(subject)}"
+            reason = f"a name with '{mark}' in front counts as mirrored from {subject.target}"
+            message = f"{file_key(subject, kind)} includes '{item}', but {reason}: nothing of it is taken"
             yield _left_out(subject, kind, item, message, ", or give the target another alias in all its flows")
-
-
-def _came_from(subject: Subject) -> str:
-    return f"a name with '{subject.target}{separator_of(subject)}' in front counts as mirrored from {subject.target}"
 
 
 def _is_cycle(subject: Subject, item: str) -> bool:
