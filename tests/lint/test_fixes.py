@@ -41,7 +41,10 @@ def estate_of(case: str, folder: Path) -> Estate:
 def findings_as(form: Form, case: Case, folder: Path) -> list[Finding]:
     """Return what lint says of a case's connectors as if people had written them in another form."""
     read = estate_of(case.name, folder)
-    subjects = (replace(each, form=form, connect="east", resource=None) for each in read.subjects)
+    subjects = (
+        replace(each, form=form, connector=replace(each.connector, connect="east"), resource=None)
+        for each in read.subjects
+    )
     rules = [rule for rule in RULES if rule.check or "files" not in (rule.over.__module__ if rule.over else "")]
     return lint(replace(read, subjects=tuple(subjects), files=()), rules)
 

@@ -55,7 +55,7 @@ def test_facts_of_the_tree(tmp_path: Path) -> None:
     found = estate(tmp_path)
     source, heartbeat = of(found, "source"), of(found, "heartbeat")
     assert found.complete
-    assert (source.form, source.flows, source.pair) == ("tree", ("orders:a->b",), "a->b")
+    assert (source.form, source.connector.flows, source.pair) == ("tree", ("orders:a->b",), "a->b")
     assert (source.worker.version, source.worker.cluster_id, source.worker.exactly_once) == ("3.9.2", "BBBB", None)
     assert (source.source_kafka.cluster_id, source.target_kafka.cluster_id) == ("AAAA", "BBBB")
     # The beats of a flow are written to its source, so there the target is `a`.

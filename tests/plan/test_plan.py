@@ -11,20 +11,19 @@ from hypothesis import strategies as st
 
 from mm2mgr.comparison.differences import KeyChange, diff
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import Connector
+from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
 from mm2mgr.plan.draft import plan_cluster
 from mm2mgr.plan.judges import Facts, judge_parts, too_many_deletes
 from mm2mgr.render import CLASSES, OWNER_KEY
-from mm2mgr.topology import Type
 
 OWNER = "team"
 
 
 def wanted(name: str, kind: str = "source", pair: str = "a->b", **keys: str) -> Connector:
-    type_ = cast(Type, kind)
+    type_ = cast(ConnectorType, kind)
     config = {"name": name, "connector.class": CLASSES[type_], OWNER_KEY: OWNER, **keys}
     return Connector(name, type_, "w", pair, (f"f:{pair}",), config, {key: Origin("spec", "x") for key in config})
 

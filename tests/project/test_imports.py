@@ -37,20 +37,20 @@ LAYERS: dict[str, set[str]] = {
     "bounded_http": set(),
     "files": {"timing", "errors"},
     "partitions": set(),
-    "connectors": {"errors", "partitions"},
     "link": {"text"},
     "defaults": set(),
+    "connectors": {"defaults", "errors", "partitions"},
     "spec": {"metric_sources", "text", "errors", "files", "secrets"},
-    "truth": {"text", "errors", "defaults", "spec"},
+    "truth": {"connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "link_settings": {"link", "defaults"},
-    "topology": {"text", "errors", "link", "link_settings", "defaults", "spec", "topics"},
+    "topology": {"connectors", "text", "errors", "link", "link_settings", "defaults", "spec", "topics"},
     "link_forecast": {"text", "link", "link_settings", "defaults", "topology", "truth"},
     "ownership_changes": {"text", "spec", "topology"},
     "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes"},
     "templating": {"errors", "files", "defaults"},
-    "render": {"errors", "defaults", "spec", "topology", "templating"},
-    "formats": {"text", "errors", "files", "secrets", "spec", "truth"},
+    "render": {"connectors", "errors", "defaults", "spec", "topology", "templating"},
+    "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {
@@ -77,7 +77,7 @@ LAYERS: dict[str, set[str]] = {
     "lint": {
         "metric_sources",
         *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
-        *("truth", "topics", "topology", "render", "connect", "live"),
+        *("truth", "topics", "topology", "connect", "live"),
     },
     "plan": {
         *(
