@@ -267,15 +267,15 @@ def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
     return seconds_of
 
 
-def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
+def expiring(kafka: Kafka, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
     """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or
-    are so already."""
-    with Kafka(access) as kafka:
-        retention_of = retention(kafka, {partition.topic for partition in next_offsets})
-        until_ms = int((time.time() + seconds) * 1000)
-        kept_ms = {name: round(1000 * seconds) for name, seconds in retention_of.items() if seconds is not None}
-        since = {p: until_ms - kept_ms[p.topic] for p in next_offsets if p.topic in kept_ms}
-        ends, first = kafka.offsets(since), kafka.offsets_since(since)
+    are so already.
+    """
+    retention_of = retention(kafka, {partition.topic for partition in next_offsets})
+    until_ms = int((time.time() + seconds) * 1000)
+    kept_ms = {name: round(1000 * seconds) for name, seconds in retention_of.items() if seconds is not None}
+    since = {p: until_ms - kept_ms[p.topic] for p in next_offsets if p.topic in kept_ms}
+    ends, first = kafka.offsets(since), kafka.offsets_since(since)
     left = {
         partition: first[partition] if first[partition] >= 0 else ends[partition].end
         for partition in first

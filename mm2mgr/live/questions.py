@@ -346,7 +346,8 @@ class Expiring(KafkaQuestion[tuple[TopicPartition, ...]]):
     def ask(self, reach: KafkaReach) -> tuple[TopicPartition, ...]:
         from mm2mgr.kafka.inspection import expiring
 
-        return tuple(expiring(reach.access, dict(self.next_offsets), self.seconds))
+        with reach.open(reach.limits.measuring_seconds) as kafka:
+            return tuple(expiring(kafka, dict(self.next_offsets), self.seconds))
 
 
 @dataclass(frozen=True)

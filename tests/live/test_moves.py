@@ -241,8 +241,9 @@ def test_records_that_retention_is_about_to_delete_are_found(world: World, day: 
             producer.produce(topic, b"x", partition=number, timestamp=when)
     assert producer.flush(60) == 0
     behind = {TopicPartition(topic, number): 2 * number for topic in ("short", "long") for number in (0, 1)}
-    assert expiring(access, behind, 900) == [("short", 0)]
-    assert expiring(access, behind, 60) == []
+    with Kafka(access) as kafka:
+        assert expiring(kafka, behind, 900) == [("short", 0)]
+        assert expiring(kafka, behind, 60) == []
 
 
 @pytest.mark.matrix
