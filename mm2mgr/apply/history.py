@@ -29,9 +29,8 @@ from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.read import ask_all
-from mm2mgr.plan.adoption_claims import Claim, adopting, read_claims
 from mm2mgr.plan.changes import Change, ClusterPlan
-from mm2mgr.plan.history import CONFIG, ENTRY, History, HistoryEntry, read_history
+from mm2mgr.plan.history import CONFIG, ENTRY, Claim, History, HistoryEntry, adopting, read_claims, read_history
 from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.secrets import mask_config, mask_text
 from mm2mgr.text import visible

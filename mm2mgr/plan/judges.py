@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mm2mgr.comparison.differences import SELECTING, Named
-from mm2mgr.plan.adoption_claims import CLAIMED, Claims
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, connector_text, count_deletes
 from mm2mgr.plan.guards import STATE_TOO_NEW, ClusterFacts, Connectors, Remarks, check_each, check_jointly
 from mm2mgr.plan.heartbeats import RunningConnectors, left_over_stays
+from mm2mgr.plan.history import CLAIMED, Claims
 from mm2mgr.remarks import Remark
 
 Changes = Mapping[Named, Change]

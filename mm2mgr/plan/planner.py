@@ -29,12 +29,12 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Snapshot, Steps, ask, side_by_side
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.adoption_claims import adopting, read_claims, rewriting, with_claims_shown
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.draft import Answers, Declared, Draft, Live, make_draft
 from mm2mgr.plan.facts import TopicListing, cluster_ids, list_with_records, quotas_of, refusals, user_of
 from mm2mgr.plan.guards import Connectors, writes_through_workers
 from mm2mgr.plan.heartbeats import carrier_notes
+from mm2mgr.plan.history import adopting, read_claims, rewriting, with_claims_shown
 from mm2mgr.plan.judges import Facts, judge_parts
 from mm2mgr.plan.mirrored import ALLOWED_BY, ArrivedTopics, MirrorVerdict, judge
 from mm2mgr.plan.mirroring_cost import read_estimate

@@ -10,8 +10,8 @@ import pytest
 from mm2mgr.apply.history import Author, Recorder, settle_claims
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.plan.adoption_claims import Claim
 from mm2mgr.plan.changes import Plan
+from mm2mgr.plan.history import Claim
 from mm2mgr.render import OWNER_KEY
 from tests.kafka.conftest import mock_cluster
 from tests.kafka.quick import Producer

@@ -31,10 +31,9 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.record_sizes import TopicSizes
-from mm2mgr.plan.adoption_claims import Claim
 from mm2mgr.plan.changes import Change, Plan, Wish, type_of
 from mm2mgr.plan.facts import TopicListing
-from mm2mgr.plan.history import HistoryEntry
+from mm2mgr.plan.history import Claim, HistoryEntry
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load
