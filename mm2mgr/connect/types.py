@@ -156,7 +156,7 @@ class Validation:
         return cls(_text(body, "name", ""), _number(body, "error_count"), errors, frozenset(keys))
 
 
-# --- whether workers write with transactions (KIP-618): they tell when a config is validated -----------------------------
+# --- whether workers write with transactions (KIP-618): they tell when a config is validated --------------------------
 
 SOURCE_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 NOBODY = "127.0.0.1:9092"  # is not contacted: a validation starts no client

@@ -1,4 +1,4 @@
-"""A snapshot as a JSON file, secrets masked, and back. It says what clusters answered once, and is no authority to write.
+"""A snapshot as a JSON file, secrets masked, and back: what clusters answered once, and no authority to write.
 
 Configs of tasks hold only what differs from their connector's, and connectors with their states are not stored beside
 the two parts.
@@ -168,7 +168,7 @@ def together(answers: Mapping[Question[Any], Any]) -> Iterator[tuple[Question[An
             yield both, with_statuses({name: info for name, info in infos.items() if name in states}, states)
 
 
-# --- values as JSON and back, by the types of their fields ---------------------------------------------------------------
+# --- values as JSON and back, by the types of their fields ------------------------------------------------------------
 
 _PLAIN = (str, int, float, bool)
 _HINTS: dict[Any, dict[str, Any]] = {}
