@@ -1,4 +1,4 @@
-"""Dedicated MirrorMakers, which have no REST API and keep configs, states and offsets in topics of their own on the target.
+"""Dedicated MirrorMakers: they have no REST API, and keep configs, states and offsets in topics on the target.
 
 Their stored offsets are exact only after a clean shutdown: a killed process has mirrored more than it had stored.
 """
@@ -45,7 +45,7 @@ class DedicatedMirrorMaker:
 def find_running(
     kafka: Kafka, access: KafkaAccess, sources: Iterable[str], topics: Mapping[str, int]
 ) -> dict[str, DedicatedMirrorMaker]:
-    """Return the dedicated MirrorMakers that write to a cluster now, by source alias; `topics` are its partition counts.
+    """Return the dedicated MirrorMakers that write to a cluster now, by source alias; `topics`: partition counts.
 
     No more is asked where it has none of their topics. Blocks; Mm2mgrError where groups cannot be read.
     """

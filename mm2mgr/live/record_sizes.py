@@ -19,7 +19,7 @@ _RECORDS_PER_WINDOW = 200
 
 @dataclass(frozen=True)
 class TopicSizes:
-    """Logs of the partitions of some topics, and by topic the mean size of a record, where that was measured: key, value
+    """Logs of partitions of some topics, and by topic the mean size of a record, where that was measured: key, value
     and headers before compression.
     """
 
