@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mm2mgr.connect.exactly_once import SOURCE_CLASS
+from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskStatus
 from mm2mgr.expand import expand
 from mm2mgr.live.kafka_state import SeenKafka

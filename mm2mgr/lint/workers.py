@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from mm2mgr.connect.errors import ConnectError, WrongBody
-from mm2mgr.connect.exactly_once import ASKED_CONFIG, NOBODY, SOURCE_CLASS, supports_exactly_once
-from mm2mgr.connect.types import WorkerInfo
+from mm2mgr.connect.types import ASKED_CONFIG, NOBODY, SOURCE_CLASS, WorkerInfo, supports_exactly_once
 from mm2mgr.connectors import RESTING, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector

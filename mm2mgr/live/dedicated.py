@@ -1,4 +1,4 @@
-"""Dedicated MirrorMakers, which keep configs, states and offsets in topics of their own on the target: `connect-mirror-maker.sh` has no REST API.
+"""Dedicated MirrorMakers: they have no REST API, and keep configs, states and offsets in topics on the target.
 
 Their stored offsets are exact only after a clean shutdown: a killed process has mirrored more than it had stored.
 """
@@ -25,7 +25,7 @@ _TASK = f"status-task-{_SOURCE}-"
 
 
 def dedicated_names(source: str) -> tuple[str, str, str]:
-    """Return the topics of its offsets and states, and its group, of a dedicated MirrorMaker that mirrors from an alias."""
+    """Return the topics of offsets and states, and the group, of a dedicated MirrorMaker that mirrors from an alias."""
     return f"mm2-offsets.{source}.internal", f"mm2-status.{source}.internal", f"{source}-mm2"
 
 
@@ -36,7 +36,7 @@ def configs_topic(source: str) -> str:
 
 @dataclass(frozen=True)
 class DedicatedMirrorMaker:
-    """A dedicated MirrorMaker that runs: the members of its group now, and the config of its source connector (None: not readable)."""
+    """A dedicated MirrorMaker that runs: members of its group, config of its source connector (None: not readable)."""
 
     members: int
     config: Mapping[str, str] | None = field(default=None, repr=False)  # may hold secrets
@@ -45,7 +45,7 @@ class DedicatedMirrorMaker:
 def find_running(
     kafka: Kafka, access: KafkaAccess, sources: Iterable[str], topics: Mapping[str, int]
 ) -> dict[str, DedicatedMirrorMaker]:
-    """Return the dedicated MirrorMakers that write to a cluster now, by the aliases of their sources; its topics with their partitions.
+    """Return the dedicated MirrorMakers that write to a cluster now, by source alias; `topics`: partition counts.
 
     No more is asked where it has none of their topics. Blocks; Mm2mgrError where groups cannot be read.
     """
@@ -70,9 +70,9 @@ def _config(access: KafkaAccess, topic: str, topics: Mapping[str, int]) -> Mappi
 
 
 def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
-    """Return the offsets that a dedicated MirrorMaker from this source alias stored on the target; Mm2mgrError unless it was shut down cleanly.
+    """Return the offsets that a dedicated MirrorMaker from this source alias stored on the target.
 
-    Blocks.
+    Blocks; Mm2mgrError unless it was shut down cleanly.
     """
     from mm2mgr.kafka.client import Kafka
     from mm2mgr.kafka.inspection import group_members

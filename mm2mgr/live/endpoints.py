@@ -1,6 +1,6 @@
 """How this machine reaches what a tree declares: addresses, credentials and TLS of Connect and Kafka clusters.
 
-Credentials of Connect are resolved here, on their way to the client; those of Kafka stay placeholders until a client is made.
+Credentials of Connect are resolved here, on their way to the client; those of Kafka once a client is made.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mm2mgr.topology import ConnectCluster, KafkaCluster
 
 
 def kafka_access(cluster: KafkaCluster) -> KafkaAccess:
-    """Return how mm2mgr itself reaches a cluster; addresses and security are each replaced only where `access:` has them."""
+    """Return how mm2mgr itself reaches a cluster; `access:` replaces addresses and security, each where it has them."""
     model, own = cluster.model, cluster.model.access
     security = own.security if own and own.security is not None else model.security
     return access_as(cluster, ",".join(model.bootstrap_servers), security)
 
 
 def access_as(cluster: KafkaCluster, servers: str, security: Mapping[str, str]) -> KafkaAccess:
-    """Return how this machine acts as another login: through the addresses of `access:` where given, never with its security."""
+    """Return how this machine acts as another login: through the addresses of `access:`, never with its security."""
     own = cluster.model.access
     if own and own.bootstrap_servers is not None:
         servers = ",".join(own.bootstrap_servers)

@@ -25,10 +25,13 @@ _KAFKA_TIMEOUT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class SeenKafka:
-    """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
-    for (a start only of topics that flows read from it, else 0), reasons for those unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this login
-    may read. `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that were read
-    again after all clusters. `cluster_id`: "" where it is not known."""
+    """One Kafka cluster: partitions per topic, and topic ids (Kafka 2.8 or newer); log start and end of the partitions
+    asked for (a start only of topics that flows read from it, else 0), and why others are unread; settings and literal
+    ACLs of the topics, and committed offsets of the groups asked for, that this login may read.
+
+    `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that
+    were read again after all clusters. `cluster_id`: "" where it is not known.
+    """
 
     topics: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
@@ -50,9 +53,10 @@ def no_topic(_: str) -> bool:
 
 @dataclass(frozen=True)
 class WantedLogs:
-    """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, those that flows mirror to it, and
-    the names of those whose settings or ACLs are wanted; the consumer groups whose committed offsets are; and the aliases of the sources
-    that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else."""
+    """What to read of a cluster: topics that flows mirror from it, whose ids count too; topics that flows mirror to it;
+    names of topics whose settings or ACLs are wanted; consumer groups whose committed offsets are; aliases of the
+    sources that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else.
+    """
 
     away: Callable[[str], bool] = field(default=no_topic, compare=False)
     here: Callable[[str], bool] = field(default=no_topic, compare=False)

@@ -19,9 +19,8 @@ _RECORDS_PER_WINDOW = 200
 
 @dataclass(frozen=True)
 class TopicSizes:
-    """Logs of the partitions of some topics, and the mean size of their records (key, value and headers) by topic, where measured.
-
-    Sizes are before compression.
+    """Logs of partitions of some topics, and by topic the mean size of a record, where that was measured: key, value
+    and headers before compression.
     """
 
     logs: Mapping[TopicPartition, Offsets]
@@ -29,7 +28,10 @@ class TopicSizes:
 
 
 def read_sizes(reach: KafkaReach, topics: Mapping[str, int]) -> TopicSizes:
-    """Return logs and record sizes of topics (name → partitions), sampled at the start, the middle and the end of large ones. Blocks; raises KafkaError."""
+    """Return logs and record sizes of topics (name → partitions), sampled at start, middle and end of large ones.
+
+    Blocks; raises KafkaError.
+    """
     from mm2mgr.kafka.records import ReadLimits, mean_record_bytes
 
     every = (TopicPartition(name, number) for name, count in topics.items() for number in range(count))
@@ -54,7 +56,7 @@ def read_sizes(reach: KafkaReach, topics: Mapping[str, int]) -> TopicSizes:
 
 
 def read_stored(reach: KafkaReach, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
-    """Return what a record takes in the logs of topics (name → partitions, and the size of a record before compression).
+    """Return what a record takes in the logs of topics (name → partitions, and a record's size before compression).
 
     Too small ones are left out. Blocks; raises KafkaError.
     """

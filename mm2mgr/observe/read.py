@@ -14,8 +14,7 @@ from typing import Any
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.equivalence import WorkerClients
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connect.exactly_once import ASKED_CONFIG, supports_exactly_once
-from mm2mgr.connect.types import parse_stored
+from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
 from mm2mgr.connectors import Connector, RunningConnector, with_statuses
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.live.kafka_state import KafkaState, ReadKafka, SeenKafka, WantedLogs, read_kafka

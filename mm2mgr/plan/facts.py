@@ -46,32 +46,23 @@ def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
     return {key: " ".join(reasons) for key, reasons in answer.errors.items() if key not in config.keys() - sent.keys()}
 
 
-@dataclass(frozen=True)
-class ClusterIds:
-    """Cluster ids by alias, and for the other aliases why the id is unknown."""
-
-    known: dict[str, str] = field(default_factory=dict)
-    unknown: dict[str, str] = field(default_factory=dict)
-
-
-def cluster_ids(topology: Topology, aliases: Iterable[str], *, ask: bool = True) -> Steps[ClusterIds]:
-    """Return the declared ids, and ask the other clusters if they are to be asked."""
-    ids = ClusterIds()
-    asked = []
-    for alias in dict.fromkeys(aliases):
-        declared = topology.clusters[alias].model.cluster_id
-        if declared:
-            ids.known[alias] = declared
-        elif ask:
-            asked.append(ClusterId(alias))
+def cluster_ids(
+    topology: Topology, aliases: Iterable[str], *, ask: bool = True
+) -> Steps[tuple[dict[str, str], dict[str, str]]]:
+    """Return cluster ids by alias, and why those are unknown that are; clusters without a declared id are asked if they
+    are to be.
+    """
+    declared = {alias: topology.clusters[alias].model.cluster_id for alias in dict.fromkeys(aliases)}
+    asked = [ClusterId(alias) for alias, cluster_id in declared.items() if ask and not cluster_id]
     snapshot = yield asked
+    ids, unknown = {alias: cluster_id for alias, cluster_id in declared.items() if cluster_id}, dict[str, str]()
     for question in asked:
         answer = snapshot.get(question)
         if isinstance(answer, Mm2mgrError):
-            ids.unknown[question.cluster] = answer.message
+            unknown[question.cluster] = answer.message
         else:
-            ids.known[question.cluster] = answer
-    return ids
+            ids[question.cluster] = answer
+    return ids, unknown
 
 
 @dataclass(frozen=True)

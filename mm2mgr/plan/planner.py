@@ -107,7 +107,7 @@ def _judge_steps(draft: Draft, spec: Spec | None) -> Steps[tuple[Plan, Draft]]:
         draft = make_draft(declared, (yield from _read_without_status(draft)), draft)
     written = sorted({change.connect for change in draft.writes})
     contested = adopting(declared.owners, draft.parts) | rewriting(draft.parts)
-    ids, claims, workers = yield from side_by_side(
+    (ids, unknown_ids), claims, workers = yield from side_by_side(
         cluster_ids(topology, draft.through_workers, ask=bool(written)),
         read_claims(topology, contested),
         side_by_side(*(_read_worker(draft, name) for name in written)),
@@ -115,10 +115,10 @@ def _judge_steps(draft: Draft, spec: Spec | None) -> Steps[tuple[Plan, Draft]]:
     if written:
         answers = {**draft.answers, **dict(zip(written, workers, strict=True))}
         draft = make_draft(declared, answers, draft, replace_carriers=False)
-    clusters = draft.clusters(ids.known)
+    clusters = draft.clusters(ids)
     shown = [with_claims_shown(part, claims) for part in draft.parts]
     if not claims.others and draft.is_as_declared(clusters):
-        return _finish_plan(draft, shown, _notes(draft, ids.unknown)), draft
+        return _finish_plan(draft, shown, _notes(draft, unknown_ids)), draft
     run = draft.all_connectors(from_tree(topology, draft.connectors, spec))
     writes = widenings(draft.writes, run.desired, run.live)
     state = yield from _read_mirrored(draft, writes)
@@ -154,7 +154,7 @@ def _judge_steps(draft: Draft, spec: Spec | None) -> Steps[tuple[Plan, Draft]]:
             against.setdefault(named, []).append(remark)
         parts = judge_parts(facts)
     unverified = {**unvalidated, **late[1]}
-    notes = _notes(draft, ids.unknown, unverified, _needed_permits(draft, verdicts), _notes_on_unlisted(writes, state))
+    notes = _notes(draft, unknown_ids, unverified, _needed_permits(draft, verdicts), _notes_on_unlisted(writes, state))
     return _finish_plan(draft, parts, notes), draft
 
 

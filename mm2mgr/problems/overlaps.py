@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, field
 
 from mm2mgr.comparison.differences import Named, selects_otherwise
-from mm2mgr.connect.exactly_once import SOURCE_CLASS
+from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.kafka_state import SeenKafka

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.connect.exactly_once import SOURCE_CLASS
+from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json

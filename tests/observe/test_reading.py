@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.connect.exactly_once import SOURCE_CLASS
-from mm2mgr.connect.types import SourceOffset, parse_stored
+from mm2mgr.connect.types import SOURCE_CLASS, SourceOffset, parse_stored
 from mm2mgr.connectors import TaskConfig
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition

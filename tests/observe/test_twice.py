@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.connect.exactly_once import SOURCE_CLASS
+from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.dedicated import DedicatedMirrorMaker

@@ -185,3 +185,20 @@ def test_a_declared_id_is_asked_of_nobody(site: Site) -> None:
     (found,) = asked([subject], [each for each in clusters if each.alias in ("east", "west")])
     assert (found.source_kafka, found.target_kafka) == (KafkaFacts(cluster_id="east"), KafkaFacts(cluster_id="west"))
     assert "record producer: no broker of b1:9092,b2:9092" in found.records_kafka.unanswered
+
+
+def test_one_client_of_a_connect_cluster_serves_all_rounds_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def open_client(target: ConnectTarget, deadline_seconds: float) -> ConnectClient:
+        opened.append(target.name)
+        return ConnectClient(target, deadline_seconds=deadline_seconds)
+
+    monkeypatch.setattr("mm2mgr.live.read.open_client", open_client)
+    fake = FakeConnect()
+    fake.add("c", SOURCE)
+    with serving(fake) as url:
+        estate = asyncio.run(read_live(ConnectTarget("east", (url,))))
+    assert [subject.name for subject in estate.subjects] == ["c"]
+    assert len(fake.requests) > 3, "it asked in rounds"
+    assert opened == ["east"]

@@ -331,7 +331,6 @@ PURE = (
     "check",
     "kafka/acls",
     "lint/mirroring",
-    "live/stored_values",
     "live/questions",
     "live/snapshot",
     "comparison",
