@@ -109,9 +109,7 @@ class Checkpointing:
 
 
 def checkpointing(connector: LiveConnector) -> Checkpointing | None:
-    """Return what a checkpoint connector does whose tasks run; None for others, and where only a worker can resolve its
-    config.
-    """
+    """Return what a running checkpoint connector does; None for others, and where only a worker knows its config."""
     if connector.desired.type != "checkpoint" or not connector.runs or connector.running is None:
         return None
     seconds = connector.number("emit.checkpoints.interval.seconds", _CHECKPOINT_SECONDS)
@@ -167,9 +165,7 @@ def _follow_connectors(
     kind: str,
     follow: Callable[[_Followed | None, LiveConnector], _Followed | None],
 ) -> dict[str, _Followed]:
-    """Return what is remembered of each connector of a kind, by `connect/connector`; pauses where its Connect cluster
-    was not read.
-    """
+    """Return what is remembered by `connect/connector`; it pauses where the Connect cluster was not read."""
     followed_connectors = dict(earlier)
     for connect in reading.connects.values():
         for connector in connect.connectors.values():
@@ -189,9 +185,7 @@ def _cluster(reading: Reading, connector: LiveConnector, side: str) -> SeenKafka
 
 
 def _end(reading: Reading, connector: LiveConnector) -> int | None:
-    """Return the sum of the ends of the topic that a companion writes to; None where it was not read in full, or is not
-    seen.
-    """
+    """Return the sum of the ends of a companion's topic; None where it was not read in full."""
     kafka, topic = _cluster(reading, connector, "target"), reading.topic_of(connector)
     partitions = [TopicPartition(topic, number) for number in range(kafka.topics.get(topic, 0))]
     ends = [kafka.offsets[partition].end for partition in partitions if partition in kafka.offsets]
@@ -202,7 +196,7 @@ def _end(reading: Reading, connector: LiveConnector) -> int | None:
 
 
 def _since_written(old: CheckpointLook, end: int | None, now: float) -> CheckpointLook:
-    """Return the look with the end of the topic as it is now; a checkpoint that was written begins everything anew."""
+    """A checkpoint that was written begins everything anew."""
     if end is None:
         return old.pause()
     if end != old.end or old.still is None:
@@ -225,7 +219,6 @@ class _Mirrored:
 def _mirrored_by_flows(
     reading: Reading, checkpoints: LiveConnector, lags: Mapping[str, FlowLag]
 ) -> Callable[[TopicPartition], _Mirrored | None]:
-    """Return a function from a source partition to how it is mirrored; None for one that no flow carries."""
     flows = reading.flows_of(checkpoints)
     lag_of = {
         flow.id: {partition_lag.partition: partition_lag for partition_lag in lags[flow.id].counted_partitions}
@@ -251,7 +244,7 @@ def _with_groups(
     connector: LiveConnector,
     mirrored: Callable[[TopicPartition], _Mirrored | None],
 ) -> CheckpointLook:
-    """Return the look with the offsets of groups that were read now; what was not read stays as it was."""
+    """What was not read stays as it was."""
     now = reading.taken_at
     source, target = _cluster(reading, connector, "source"), _cluster(reading, connector, "target")
     if source.failure or target.failure:
@@ -299,9 +292,7 @@ def _with_groups(
 
 
 def _baseline(old: Baseline | None, committed: int, how: _Mirrored) -> Baseline:
-    """Return where the group is counted from. Stored offsets are read before ends, so the target has all that they
-    show.
-    """
+    """Stored offsets are read before ends, so the target has all that they show."""
     assert how.lag is not None
     stored, arrived = how.lag.stored, how.lag.arrived
     went_back = old is not None and (committed < old.committed or (arrived or 0) < (old.arrived or 0))
@@ -311,7 +302,6 @@ def _baseline(old: Baseline | None, committed: int, how: _Mirrored) -> Baseline:
 
 
 def _is_owed(base: Baseline, committed: int, how: _Mirrored) -> bool:
-    """Tell whether a checkpoint is due: enough records were mirrored between the baseline and the group's offset."""
     if how.lag is None or how.lag.arrived is None or base.arrived is None:
         return False
     behind = max(0, how.lag.log.end - committed)
@@ -320,7 +310,7 @@ def _is_owed(base: Baseline, committed: int, how: _Mirrored) -> bool:
 
 
 def _sync_of(old: SyncedOffset | None, source: int, target: int, now: float) -> SyncedOffset:
-    """Compare a group's two offsets with the last ones. Where the source's went back too, the group was reset."""
+    """Where the source's offset went back too, the group was reset."""
     if old is None or source < old.source:
         return SyncedOffset(source, target)
     if target < old.target:
@@ -389,7 +379,6 @@ def _settings_missing(sides: Sides, sync: TopicSync) -> frozenset[str] | None:
 
 
 def _acls_missing(sides: Sides, _: TopicSync) -> frozenset[str] | None:
-    """Return the ACLs that MirrorMaker makes on the target from those of the source, and that are not there."""
     acls, there = sides.source.acls.get(sides.topic), sides.target.acls.get(sides.remote_topic)
     if acls is None or there is None:
         return None
@@ -441,9 +430,7 @@ COPIED: Mapping[str, Copied] = {
 def missing_of(
     reading: Reading, flow: Flow, connector: LiveConnector, kind: str, sync: TopicSync
 ) -> dict[str, frozenset[str] | None] | None:
-    """Return what is not on the target of each topic that tasks have, None for one not read on both sides; None: tasks
-    were not read.
-    """
+    """Return what the target lacks of each topic that tasks have (None: unread there); None: tasks were not read."""
     if connector.tasks_unread:
         return None
     source, target = (reading.clusters[cluster.alias] for cluster in (flow.source, flow.target))

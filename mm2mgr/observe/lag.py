@@ -76,17 +76,13 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag_records(self) -> int:
-        """Records that wait, at most: what arrived since the last flush is only known where `basis` is the target's
-        end.
-        """
+        """Records that wait, at most: what came since the last flush is known only by the target's end."""
         waiting = self.log.end - self.position  # `max` would take as long again, many times per partition and look
         return waiting if waiting > 0 else 0
 
     @property
     def stored_lag_records(self) -> int:
-        """Records after the stored offset, whether they arrived or not: so many would be mirrored again if the workers
-        died now.
-        """
+        """Records after the stored offset, so many as would be mirrored again if the workers died now."""
         return max(0, self.log.end - self.stored_position)
 
     @property

@@ -86,9 +86,7 @@ def age_of(partition_lag: PartitionLag, history: LogHistory | None, now: float) 
 
 
 def production(history: LogHistory | None, since_ms: float) -> RecordRate | None:
-    """Return how fast a log has grown since a time, and twice the standard error of that; None with less than three
-    samples.
-    """
+    """Return how fast a log has grown, and twice its standard error; None with less than three samples."""
     if history is None:
         return None
     first = bisect_right(history.times_ms, since_ms)
@@ -172,9 +170,7 @@ class FlowFacts:
         return self.heartbeat_seconds.message if isinstance(self.heartbeat_seconds, Failure) else None
 
     def age(self, partition_lag: PartitionLag) -> Age | None:
-        """Return the age of the next record to mirror: by its own timestamp where that was read, else by the log's
-        history.
-        """
+        """Return the age of the next record: by its own timestamp where that was read, else by the log's history."""
         if partition_lag.lag_records and partition_lag.partition in self.written_at:
             return Age(max(0.0, self.taken_at - self.written_at[partition_lag.partition]), "record timestamp")
         return age_of(partition_lag, self.histories.get(partition_lag.partition), self.taken_at)
@@ -193,7 +189,6 @@ class FlowFacts:
         return self.rows("flow")[0]
 
     def _nothing(self, reason: str | None) -> LagRow:
-        """Return the row of a flow whose lag is unknown, or that carries no partition."""
         amount = Amount(0) if reason is None else Amount(None)
         unknown = {} if reason is None else {"": reason}
         return LagRow(self.flow, None, None, None, 0, amount, amount, amount, "", None, None, None, None, unknown)
@@ -232,9 +227,7 @@ class FlowFacts:
         return lag_trend(self.points.get(key, ()), behind, self.flush_interval_seconds)
 
     def _level(self, by: LagLevel, behind: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
-        """Return when it is level: a flow when the last of its tasks is, for a sum shrinks fastest before the slow ones
-        are left.
-        """
+        """A flow is level when its last task is, for a sum shrinks fastest before the slow ones are left."""
         if by == "flow":
             tasks = {
                 partition.task: [other for other in behind if other.task == partition.task] for partition in behind
@@ -275,7 +268,6 @@ class FlowFacts:
 
 
 def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]]:
-    """Return topic, partition and task of each row with its partitions, those that are known and those that are not."""
 
     def name(partition: TopicPartition) -> RowName:
         if by == "partition":
@@ -293,7 +285,6 @@ def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag
 
 
 def _key(by: LagLevel, name: RowName) -> str:
-    """Return the key of the points of a row."""
     keys = {
         "partition": partition_key(TopicPartition(str(name.topic), name.partition or 0)),
         "topic": topic_key(str(name.topic)),
@@ -304,7 +295,6 @@ def _key(by: LagLevel, name: RowName) -> str:
 
 
 def _sum(values: Sequence[float | None], missing: bool) -> Amount:
-    """Add up what is known; unknown where nothing is."""
     known_values = [value for value in values if value is not None]
     if values and not known_values:
         return Amount(None)
@@ -320,7 +310,6 @@ def _longest(ages: Sequence[Age | None], missing: bool) -> Amount:
 
 
 def _basis(lag: FlowLag, of: Sequence[PartitionLag]) -> str:
-    """Say what the lag was counted from."""
     if lag.exact:
         return "stored offset (exact)"
     return " and ".join(

@@ -112,9 +112,7 @@ def compare(look: PartitionLook, earlier: KnownPlace | None, now: float) -> tupl
 
 
 def _judge_recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """The rest of the old log is gone; of the new one, offsets up to the old stored one are skipped unless it went
-    back.
-    """
+    """The rest of the old log is gone; of the new one, what lies up to the old stored offset is skipped."""
     gone = LostRange("re-created", "topic-id", earlier.topic_id, earlier.next, None, None, 0, earlier.since)
     begins = 0 if look.stored < earlier.stored else earlier.furthest
     former = (*earlier.former_ids, earlier.topic_id)
@@ -125,9 +123,7 @@ def _judge_recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tu
 
 
 def _judge_truncation(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """What was cut off and had not arrived is lost; offsets from the new end to the stored one are used again, and
-    skipped.
-    """
+    """What was cut off and had not arrived is lost; offsets from the new end on are used again, and skipped."""
     end, is_past = look.log.end, look.stored >= look.log.end
     first, last = end if is_past else max(earlier.next, end), max(earlier.log.end - 1, look.stored if is_past else 0)
     cut = _range("truncation", "log-end", earlier, first, last)
@@ -136,9 +132,7 @@ def _judge_truncation(look: PartitionLook, earlier: KnownPlace, now: float) -> t
 
 
 def _judge_past_end(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it
-    missing.
-    """
+    """The log lacks the stored offset: what is written up to there is skipped, unless a restart finds it missing."""
     cause: Cause = "re-created" if earlier.former_ids and earlier.stored >= earlier.log.end else "past-end"
     place = earlier._replace(next=max(earlier.next, look.stored + 1), stored=look.stored, arrived=None)
     return _advance(look, place, now), _range(cause, "log-end", earlier, earlier.next, look.stored)
@@ -183,9 +177,7 @@ def _count_arrived(look: PartitionLook, earlier: KnownPlace) -> int | None:
 
 
 def _advance(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlace:
-    """Return the place with `next` behind the stored offset; while that does not move, the first count of the target
-    stays.
-    """
+    """Put `next` behind the stored offset; while that does not move, the first count of the target stays."""
     reached, next_, arrived, ahead = look.stored + 1, earlier.next, earlier.arrived, earlier.ahead
     if look.stored < earlier.stored:  # set back: repeated records cannot be distinguished from new ones
         arrived, ahead = None, 0
@@ -372,9 +364,7 @@ def open_entries(entries: Iterable[LossEntry], flows: Iterable[str] | None = Non
 def find_entries(
     entries: Iterable[LossEntry], ids: Sequence[str], flows: Iterable[str] | None = None
 ) -> tuple[LossEntry, ...]:
-    """Return the open entries that are meant by ids, or by `all` (of these flows); Mm2mgrError for an id that none
-    has.
-    """
+    """Return the open entries with these ids, or `all` (of these flows); Mm2mgrError for an id that none has."""
     still_open = open_entries(entries)
     by_id: dict[str, list[LossEntry]] = {}
     for entry in still_open:
@@ -407,7 +397,6 @@ def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
 
 
 def _entry(key: _Key, part: _Bounds, loss_rows: Sequence[LossRow]) -> LossEntry:
-    """Return the entry of a range, from all rows that say something of it."""
     flow, cluster, topic, topic_id, partition, cause = key
     rows = [row for row in loss_rows if _common(_bounds(row), part)]
     first_seen = min(rows, key=lambda row: (row.time_ms, row.first_offset, row.id))
@@ -465,7 +454,6 @@ def _size(bounds: _Bounds) -> float:
 
 
 def _join_ranges(ranges: Iterable[_Bounds]) -> list[_Bounds]:
-    """Join ranges that overlap or touch."""
     merged: list[_Bounds] = []
     for first, behind in sorted(ranges):
         if merged and first <= merged[-1][1]:

@@ -289,9 +289,7 @@ def _surplus(
 
 
 def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
-    """Tell whether another flow that is declared to run writes to the topic on the target that a flow mirrors one of
-    its topics to.
-    """
+    """Tell whether another flow that runs writes to the mirror of a flow's topic."""
     if other.id == flow.id or other.target.alias != flow.target.alias or other.settings.state in ("paused", "stopped"):
         return False
     name = other.selection.upstream(flow.remote_topic(topic))
@@ -299,7 +297,6 @@ def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
 
 
 def _silent_workers(earlier: Memory, reading: Reading, flows: Mapping[str, FlowMemory]) -> dict[str, SilentWorker]:
-    """Follow the workers that accept no connection; where their Connect cluster was not read, they pause."""
     workers = dict(earlier.silent_workers)
     for connect in reading.connects.values():
         old = {key: workers.pop(key) for key in earlier.silent_workers if key.startswith(f"{connect.name}/")}
@@ -316,7 +313,6 @@ def _silent_workers(earlier: Memory, reading: Reading, flows: Mapping[str, FlowM
 
 
 def _moves(worker: str, connect: str, reading: Reading, earlier: Memory, flows: Mapping[str, FlowMemory]) -> bool:
-    """Tell whether a task that is on a worker by its status has moved records since the look before."""
     for flow in reading.flows:
         connector = reading.source_connector(flow)
         if flow.connect.name != connect or connector is None or connector.status is None:
@@ -355,7 +351,6 @@ def _looks(
 
 
 def _partition_looks(reading: Reading, flow: Flow, lag: FlowLag) -> dict[TopicPartition, PartitionLook]:
-    """Return what the reading has of the partitions with a stored offset."""
     ids, counts = reading.clusters[flow.source.alias].topic_ids, is_only_writer(reading, flow)
     return {
         partition.partition: PartitionLook(
@@ -431,9 +426,7 @@ def _rest(old: Rest | None, lag: FlowLag, now: float) -> Rest:
 
 
 def _follow_unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None:
-    """Follow records that arrive while no offset is stored; the time counts from the observation that saw the first of
-    them.
-    """
+    """The time counts from the observation that saw the first record arrive while no offset is stored."""
     if lag.blind:
         return old and _pause(old)
     stored = sum(0 if partition.stored is None else partition.stored + 1 for partition in lag.counted_partitions)
@@ -447,7 +440,6 @@ def _follow_unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored
 
 
 def _follow_unarrived(old: Mapping[str, Unarrived], lag: FlowLag, now: float) -> dict[str, Unarrived]:
-    """Follow the topics whose remote ends do not move, and what their stored offsets say meanwhile."""
     if lag.short is None:
         return {topic: _pause(timed) for topic, timed in old.items()}
     missing = {topic for topic, count in lag.short.items() if count == 0}

@@ -106,7 +106,6 @@ def reading_of(
 
 
 def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
-    """Yield what is to be read again of the topics of which flows."""
     for kind, copied in COPIED.items():
         for flow in reading.flows:
             connector, look = reading.source_connector(flow), earlier.copied.get(kind, {}).get(flow.id)
@@ -164,9 +163,7 @@ def _read_connect(  # noqa: PLR0913  what is chosen of a cluster, and what is de
 async def read_states(
     topology: Topology, connectors: Iterable[Connector], deadline_seconds: float
 ) -> tuple[SeenConnect, ...]:
-    """Read configs and states of connectors, and no more: one request per Connect cluster, side by side. Nothing is
-    raised.
-    """
+    """Read configs and states of connectors alone: one request per Connect cluster, side by side. Nothing is raised."""
     declared: dict[str, list[Connector]] = {}
     for connector in connectors:
         declared.setdefault(connector.connect, []).append(connector)
@@ -184,12 +181,8 @@ async def read_states(
 
 
 def _orphans(
-    connect: str,
-    declared: Collection[str],
-    owners: Ownership,
-    connectors: Mapping[str, RunningConnector],
+    connect: str, declared: Collection[str], owners: Ownership, connectors: Mapping[str, RunningConnector]
 ) -> Iterator[OtherConnector]:
-    """Yield connectors that are the owner's and not declared, by name."""
     for name, connector in sorted(connectors.items()):
         if name not in declared and owners.is_ours((connect, name), connector.config):
             state = connector.state or "no status"
@@ -215,15 +208,12 @@ def _others(
 
 
 def _reads_groups(connector: LiveConnector, how: ObserveOptions) -> bool:
-    """Tell whether the groups of a checkpoint connector are to be read now."""
     checkpoints, earlier = checkpointing(connector), how.earlier
     return bool(checkpoints and earlier and checkpoints.is_due(earlier.checkpoints.get(connector.key), how.clock()))
 
 
 def _more(connector: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQuestion[Any]]:
-    """Yield the questions for tasks and offsets of a source connector that exists, and for the tasks of a checkpoint
-    connector where they are due.
-    """
+    """A checkpoint connector's tasks are read where that is due."""
     place = connector.desired.connect, connector.desired.name
     is_source = connector.running is not None and connector.desired.type == "source"
     if is_source or _reads_groups(connector, how):
@@ -233,7 +223,6 @@ def _more(connector: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQues
 
 
 def _with_more(connector: LiveConnector, snapshot: Snapshot, how: ObserveOptions) -> LiveConnector:
-    """Add what was read of tasks, offsets and groups."""
     place = connector.desired.connect, connector.desired.name
     tasks = snapshot.get(TaskConfigs(*place))
     if not isinstance(tasks, Mm2mgrError) and _reads_groups(connector, how):
@@ -258,7 +247,6 @@ def _with_more(connector: LiveConnector, snapshot: Snapshot, how: ObserveOptions
 
 
 def _read_clusters(reading: Reading, kafka: ReadKafka) -> Steps[dict[str, SeenKafka]]:
-    """Read sources and targets side by side, each cluster once."""
     aliases = dict.fromkeys(cluster.alias for flow in reading.flows for cluster in (flow.source, flow.target))
     questions = {alias: KafkaState(alias, _wanted_logs(reading, alias), kafka) for alias in aliases}
     snapshot = yield questions.values()
@@ -291,7 +279,6 @@ def _with_later_ends(reading: Reading, how: ObserveOptions) -> Steps[Reading]:
 
 
 def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:
-    """Return the topics to read of a cluster."""
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
 
@@ -316,7 +303,7 @@ def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:
 
 
 def _wanted_groups(reading: Reading, alias: str) -> Iterator[str]:
-    """Yield the groups whose offsets are wanted of a cluster: on the target only where they are synced."""
+    """On the target only where they are synced."""
     for companion in reading.companions():
         checkpoints, config = checkpointing(companion), companion.desired.config
         syncs = checkpoints is not None and checkpoints.syncs_groups
@@ -325,9 +312,7 @@ def _wanted_groups(reading: Reading, alias: str) -> Iterator[str]:
 
 
 def _wanted_copied(kind: str, reading: Reading, alias: str) -> Iterator[str]:
-    """Yield the topics of a cluster whose settings or ACLs are wanted: on a flow's source those that its tasks have,
-    and theirs on its target.
-    """
+    """On a flow's source the topics that its tasks have, and theirs on its target."""
     for flow in reading.flows:
         if (kind, flow.id) in reading.copied_asked and alias in (flow.source.alias, flow.target.alias):
             topics = _assigned_topics(reading, flow)

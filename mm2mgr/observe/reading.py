@@ -49,9 +49,7 @@ class LiveConnector:
         return self.running is not None and self.running.runs
 
     def number(self, key: str, default: float) -> float | None:
-        """Return a number of the config that runs, `default` where the key is not set; None for one that only a worker
-        can resolve.
-        """
+        """Return a number of the config that runs, or `default`; None for one that only a worker can resolve."""
         try:
             return float(self.running.config.get(key, default)) if self.running else default
         except ValueError:

@@ -178,7 +178,6 @@ def settle(place: StorePlace, memory: Memory) -> LossLedger:
 
 
 def _move_rows(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
-    """Write the waiting rows, forget them, and return what the table has."""
     is_there = _may_have(place.store, LOSSES)
     if not is_there and not waiting:
         return []
@@ -222,9 +221,7 @@ def is_due_to_share(memory: Memory, now: float) -> bool:
 
 
 def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str, ...]:
-    """Write the points of these flows' lag into the store, for processes on other machines; return what is in the way
-    as warnings.
-    """
+    """Write the points of these flows' lag into the store, for other machines; return what is in the way."""
     rows = [
         SharedLag(flow, flow_memory.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
         for flow in flows

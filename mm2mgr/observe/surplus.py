@@ -99,9 +99,7 @@ def weight_in(reading: Reading, flow: Flow) -> int | None:
 
 
 def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[TopicPartition]:
-    """Yield the partitions where more seems to have arrived than there was: their source may just have been read too
-    early.
-    """
+    """Yield partitions where more seems to have arrived than there was: their source may be read too early."""
     connector = reading.source_connector(flow)
     if (
         not earlier
@@ -126,9 +124,7 @@ def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[Topic
 def follow(
     lag: FlowLag, earlier: Surpluses, weight: int | None, later_ends: Mapping[TopicPartition, int], now: float
 ) -> dict[str, dict[int, Surplus]]:
-    """Return what to remember of a flow's partitions; nothing without a `weight`. `later_ends`: the source's, read
-    after the target.
-    """
+    """Return what to remember of a flow's partitions; none without a `weight`. `later_ends`: read later."""
     surpluses: dict[str, dict[int, Surplus]] = {}
     if weight is None:
         return surpluses
@@ -189,7 +185,5 @@ def _is_doubtful(old: Surplus, ends: _Ends) -> bool:
 
 
 def _goes_on(old: Surplus, ends: _Ends, weight: int) -> bool:
-    """Tell whether a look can be compared with the ones before: not where offsets or a log went back, or workers
-    changed.
-    """
+    """Looks cannot be compared where offsets or a log went back, or workers changed."""
     return old.weight == weight and ends.position >= old.position and ends.end >= old.end

@@ -165,9 +165,7 @@ def trend(points: Points, noise_seconds: float) -> Trend | None:
 
 
 def lag_trend(points: Points, behind: Sequence[PartitionLag], flush_interval_seconds: float) -> Trend | None:
-    """Return what a lag does, with the noise of how it is counted; `behind` are its partitions in which records
-    wait.
-    """
+    """Return what a lag does, with the noise of its count; `behind`: its partitions in which records wait."""
     if len(points) < 2:
         return None
     between = (points[-1].time - points[0].time) / (len(points) - 1)
@@ -199,7 +197,6 @@ def _run(points: Points, noise_seconds: float, noise: float) -> tuple[Direction,
 
 
 def _fit(points: Sequence[LagPoint], values: Sequence[int]) -> RecordRate | None:
-    """Return the slope of the line through the values, and twice its standard error."""
     if len(points) < _LEAST_POINTS:
         return None
     times = [point.time - points[0].time for point in points]

@@ -171,9 +171,7 @@ def target_partitions_fewer(case: FlowCase) -> Iterator[LiveProblem]:
 
 
 def _late(case: FlowCase, with_count: Callable[[int], bool]) -> dict[str, float]:
-    """Return topics of which the target has too few partitions (so many) for longer than a refresh takes, with the
-    seconds.
-    """
+    """Return topics with too few partitions (so many) on the target for longer than a refresh takes, with seconds."""
     if case.state != "RUNNING":
         return {}
     topics = [topic for topic, count in (case.lag.short or {}).items() if with_count(count)]

@@ -119,9 +119,7 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
             " InvalidTxnStateException UnknownProducerIdException",
             retryable=True,
         ),
-        "bug": _cause(
-            "Everything else: a bug, or a failure that is not known here. See the trace.",
-        ),
+        "bug": _cause("Everything else: a bug, or a failure that is not known here. See the trace."),
     }
 )
 """Every cause by its identifier, which stays the same from release to release; the first that fits is taken."""

@@ -117,9 +117,7 @@ class Status:
 
     @property
     def health(self) -> Health:
-        """The worst health among the flows, or `problem` where something beside them has one; a waiting companion does
-        not count.
-        """
+        """The worst health among the flows, or `problem` where something beside them has one."""
         beside = [
             *(companion.health == "problem" for companion in self.companions),
             *(orphan.runs for orphan in self.orphans),
@@ -220,7 +218,6 @@ def _flow_status(case: FlowCase, earlier: Memory, overlaps: Overlaps, lost: Iter
 
 
 def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
-    """Return the first fields of a ConnectorState."""
     desired = case.connector.desired
     return desired.connect, desired.name, desired.type, desired.pair, case.state
 
@@ -248,7 +245,7 @@ def _flow_health(case: FlowCase) -> Health:
 
 
 def _companion(case: ConnectorCase) -> ConnectorState:
-    """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
+    """Without consumer groups a checkpoint connector needs no task."""
     problems = companion_problems(case)
     health: Health = "problem" if problems else "ok" if case.connector.runs else "waiting"
     return ConnectorState(*_name_fields(case), health, _tasks(case.connector), problems, companion_notes(case))

@@ -70,7 +70,6 @@ class RecordsLost(ProblemEvidence):
         )
 
     def _count(self) -> str:
-        """Return how many records all partitions have lost together, as far as that is known."""
         rest = "" if self.is_bounded else "what the old topic still held"
         if not self.records:
             return rest
@@ -130,9 +129,7 @@ class OffsetsNotStored(ProblemEvidence):
 
     @property
     def is_problem(self) -> bool:
-        """Whether a source is dead; otherwise the cause may be a long offset.flush.interval.ms, which workers do not
-        show.
-        """
+        """Whether a source is dead; otherwise offset.flush.interval.ms may be long, which workers do not show."""
         return bool(self.unread_sources)
 
     @property
@@ -156,9 +153,7 @@ class OffsetsNotStored(ProblemEvidence):
 
 
 def offsets_not_stored(reading: Reading, memory: Memory, patience_seconds: float) -> Iterator[OffsetsNotStored]:
-    """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a
-    commit.
-    """
+    """Yield the Connect clusters where several flows, or one beside a dead source, have waited so long."""
     for name in reading.connects:
         flows = [flow for flow in reading.flows if flow.connect.name == name]
         waiting = [

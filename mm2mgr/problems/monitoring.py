@@ -85,9 +85,7 @@ ALERTS: tuple[Alert, ...] = (
 
 
 def alerts(topology: Topology) -> Iterator[Alert]:
-    """Yield the alerts that can fire on an estate: none for heartbeats where no flow has any, nor for lag where none
-    has a maximum.
-    """
+    """Yield the alerts that can fire on an estate: none for heartbeats or lag limits that no flow has."""
     with_heartbeats = any(flow.with_heartbeats for flow in topology.flows)
     with_max_lag = any(flow.settings.max_lag for flow in topology.flows)
     for alert in ALERTS:
@@ -240,7 +238,6 @@ def _variables(owner: str) -> Iterator[dict[str, Any]]:
 
 
 def _place_panels(owner: str) -> Iterator[dict[str, Any]]:
-    """Yield the panels in rows as wide as the grid."""
     left = top = 0
     for number, panel in enumerate(PANELS, 1):
         place = {"h": panel.height, "w": panel.width, "x": left, "y": top}
@@ -287,7 +284,6 @@ def _colour(panel: Panel) -> dict[str, Any]:
 
 
 def _table() -> dict[str, Any]:
-    """Return how the results of the queries become the columns of one table, a row for each flow."""
     names = {"Value #B": "lag (records)", "Value #C": "lag (seconds)", "Value #D": "problems"}
     colours = {word: {"color": colour, "text": word} for word, colour in _COLOURS.items()}
     health = {

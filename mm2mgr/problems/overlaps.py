@@ -123,9 +123,7 @@ def find_overlaps(reading: Reading) -> Overlaps:
 
 
 def _runs_otherwise(connector: LiveConnector) -> bool:
-    """Tell whether a flow's connector mirrors what the tree does not declare like this: lint has judged what is
-    declared.
-    """
+    """Lint has judged what is declared."""
     rests = connector.desired.state in RESTING and not (connector.status and connector.status.state in RESTING)
     return rests or (
         connector.running is not None and selects_otherwise(connector.running.config, connector.desired.config)
@@ -138,9 +136,7 @@ def _shared_topics(
     beside: Mapping[Named, OtherConnector],
     changed: Set[Named],
 ) -> Iterator[tuple[Named, Named, list[str]]]:
-    """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, or where
-    it was not read those that the flow's tasks have.
-    """
+    """Topics are those that the source has, or where it was not read those of the flow's tasks."""
     from mm2mgr.lint.mirroring import overlaps
     from mm2mgr.lint.reading import running_subject
     from mm2mgr.lint.subject import WorkerFacts
@@ -188,7 +184,6 @@ def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[st
 def _dedicated_connectors(
     reading: Reading, flows: Iterable[Flow]
 ) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:
-    """Return the source connectors of dedicated MirrorMakers that run, and notes on those with unreadable configs."""
     connectors: dict[str, OtherConnector] = {}
     notes: dict[str, tuple[str, ...]] = {}
     for flow in flows:

@@ -101,9 +101,7 @@ def acknowledge(
     only: Iterable[str] | None = None,
     options: ObserveOptions | None = None,
 ) -> tuple[LossEntry, ...]:
-    """Acknowledge losses by their ids, or `all` (of the flows with these ids), and return them; Mm2mgrError for unknown
-    ids.
-    """
+    """Acknowledge losses by ids, or `all` (of these flows), and return them; Mm2mgrError for unknown ids."""
     how = options or ObserveOptions()
     losses = find_entries(read_losses(topology, how).entries, ids, only)
     rows = tuple(acknowledgement_of(entry, ack) for entry in losses)

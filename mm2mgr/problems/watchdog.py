@@ -104,9 +104,7 @@ def decide(
 
 
 def _fraction(problem: LiveProblem, recent: tuple[float, ...]) -> float:
-    """Return a number from 0 to 1 that differs from task to task and from restart to restart, and is the same when
-    asked again.
-    """
+    """Return a number from 0 to 1 for each task and restart, the same when asked again."""
     text = f"{part_of(problem)} {len(recent)} {recent[-1:]}"
     return zlib.crc32(text.encode()) / 0xFFFFFFFF
 
