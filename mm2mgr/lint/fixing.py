@@ -59,7 +59,7 @@ def heal(
     """
     now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
     harmful: dict[object, Hit] = {}
-    before = _Linted.of(read(now), rules)
+    before = _Linted.find(read(now), rules)
     # A fix may bring up what another one was hidden behind.
     size, rounds = len(before.findings), 10 + 4 * len(before.findings)
     done = 0
@@ -176,7 +176,7 @@ class _Linted:
     findings: list[FindingHit]
 
     @classmethod
-    def of(cls, estate: Estate, rules: Sequence[Rule]) -> _Linted:
+    def find(cls, estate: Estate, rules: Sequence[Rule]) -> _Linted:
         loud = [pair for pair in find(estate, rules) if pair[0].silenced is None]
         loud.sort(key=lambda pair: SEVERITIES.index(pair[0].severity))
         return cls(estate, loud)
@@ -184,7 +184,7 @@ class _Linted:
 
 def _lint_again(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule]) -> _Linted | None:
     try:
-        return _Linted.of(read(contents), rules)
+        return _Linted.find(read(contents), rules)
     except SpecError:
         return None
 

@@ -316,7 +316,7 @@ def overlapping(
     budget = Budget()
     groups: dict[object, list[tuple[Hop, Selection]]] = defaultdict(list)
     for hop in hops(subjects):
-        if hop.selection and not (running and hop.subject.off):
+        if hop.selection and not (running and hop.subject.is_off):
             names = (hop.selection.prefix if alike else "") if hop.plain else hop.naming
             groups[hop.pair, names].append((hop, hop.selection))
     pairs: list[tuple[Hop, Hop, Shared]] = []
@@ -381,7 +381,7 @@ def _arrivals(hop: Hop, catalog: Catalog) -> Iterator[tuple[str, _Arrival]]:
 
 def moving(members: Sequence[Hop]) -> list[Hop]:
     """Return the active hops between two clusters whose effect is predictable."""
-    return [hop for hop in members if hop.plain and not hop.subject.off and hop.source != hop.target]
+    return [hop for hop in members if hop.plain and not hop.subject.is_off and hop.source != hop.target]
 
 
 WaysBack = tuple[tuple[Circle, ...], tuple[tuple[Hop, Hop, str], ...]]

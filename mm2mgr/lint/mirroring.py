@@ -67,7 +67,7 @@ def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
         differences.append(Difference(named, _OTHER_NAME if named[2] in others else f"{named[1]} would be gone"))
     for named, subject in new.items():
         if named not in old:
-            if not subject.off:
+            if not subject.is_off:
                 start = ", from the first record on" if subject.type == "source" else ""
                 differences.append(Difference(named, f"{named[1]} would start{start}", starts=True))
         elif other := difference(old[named], subject):
@@ -133,9 +133,9 @@ def _with_new_names(subject: Subject) -> Subject:
 
 
 def _running(before: Subject, after: Subject) -> str:
-    if before.off == after.off:
+    if before.is_off == after.is_off:
         return ""
-    return f"{after.name} is switched off and would start" if before.off else f"{after.name} would no longer mirror"
+    return f"{after.name} is switched off and would start" if before.is_off else f"{after.name} would no longer mirror"
 
 
 def _identity(before: Subject, after: Subject) -> str:
@@ -346,7 +346,7 @@ def overlaps(
     not with the pairs.
     """
     names = {subject: named for named, subject in {**others, **ours}.items()}
-    running = [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.off]
+    running = [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.is_off]
     for group in by_pair(running).values():
         mine = [hop for hop in group if names[hop.subject] in ours]
         theirs = [hop for hop in group if names[hop.subject] in others]

@@ -41,12 +41,12 @@ def silences_of(text: str, file: str, *, inline: bool = False) -> tuple[Silence,
 def _in_comments(lines: Sequence[str], file: str, *, inline: bool) -> Iterator[Silence]:
     for index, line in enumerate(lines):
         alone = line.lstrip(BLANKS)[:1] in ("#", "!")
-        found = _SILENCE.match(line.lstrip(BLANKS)) if alone else _SILENCE.search(line) if inline else None
-        if found:
+        silence = _SILENCE.match(line.lstrip(BLANKS)) if alone else _SILENCE.search(line) if inline else None
+        if silence:
             end = index
             while alone and end + 1 < len(lines) and lines[end + 1].lstrip(BLANKS)[:1] in ("#", "!"):
                 end += 1
-            yield Silence(found["rule"], as_typed(found["reason"].strip()), Spot(file, end + 1))
+            yield Silence(silence["rule"], as_typed(silence["reason"].strip()), Spot(file, end + 1))
 
 
 _POLICY_KEY = "connector.client.config.override.policy"
@@ -62,7 +62,7 @@ class Surroundings:
     source: KafkaFacts = field(default_factory=KafkaFacts)
     target: KafkaFacts = field(default_factory=KafkaFacts)
 
-    def around(self, subject: Subject) -> Subject:
+    def surround(self, subject: Subject) -> Subject:
         """Return a connector of a file with what is known around it."""
         worker = self.worker if subject.worker == WorkerFacts() else subject.worker
         return replace(
@@ -74,34 +74,34 @@ class Surroundings:
         )
 
 
-def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = None) -> Subject | None:
+def subject_of(connector: FoundConnector, place: Spot, worker: WorkerFacts | None = None) -> Subject | None:
     """Return a connector of the file or the Connect cluster at `place` as lint sees it, None for one of another plugin.
 
     `worker` is what its workers report; else it is what the file says. JSON has no comments, so keys of the config
     silence rules.
     """
-    if found.type is None:
+    if connector.type is None:
         return None
-    at = place if found.form == "dedicated" else replace(place, connector=found.name)
-    spots = {key: replace(at, line=line.line, key=line.key) for key, line in found.lines.items()}
+    at = place if connector.form == "dedicated" else replace(place, connector=connector.name)
+    spots = {key: replace(at, line=line.line, key=line.key) for key, line in connector.lines.items()}
     silences = (
-        Silence(key.removeprefix(SILENCE_KEY), reason.strip(), spots.get(key, at.at(key)))
-        for key, reason in found.config.items()
+        Silence(key.removeprefix(SILENCE_KEY), reason.strip(), spots.get(key, at.with_key(key)))
+        for key, reason in connector.config.items()
         if key.startswith(SILENCE_KEY)
     )
     return Subject(
-        Connector(found.name, found.type, config=found.config),
-        replace(at, line=found.line),
+        Connector(connector.name, connector.type, config=connector.config),
+        replace(at, line=connector.line),
         spots,
-        found.form,
-        worker or _facts(found.workers),
-        state=found.state,
-        scopes={key: line.aliases for key, line in found.lines.items() if isinstance(line, Line)},
+        connector.form,
+        worker or _facts(connector.workers),
+        state=connector.state,
+        scopes={key: line.aliases for key, line in connector.lines.items() if isinstance(line, Line)},
         silences=tuple(silences),
-        home=found.home,
-        unused=found.unused,
-        paths={**found.places, **{key: line.path for key, line in found.lines.items() if line.path}},
-        resource=found.resource,
+        home=connector.home,
+        unused=connector.unused,
+        paths={**connector.places, **{key: line.path for key, line in connector.lines.items() if line.path}},
+        resource=connector.resource,
     )
 
 
@@ -128,27 +128,27 @@ def read_files(
 
     `contents` are read instead of the files of these names.
     """
-    found: list[ForeignFile] = []
+    files_read: list[ForeignFile] = []
     problems: list[Problem] = []
     for path in dict.fromkeys(paths):
         try:
             file = read_file(path, contents.get(str(path)))
-            found += [file, *file.within]
+            files_read += [file, *file.within]
         except SpecError as error:
             problems += error.problems
-    files = tuple(source for each in found for source in _source_files(each))
+    files = tuple(source for file in files_read for source in _source_files(file))
     if not files and not problems:
-        for each in found:
-            classes = ", ".join(dict.fromkeys(other.class_name for other in each.connectors))
+        for unused in files_read:
+            classes = ", ".join(dict.fromkeys(other.class_name for other in unused.connectors))
             held = f"it has {classes}" if classes else "no connector runs because of it"
-            simple = (other.class_name.strip("\"'").rpartition(".")[2] for other in each.connectors)
-            near = next((name for one in simple for name in nearest(one, CLASSES, 0.9)), "")
+            simple = (other.class_name.strip("\"'").rpartition(".")[2] for other in unused.connectors)
+            near = next((name for class_name in simple for name in nearest(class_name, CLASSES, 0.9)), "")
             held += f"; write {PACKAGE}.{near}, without quotes" if near else ""
-            problems.append(Problem(each.path, f"holds no MirrorMaker connector: {held}"))
+            problems.append(Problem(unused.path, f"holds no MirrorMaker connector: {held}"))
     if problems:
         raise SpecError(problems, hint="give a connector's JSON or properties file, or an mm2.properties")
-    subjects = (subject_of(one, Spot(each.path)) for each in found for one in each.connectors)
-    return Estate(tuple(surroundings.around(subject) for subject in subjects if subject), files)
+    subjects = (subject_of(connector, Spot(file.path)) for file in files_read for connector in file.connectors)
+    return Estate(tuple(surroundings.surround(subject) for subject in subjects if subject), files)
 
 
 def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
@@ -158,9 +158,9 @@ def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
         yield SourceFile(file.path, "dedicated", file.entries, silences)
         return
     kind: Literal["properties", "json"] = "properties" if file.syntax == "properties" else "json"
-    for found in file.connectors:
-        if found.type:
-            yield SourceFile(file.path, kind, found.entries, silences)
+    for connector in file.connectors:
+        if connector.type:
+            yield SourceFile(file.path, kind, connector.entries, silences)
 
 
 def read_worker(path: Path) -> WorkerFacts:
@@ -192,30 +192,30 @@ def is_tree(path: Path) -> bool:
     return bool(keys & TREE_KEYS) and not keys & {"kind", "apiVersion"}
 
 
-def completed(estate: Estate, known: Surroundings) -> Estate:
+def fill_in(estate: Estate, surroundings: Surroundings) -> Estate:
     """Fill in unknown facts from what the user knows; the user's Kafka version wins, so an upgrade can be tried."""
-    if known == Surroundings():
+    if surroundings == Surroundings():
         return estate
-    return replace(estate, subjects=tuple(_completed(subject, known) for subject in estate.subjects))
+    return replace(estate, subjects=tuple(_fill_in_subject(subject, surroundings) for subject in estate.subjects))
 
 
-def _completed(subject: Subject, known: Surroundings) -> Subject:
-    worker = _filled(subject.worker, known.worker)
+def _fill_in_subject(subject: Subject, surroundings: Surroundings) -> Subject:
+    worker = _fill_in_facts(subject.worker, surroundings.worker)
     return replace(
         subject,
-        worker=replace(worker, version=known.version or worker.version),
-        source_kafka=_filled(subject.source_kafka, known.source),
-        target_kafka=_filled(subject.target_kafka, known.target),
-        wire=subject.wire or known.wire,
+        worker=replace(worker, version=surroundings.version or worker.version),
+        source_kafka=_fill_in_facts(subject.source_kafka, surroundings.source),
+        target_kafka=_fill_in_facts(subject.target_kafka, surroundings.target),
+        wire=subject.wire or surroundings.wire,
     )
 
 
-def _filled(own: Facts, known: Facts) -> Facts:
-    missing = [each.name for each in fields(own) if getattr(own, each.name) in (None, {})]
-    return replace(own, **{name: getattr(known, name) for name in missing})
+def _fill_in_facts(own: Facts, other: Facts) -> Facts:
+    missing = [fact.name for fact in fields(own) if getattr(own, fact.name) in (None, {})]
+    return replace(own, **{name: getattr(other, name) for name in missing})
 
 
-def joined(declared: Sequence[Estate], live: Sequence[Estate]) -> tuple[list[Estate], tuple[Subject, ...]]:
+def join_estates(declared: Sequence[Estate], live: Sequence[Estate]) -> tuple[list[Estate], tuple[Subject, ...]]:
     """Return the estates, each connector once, and the connectors that run with another config than the declared one.
 
     A connector that is declared and runs counts as declared, with the real workers' facts; twice it would mirror twice.
@@ -225,11 +225,17 @@ def joined(declared: Sequence[Estate], live: Sequence[Estate]) -> tuple[list[Est
         running.setdefault(_identity(subject), []).append(subject)
     twins = {subject: twin for estate in declared for subject in estate.subjects if (twin := _twin(subject, running))}
     informed = {
-        subject: replace(subject, worker=_filled(twin.worker, subject.worker)) for subject, twin in twins.items()
+        subject: replace(subject, worker=_fill_in_facts(twin.worker, subject.worker)) for subject, twin in twins.items()
     }
     gone = set(twins.values())
-    estates = [replace(one, subjects=tuple(informed.get(each, each) for each in one.subjects)) for one in declared]
-    estates += [replace(one, subjects=tuple(each for each in one.subjects if each not in gone)) for one in live]
+    estates = [
+        replace(estate, subjects=tuple(informed.get(subject, subject) for subject in estate.subjects))
+        for estate in declared
+    ]
+    estates += [
+        replace(estate, subjects=tuple(subject for subject in estate.subjects if subject not in gone))
+        for estate in live
+    ]
     return estates, tuple(twin for subject, twin in twins.items() if dict(twin.config) != dict(subject.config))
 
 
@@ -239,6 +245,6 @@ def _identity(subject: Subject) -> tuple[str, ...]:
 
 def _twin(subject: Subject, running: Mapping[tuple[str, ...], Sequence[Subject]]) -> Subject | None:
     """Return the running connector of a declared one; None where several Connect clusters run it undeclared."""
-    found = running.get(_identity(subject), ())
-    here = [each for each in found if each.spot.connect == subject.connector.connect] or found
+    candidates = running.get(_identity(subject), ())
+    here = [candidate for candidate in candidates if candidate.spot.connect == subject.connector.connect] or candidates
     return here[0] if len(here) == 1 else None

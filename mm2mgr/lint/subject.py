@@ -36,8 +36,8 @@ def is_clear(key: str, value: str) -> bool:
         return not is_open(value)
     if not is_open(value):
         return mask(key, value) != value
-    known = re.sub(r"\$\{[^}]*\}", "", without_templates(value, ""))
-    options = re.findall(r"([\w.-]+)\s*=[\s\\\"']*([^\s\\\"';]+)", known)
+    text = re.sub(r"\$\{[^}]*\}", "", without_templates(value, ""))
+    options = re.findall(r"([\w.-]+)\s*=[\s\\\"']*([^\s\\\"';]+)", text)
     return any(is_secret(name) for name, _ in options)
 
 
@@ -51,9 +51,11 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def beyond(addresses: str) -> str:
+def first_remote(addresses: str) -> str:
     """Return the first of `host:port,…` that does not stay on the machine, "" for none."""
-    return next((each for each in map(str.strip, addresses.split(",")) if each and not is_loopback(each)), "")
+    return next(
+        (address for address in map(str.strip, addresses.split(",")) if address and not is_loopback(address)), ""
+    )
 
 
 Form = Literal["tree", "connect", "dedicated"]
@@ -81,7 +83,7 @@ class Spot:
             return f"{self.file}:{self.line}" if self.line else self.file
         return "/".join(part for part in (self.connect, self.connector, self.key) if part)
 
-    def at(self, key: str) -> Spot:
+    def with_key(self, key: str) -> Spot:
         """Return the same place with a key."""
         return replace(self, key=key)
 
@@ -217,19 +219,18 @@ _NONE: Mapping[str, str] = {}
 
 @cache
 def _newest() -> str:
-    known = truth_keys.load()
-    return known.releases[known.lines[-1]]
+    keys = truth_keys.load()
+    return keys.releases[keys.lines[-1]]
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A connector and what is known around it. `spots` has the place of each key that has its own; `state` is Connect's.
+    """A connector with what is known around it. `spots` has the places of keys with their own; `state` is Connect's.
 
-    `records_kafka` is the
-    cluster at the addresses that its record producer has instead of the workers'. In mm2.properties `scopes` has the
-    clusters at the start of each key's line: () for the top level, (A,) for a cluster, (A, B) for a pair. In a JSON or
-    YAML file `home` is the path of its config, and `paths` that of each key; `unused` are entries of the config that
-    decide nothing, since the file says the same elsewhere.
+    `records_kafka` is the cluster at the addresses that its record producer has instead of the workers'. In
+    mm2.properties `scopes` has the clusters at the start of each key's line: () for the top level, (A,) for a cluster,
+    (A, B) for a pair. In a JSON or YAML file `home` is the path of its config, and `paths` that of each key; `unused`
+    are entries of the config that decide nothing, since the file says the same elsewhere.
     """
 
     connector: Connector
@@ -294,7 +295,7 @@ class Subject:
         return of_file if "->" in of_file else f"{self.source}->{self.target}"
 
     @cached_property
-    def off(self) -> bool:
+    def is_off(self) -> bool:
         """Tell whether it does nothing: stopped, paused or enabled=false."""
         return self.state in RESTING or not self.flag("enabled", default=True)
 
@@ -361,8 +362,8 @@ class Subject:
 
     def workers_key(self, client: str, plain: str) -> str:
         """Return the workers' property that a client's plain key is taken from, "" for none."""
-        found = self.configured.get(client)
-        return found.inherited_key(plain) if found else ""
+        configured = self.configured.get(client)
+        return configured.inherited_key(plain) if configured else ""
 
     def is_set(self, client: str, *plains: str) -> bool:
         """Tell whether one of these is set on the connector or on its workers; much cheaper than computing values."""
@@ -373,13 +374,13 @@ class Subject:
 
     def setting_of(self, client: str, plain: str) -> Value | None:
         """Return the effective setting of a client's plain key with its origin: see `truth.reach`."""
-        found = self.configured.get(client)
-        return found.value(plain) if found else None
+        configured = self.configured.get(client)
+        return configured.value(plain) if configured else None
 
     def value(self, client: str, plain: str) -> str | None:
         """Return the effective value of a client's plain key."""
-        found = self.setting_of(client, plain)
-        return found.value if found else None
+        setting = self.setting_of(client, plain)
+        return setting.value if setting else None
 
     def number(self, client: str, plain: str) -> int | None:
         """Return a client's value as a number, None when it is not a number."""
@@ -395,7 +396,7 @@ class Subject:
 
     def spot_of(self, key: str) -> Spot:
         """Return the place of a key, or of the connector when the key is not set."""
-        return self.spots.get(key, self.spot.at(key) if key in self.config else self.spot)
+        return self.spots.get(key, self.spot.with_key(key) if key in self.config else self.spot)
 
     @cached_property
     def _values(self) -> dict[str, str]:
@@ -439,5 +440,5 @@ class Estate:
     @cached_property
     def judged(self) -> Estate:
         """The same without connectors of Kafka lines that are not known."""
-        known = tuple(subject for subject in self.subjects if subject.kind.of_known_line)
-        return self if len(known) == len(self.subjects) else replace(self, subjects=known, complete=False)
+        judged = tuple(subject for subject in self.subjects if subject.kind.of_known_line)
+        return self if len(judged) == len(self.subjects) else replace(self, subjects=judged, complete=False)

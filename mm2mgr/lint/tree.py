@@ -29,7 +29,7 @@ from mm2mgr.lint.subject import (
     Spot,
     Subject,
     WorkerFacts,
-    beyond,
+    first_remote,
     is_clear,
     is_loopback,
 )
@@ -251,7 +251,7 @@ class _Logins:
         secrets = {f"access.security.{key}": value for key, value in security.items() if is_secret(key)}
         unencrypted = security.get("security.protocol", "").upper() == "SASL_PLAINTEXT"
         sends = SENT_IN_CLEAR.get(security.get("sasl.mechanism", "").upper(), "") if unencrypted else ""
-        exposed = beyond(",".join(access.bootstrap_servers or servers)) if sends else ""
+        exposed = first_remote(",".join(access.bootstrap_servers or servers)) if sends else ""
         path = ("clusters", alias)
         where = self.spot(path, "access", "security")
         yield DeclaredLogin(f"`access` of '{alias}'", where, sends, exposed, self.clear(path, secrets))

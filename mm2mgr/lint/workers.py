@@ -240,8 +240,8 @@ def _logins(subject: Subject) -> Iterator[tuple[Servers, BrokerCount | KafkaFact
         login = {plain: value for plain, value in values.items() if plain in CLUSTER_KEYS and value}
         if (servers := login.pop("bootstrap.servers", "")) and not kafka.cluster_id:
             is_placeholder = {key: "${" in value for key, value in (("bootstrap.servers", servers), *login.items())}
-            kept = (key for key, holds in is_placeholder.items() if holds or key == "ssl.keystore.location")
-            if key := next(kept, ""):
+            of_workers = (key for key, holds in is_placeholder.items() if holds or key == "ssl.keystore.location")
+            if key := next(of_workers, ""):
                 reason = f"{alias}: {key} is {'a placeholder' if is_placeholder[key] else 'a file'} of the workers"
                 yield addresses(servers), KafkaFacts(unanswered=reason)
             else:
@@ -250,12 +250,12 @@ def _logins(subject: Subject) -> Iterator[tuple[Servers, BrokerCount | KafkaFact
 
 
 def _with_answers(subject: Subject, answers: Mapping[Servers, KafkaFacts]) -> Subject:
-    def informed(known: KafkaFacts, key: str) -> KafkaFacts:
+    def informed(own: KafkaFacts, key: str) -> KafkaFacts:
         facts = answers.get(addresses(subject.get(key)))
         if facts is None:
-            return known
-        cluster_id, brokers = known.cluster_id or facts.cluster_id, facts.brokers or known.brokers
-        return replace(known, cluster_id=cluster_id, brokers=brokers, unanswered=facts.unanswered)
+            return own
+        cluster_id, brokers = own.cluster_id or facts.cluster_id, facts.brokers or own.brokers
+        return replace(own, cluster_id=cluster_id, brokers=brokers, unanswered=facts.unanswered)
 
     return replace(
         subject,

@@ -18,7 +18,7 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
 from mm2mgr.lint.fixing import patch
-from mm2mgr.lint.reading import Surroundings, completed, is_tree, joined, read_files, read_worker
+from mm2mgr.lint.reading import Surroundings, fill_in, is_tree, join_estates, read_files, read_worker
 from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.rules import lint as run_rules
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
@@ -185,9 +185,9 @@ def read_inputs(
     live, unread = _live(workspace, targets, options.timeout_seconds) if targets else ([], {})
     if len(unread) == 1 and not trees and not files and not live:
         raise next(iter(unread.values()))
-    estates, other = joined(
+    estates, other = join_estates(
         [*declared, *([read_files(files, surroundings, workspace.contents)] if files else [])],
-        [completed(estate, surroundings) for estate in live],
+        [fill_in(estate, surroundings) for estate in live],
     )
     estate = Estate(
         tuple(subject for part in estates for subject in part.subjects),
@@ -218,7 +218,7 @@ def _tree(workspace: Workspace, surroundings: Surroundings) -> tuple[tuple[Estat
 
     try:
         return (
-            completed(
+            fill_in(
                 from_tree(workspace.topology, workspace.connectors, workspace.spec, workspace.contents), surroundings
             ),
         ), ()

@@ -166,6 +166,8 @@ def read(path: Path, contents: Mapping[str, bytes], form: str) -> Estate:
 @draw_examples(12)
 @given(drawn=LINES)
 def test_every_secret_is_still_in_the_file(form: str, drawn: list[tuple[str, str, int]]) -> None:
+    if form == "strimzi":  # which is written from a mapping: of equal keys only the last is in the file
+        drawn = list({line[0]: line for line in drawn}.values())
     secrets = [f"geheim{number}x{at % 3}" for at, (_, _, number) in enumerate(drawn)]  # some are equal
     text = text_of(form, [(key, shape.format(secret)) for (key, shape, _), secret in zip(drawn, secrets, strict=True)])
     secrets = [

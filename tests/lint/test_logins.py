@@ -9,7 +9,7 @@ import pytest
 from mm2mgr.expand import expand
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
-from mm2mgr.lint.subject import beyond, is_loopback
+from mm2mgr.lint.subject import first_remote, is_loopback
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -165,4 +165,4 @@ def test_what_stays_on_the_machine() -> None:
     stays = ["localhost:1", "127.0.0.9:1", "[::1]:1", "http://localhost/x"]
     leaves = ["k1:9092", "10.0.0.1:1", "0.0.0.0:1", "http://127.0.0.1.example:1", "${env:SERVERS}"]
     assert [is_loopback(each) for each in (*stays, *leaves)] == [True] * 4 + [False] * 5
-    assert (beyond("127.0.0.1:1, k1:9092"), beyond("127.0.0.1:1,"), beyond("")) == ("k1:9092", "", "")
+    assert (first_remote("127.0.0.1:1, k1:9092"), first_remote("127.0.0.1:1,"), first_remote("")) == ("k1:9092", "", "")

@@ -135,7 +135,7 @@ def test_fingerprints_survive_moved_lines_and_tell_findings_apart() -> None:
     others = [
         replace(IN_FILE, rule="glob"),
         replace(IN_FILE, message="Else."),
-        replace(IN_FILE, spot=IN_FILE.spot.at("groups")),
+        replace(IN_FILE, spot=IN_FILE.spot.with_key("groups")),
         replace(IN_FILE, spot=replace(IN_FILE.spot, file="y.yaml")),
         moved,  # the same again, further down
     ]

@@ -43,7 +43,7 @@ def one_task(subject: Subject) -> Iterator[Hit]:
     `mm2mgr size` computes the number from measured rates; more tasks than partitions are never created. Write
     tasks.max=1 if one task is meant.
     """
-    if _TASKS in subject.config or subject.off:
+    if _TASKS in subject.config or subject.is_off:
         return
     items, count = items_of(subject, "topics"), partitions(subject)
     if not items or count == 1:
@@ -77,7 +77,7 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
             reason = (
                 "each task reads all offset syncs and all checkpoints, so more tasks add work instead of sharing it"
             )
-    if configured > useful and not subject.off and subject.form != "dedicated":
+    if configured > useful and not subject.is_off and subject.form != "dedicated":
         yield connector_hit(subject, _TASKS, str(useful), f"{file_key(subject, _TASKS)}={text}: {reason}")
 
 
@@ -113,7 +113,7 @@ def group_offsets_off(subject: Subject) -> Iterator[Hit]:
     beginning. With true, offsets of groups without active members on the target are kept up to date. Write the key,
     with either value, to say which is meant.
     """
-    if _GROUPS not in subject.config and not subject.off and subject.flag("emit.checkpoints.enabled", default=True):
+    if _GROUPS not in subject.config and not subject.is_off and subject.flag("emit.checkpoints.enabled", default=True):
         effect = f"groups that move to {subject.target} find no offsets there and start at their auto.offset.reset"
         message = f"{_GROUPS} is not set: {effect}"
         yield connector_hit(subject, _GROUPS, "true", message, " if consumers are to continue on the target")
@@ -139,7 +139,7 @@ def client_defaults(subject: Subject) -> Iterator[Hit]:
     is set on the connector or its workers is not reported, whatever its value.
     """
     forgotten = {config_key(subject, default[0].name, default[1]): default for default in _forgotten(subject)}
-    if forgotten and not subject.off:
+    if forgotten and not subject.is_off:
         edits = [Edit(key, value) for key, (_, _, value, _) in forgotten.items()]
         reasons = "; ".join(
             f"{plain} of the {client.name} ({reason})" for client, plain, _, reason in forgotten.values()
@@ -183,7 +183,13 @@ def no_heartbeats(estate: Estate) -> Iterator[Hit]:
     for hop in hops(estate.subjects):
         subject = hop.subject
         whole = estate.complete or hop.pair in sets
-        if not whole or subject.form != "connect" or hop.source in written_into or hop.pair in reported or subject.off:
+        if (
+            not whole
+            or subject.form != "connect"
+            or hop.source in written_into
+            or hop.pair in reported
+            or subject.is_off
+        ):
             continue
         reported.add(hop.pair)
         effect = f"so a broken {subject.pair} looks like one without traffic"

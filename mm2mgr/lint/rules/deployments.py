@@ -88,12 +88,12 @@ class WorkerLines:
         own = f"{subject.pair.rpartition('->')[2]}.{key}"
         file = self._files.get(subject.spot.file)
         if file is None:
-            return subject.spot.at(own), None
+            return subject.spot.with_key(own), None
         if file.path not in self._lines:
             self._lines[file.path] = Dedicated(file.entries).lines
         lines = self._lines[file.path]
         line = (lines.get(key) if to_worker(key) else None) or lines.get(own)
-        return (file.spot(line) if line else subject.spot.at(own)), line
+        return (file.spot(line) if line else subject.spot.with_key(own)), line
 
 
 def _is_apart(subject: Subject, other: Subject) -> bool:

@@ -67,13 +67,13 @@ class LinkedConnector(NamedTuple):
         """The largest batch.size that the target's topics accept, in whole KiB."""
         return int(self.wire.target.message_bytes * BATCH_SHARE) // 1024 * 1024
 
-    def with_(self, **changes: int) -> Forecast:
+    def with_changes(self, **changes: int) -> Forecast:
         """Return what the model says of one task with one partition after changes of the settings."""
         return predict(self.route, replace(self.clients, **changes), FlowTraffic(), self.wire.source, self.wire.target)
 
     def gain(self, **changes: int) -> tuple[float, float] | None:
         """Return what one partition carries now and after changes; None where they are not worth it, or it stalls."""
-        now, then = self.with_().partition, self.with_(**changes).partition
+        now, then = self.with_changes().partition, self.with_changes(**changes).partition
         return (now, then) if now and then > GAIN_WORTH_SAYING * now else None
 
 
@@ -184,7 +184,7 @@ def fetch_small(subject: Subject) -> Iterator[Hit]:
     polled = max(records_of(enough), link.clients.poll_records)
     fetch = max(enough, link.clients.fetch_bytes)
     larger = {"partition_fetch_bytes": enough, "fetch_bytes": fetch, "poll_records": polled}
-    if link.with_().limit == "request/response" and (gain := link.gain(**larger)):
+    if link.with_changes().limit == "request/response" and (gain := link.gain(**larger)):
         effect = f"{leg.words}, {LIMITS['request/response']}; {rate_text(gain[1])} with {size(enough)}"
         message = f"{describe(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {effect}"
         edits = [client_edit(subject, READER, PARTITION, str(enough))]
@@ -344,7 +344,7 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
         return
     sent = Clients(send_buffer_bytes=BY_SYSTEM, batch_bytes=link.largest_batch, in_flight=5)
     there = predict(Route.over_link(leg, "source"), sent, FlowTraffic(), link.wire.source, link.wire.target).partition
-    here = link.with_().partition
+    here = link.with_changes().partition
     if here and there > _PLACEMENT_GAIN * here:
         effect = f"read over it; beside {subject.source}, they can send {rate_text(there)}"
         message = f"one partition cannot exceed {rate_text(here)} on this link ({leg.words}) while the workers {effect}"

@@ -129,7 +129,7 @@ def overlap_undecided(estate: Estate) -> Iterator[Hit]:
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         if shared.undecided:
             yield _open(later.subject, first.subject, "share a topic", shared.undecided)
-    running = by_pair([hop for hop in hops(estate.subjects) if not hop.subject.off])
+    running = by_pair([hop for hop in hops(estate.subjects) if not hop.subject.is_off])
     for hop in (hop for group in running.values() for hop in group if hop.selection is None):
         back = running.get(hop.pair[::-1], []) if hop.policy == "identity" else []
         other = next((candidate for candidate in (*running[hop.pair], *back) if candidate is not hop), None)
@@ -157,12 +157,12 @@ def topics_renamed(estate: Estate) -> Iterator[Hit]:
     """
     for first, later, shared in overlapping(estate.subjects, running=False):
         topic = shared.topic
-        old, new = (first, later) if first.subject.off or not later.subject.off else (later, first)
-        if topic is None or new.subject.off or (not old.subject.off and names_alike(old, new, topic)):
+        old, new = (first, later) if first.subject.is_off or not later.subject.is_off else (later, first)
+        if topic is None or new.subject.is_off or (not old.subject.is_off and names_alike(old, new, topic)):
             continue
         difference = (
             f"is {old.subject.state or 'not enabled'}"
-            if old.subject.off
+            if old.subject.is_off
             else f"calls the source '{old.subject.source}'"
         )
         effect = "offsets are stored by name and alias, so it is mirrored again from the beginning"
@@ -185,7 +185,7 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     ends_of = clusters(estate.subjects)
     written_into = {ends_of[subject][1] for subject in _heartbeat_connectors(estate)}
     for (source, _), pair in pairs(estate.subjects).items():
-        carrying = [hop.subject for hop in pair.sources if not hop.subject.off and carries_heartbeats(hop.subject)]
+        carrying = [hop.subject for hop in pair.sources if not hop.subject.is_off and carries_heartbeats(hop.subject)]
         if source in written_into and len(carrying) > 1:
             first, later, *more = carrying
             effect = f"each heartbeat arrives {len(carrying)} times"
@@ -215,11 +215,11 @@ def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
     write none.
     """
     ends_of = clusters(estate.subjects)
-    running = [hop for hop in hops(estate.subjects) if not hop.subject.off]
+    running = [hop for hop in hops(estate.subjects) if not hop.subject.is_off]
     carried = {hop.source for hop in running if carries_heartbeats(hop.subject)}
     for sender in _heartbeat_connectors(estate):
         cluster = ends_of[sender][1]
-        if sender.off or cluster in carried:
+        if sender.is_off or cluster in carried:
             continue
         leaving = [hop.subject for hop in running if hop.source == cluster]
         if leaving:
@@ -241,7 +241,7 @@ def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
     before, only a cluster without heartbeats has none to mirror. Source: MirrorSourceConnector.shouldReplicateTopic.
     """
     items = [item for item in items_of(subject, "topics.exclude") if "heartbeats" in item]
-    if "topics.exclude" in subject.config and items and carries_heartbeats(subject) and not subject.off:
+    if "topics.exclude" in subject.config and items and carries_heartbeats(subject) and not subject.is_off:
         effect = "they are mirrored whatever the lists say"
         message = f"{file_key(subject, 'topics.exclude')}: '{items[0]}' does not keep heartbeats back: {effect}"
         fix = f"write {spell(subject, _BEATS, 'false')}"
@@ -266,7 +266,7 @@ def heartbeats_off(subject: Subject) -> Iterator[Hit]:
     heartbeats, and is not reported.
     """
     key = "emit.heartbeats.enabled"
-    if not subject.flag(key, default=True) and subject.form != "dedicated" and not subject.off:
+    if not subject.flag(key, default=True) and subject.form != "dedicated" and not subject.is_off:
         effect = "it is RUNNING without a task and writes no heartbeat"
         message = f"{file_key(subject, key)}=false on a heartbeat connector: {effect}"
         yield Hit(message, f"delete the connector, or {spell(subject, key, 'true')}", key)
@@ -284,7 +284,7 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     ends_of = clusters(estate.subjects)
     senders = _heartbeat_connectors(estate)
     written_into = {ends_of[subject][1] for subject in senders}
-    flows = {hop.pair for hop in hops(estate.subjects) if not hop.subject.off}
+    flows = {hop.pair for hop in hops(estate.subjects) if not hop.subject.is_off}
     starts = {start for start, _ in flows}
     for subject in senders:
         source, target = ends_of[subject]
@@ -563,7 +563,7 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
     There is no error. Delete one of them, or give each different groups. Source: KIP-382.
     """
     for pair in pairs(estate.subjects).values():
-        running = [subject for subject in pair.checkpoints if not subject.off]
+        running = [subject for subject in pair.checkpoints if not subject.is_off]
         driven = [subject for subject in running if subject.form == "dedicated"]
         # Nodes with a file each are one MirrorMaker.
         running = [subject for subject in running if subject not in driven[1:]]

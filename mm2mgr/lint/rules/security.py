@@ -21,7 +21,7 @@ from mm2mgr.lint.findings import (
     removal_hit,
     rule,
 )
-from mm2mgr.lint.subject import SENT_IN_CLEAR, Estate, Subject, SubjectKind, beyond, is_clear
+from mm2mgr.lint.subject import SENT_IN_CLEAR, Estate, Subject, SubjectKind, first_remote, is_clear
 from mm2mgr.truth.reach import Client
 
 TRUST = ("ssl.truststore.certificates", "ssl.truststore.location", "ssl.engine.factory.class")
@@ -167,7 +167,7 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
         sends = SENT_IN_CLEAR.get(configured_value(subject, client.name, "sasl.mechanism").upper(), "")
         if not (key and sends and subject.get(key).upper() == "SASL_PLAINTEXT"):
             continue
-        if address := beyond(configured_value(subject, client.name, "bootstrap.servers")):
+        if address := first_remote(configured_value(subject, client.name, "bootstrap.servers")):
             message = f"{file_key(subject, key)}: {sends} crosses the network unencrypted, to {address}"
             right = _edit_beside(subject, client, key, "security.protocol", "SASL_SSL")
             fix = f"{phrase(subject, [right])}; without TLS on the brokers use SCRAM, which does not send the password"

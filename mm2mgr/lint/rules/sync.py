@@ -362,7 +362,7 @@ def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:
         subject = hop.subject
         kafka = subject.worker_property("bootstrap.servers")
         connect = subject.connector.connect or subject.spot.connect
-        if subject.off or subject.exactly_once or subject.form == "dedicated" or not (connect or kafka):
+        if subject.is_off or subject.exactly_once or subject.form == "dedicated" or not (connect or kafka):
             continue
         groups[(connect,) if connect else (kafka, subject.worker_property("group.id"))].append(hop)
     yield from groups.values()
