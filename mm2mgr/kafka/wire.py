@@ -102,7 +102,7 @@ class RoundTrip:
     connect_seconds: float | None = None
     request_seconds: float | None = None
     problem: str = ""
-    json_keys = "broker connect_seconds request_seconds why=problem"
+    json_keys = "broker connect_seconds request_seconds why=problem seconds"
 
     @property
     def seconds(self) -> float | None:
