@@ -47,7 +47,7 @@ def read_versions(access: KafkaAccess, timeout_seconds: float) -> Versions | Non
     end, answers = timing.now() + timeout_seconds, list[Versions]()
     try:
         settings = librdkafka_config(access)
-        context = tls_of(settings)
+        context = tls_of(settings, inline=True)
     except (OSError, ValueError, KafkaError):
         return None
     addresses = list(_addresses(settings["bootstrap.servers"]))[:_MOST_BROKERS]
@@ -102,6 +102,7 @@ class RoundTrip:
     connect_seconds: float | None = None
     request_seconds: float | None = None
     problem: str = ""
+    json_keys = "broker connect_seconds request_seconds why=problem seconds"
 
     @property
     def seconds(self) -> float | None:
@@ -192,12 +193,12 @@ def seconds_left(deadline: float) -> float:
     return left
 
 
-def tls_of(config: Mapping[str, str]) -> ssl.SSLContext | None:
-    """Return the TLS of a client: who is trusted, and its certificate; None where it uses none, ValueError for a
-    keystore that Python does not read."""
+def tls_of(config: Mapping[str, str], *, inline: bool = False) -> ssl.SSLContext | None:
+    """Return the TLS of a client: who is trusted, and its certificate (from memory too if `inline`); None where it
+    uses none, ValueError for a keystore that is not read here."""
     if not config["security.protocol"].endswith("SSL"):
         return None
-    if "ssl.keystore.location" in config:
+    if "ssl.keystore.location" in config or ("ssl.certificate.pem" in config and not inline):
         raise ValueError("the client certificate is not in a PEM file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config["ssl.endpoint.identification.algorithm"] == "https"

@@ -121,6 +121,7 @@ class ProbedEnd:
 
     cluster: str
     brokers: tuple[RoundTrip, ...]
+    json_keys = "cluster seconds brokers"
 
     @property
     def measured_seconds(self) -> list[float]:
@@ -131,10 +132,6 @@ class ProbedEnd:
     def seconds(self) -> float:
         """The median over its brokers."""
         return median(self.measured_seconds)
-
-    def to_dict(self) -> dict[str, Any]:
-        brokers = [{**asdict(trip), "seconds": trip.seconds} for trip in self.brokers]
-        return {"cluster": self.cluster, "seconds": self.seconds, "brokers": brokers}
 
 
 @dataclass(frozen=True)

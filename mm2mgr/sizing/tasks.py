@@ -371,9 +371,9 @@ def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
         beside = max(loads[place % len(loads)] - load.alone[place] for place in load.heavy)
         yield (
             f"Above the usable capacity of one task: {list_names(names)}. A partition is read by one task, so adding"
-            f" tasks does not help: distribute its keys, give its topic {times} times the partitions, or raise what one task"
-            " can carry (larger fetches and batches, compression). More tasks only take away what it shares its task"
-            f" with: {rate_text(max(0.0, beside))} here."
+            f" tasks does not help: distribute its keys, give its topic {times} times the partitions, or raise what"
+            " one task can carry (larger fetches and batches, compression). More tasks only take away what it shares"
+            f" its task with: {rate_text(max(0.0, beside))} here."
         )
     if load.sometimes_heavy:
         peaks = load.hours.max(axis=1)

@@ -133,6 +133,9 @@ def test_a_probe_measures_both_ends_and_prints_the_entry(mm2mgr: Command, mock_c
     assert (link.between, link.bandwidth) == (["b", "a"], None)
     found = mm2mgr("link", "probe", "a", "b", "-o", "json").json
     assert [len(each["brokers"]) for each in found["ends"]] == [2, 2]
+    keys = ["broker", "connect_seconds", "request_seconds", "why", "seconds"]
+    assert [list(broker) for each in found["ends"] for broker in each["brokers"]] == [keys] * 4
+    assert [list(each) for each in found["ends"]] == [["cluster", "seconds", "brokers"]] * 2
     assert found["entry"]["between"] == ["a", "b"]
 
 
