@@ -279,7 +279,6 @@ class _Run:
 
 
 async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:
-    """Name the tasks of a connector that ran on a worker which is gone."""
     try:
         status = await client.status(name)
     except NotFound:
@@ -293,7 +292,6 @@ def _position(entry: SourceOffset) -> int:
 
 
 async def _read_covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
-    """Return what a receiver has stored of what moves."""
     stored = (await _read_stored(client, stage.named[1])).items()
     return {key: entry for key, entry in stored if stage.picks.covers(entry, stage.picks.after)}
 
@@ -308,7 +306,6 @@ async def _patch(client: ConnectClient, name: str, entries: Sequence[SourceOffse
 
 
 async def _compare(client: ConnectClient, stage: Compare) -> dict[str, str]:
-    """Return the config that it has, which is the one that the plan saw."""
     live = await client.config(stage.named[1])
     holder = live.get(OWNER_KEY)
     if holder != (stage.owner if stage.before is None else stage.before.get(OWNER_KEY)):
@@ -328,7 +325,6 @@ async def _compare(client: ConnectClient, stage: Compare) -> dict[str, str]:
 
 
 async def _resting(client: ConnectClient, name: str) -> str:
-    """Return the state that people chose for it: PAUSED, STOPPED, or none."""
     try:
         state = (await client.status(name)).state
     except NotFound:  # it has not reported yet

@@ -75,7 +75,6 @@ def offsets(workspace: Workspace, choice: Choice) -> tuple[FlowOffsets, ...]:
 
 
 def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
-    """Return the flows whose source connectors are chosen; Mm2mgrError where a connector is of no flow."""
     declared = {(each.connect, each.name): each for each in workspace.connectors if each.type == "source"}
     targets = choose_connectors(workspace.topology, workspace.connectors, choice)
     ids = [flow for each in targets if each.named in declared for flow in each.flows]
