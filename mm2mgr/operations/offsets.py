@@ -1,4 +1,4 @@
-"""The stored offsets of flows: `offsets` compares them with the source's log, `reset_offsets` changes those of stopped connectors."""
+"""The stored offsets of flows: `offsets` compares them with the source's log, `reset_offsets` changes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PAUSE_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class FlowOffsets:
-    """The stored offsets of one flow beside the source's log; `unknown` says why they are not known, `others` are of no log."""
+    """The stored offsets of one flow beside the source's log; `unknown`: why not, `others` are of no log."""
 
     flow: str
     connect: str
@@ -121,9 +121,10 @@ def reset_offsets(
     reason: str = "",
     approve: Callable[[Sequence[FlowReset]], bool] = lambda planned: True,
 ) -> ResetOffsets:
-    """Store other offsets for STOPPED source connectors, and read them back; nothing is written unless all of it can be.
+    """Store other offsets for STOPPED source connectors and read them back; nothing unless all can be written.
 
-    Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
+    Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset
+    is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
     """
     workspace.refuse_snapshot()
     flows = _flows(workspace, choice)
@@ -140,7 +141,7 @@ def reset_offsets(
 
 
 async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Reading:
-    """Read the estate, again for some seconds while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
+    """Read the estate, again while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
     end = timing.now() + _END_SECONDS
     while True:
         reading = await read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions())
@@ -179,7 +180,7 @@ def _planned(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder
 
 
 def _stopped(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
-    """Return a flow's connector; Mm2mgrError unless it is this tree's, STOPPED without a task, and its offsets were read."""
+    """Return a flow's connector; Mm2mgrError unless it is this tree's, STOPPED without a task, and was read."""
     failure = reading.connects[flow.connect.name].failure
     if failure:
         raise Mm2mgrError(f"{flow.id}: {failure.message}", hint=failure.hint)

@@ -1,8 +1,8 @@
-"""`serve`: looks at the estate again and again in the background, and holds what the last looks found as one immutable view.
+"""`serve`: looks at the estate again and again in the background, and holds the newest view of it.
 
-Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag; another one
-makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the time between two looks.
-Where it is asked for, a third one is the watchdog, the same as `watch`: nothing else writes.
+Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
+another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
+time between two looks. Where it is asked for, a third one is the watchdog, the same as `watch`: nothing else writes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LastKnown:
 
 @dataclass(frozen=True)
 class MeasuredLoad:
-    """Bytes and records per second of source partitions, by cluster, over the hours that `hours` names; `unknown` says why there are none."""
+    """Bytes and records per second of source partitions, by cluster, over `hours`; `unknown`: why there are none."""
 
     rates: Mapping[str, Mapping[TopicPartition, tuple[float | None, float | None]]] = field(default_factory=dict)
     hours: str = ""
@@ -107,7 +107,8 @@ def _sum(rates: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Survey:
-    """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be made.
+    """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be
+    made.
 
     `load`: what the store knows of the last hour.
     """
@@ -121,13 +122,13 @@ class Survey:
 
 @dataclass(frozen=True)
 class EstateView:
-    """Everything that is known now, of the tree of `owner`. `began_at`: when the running look began (None: none runs); `error`: why
-    the last one failed.
+    """Everything that is known now, of the tree of `owner`. `began_at`: when the running look began (None: none runs);
+    `error`: why the last one failed.
 
-    Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the last complete look
-    on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts.
-    `known` has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it counts.
-    `watchdog`: None where none was asked for.
+    Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the
+    last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
+    has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
+    counts. `watchdog`: None where none was asked for.
     """
 
     started_at: float
@@ -157,7 +158,7 @@ class EstateView:
         return max(0.0, tick - (self.look.ended_at if self.looked_tick is None else self.looked_tick))
 
     def state(self, tick: float) -> ViewState:
-        """Return `starting` before the first look has ended, `stale` where the last one is too old (or the first takes too long)."""
+        """Return `starting` before the first look has ended, `stale` where that, or a next one, takes too long."""
         age = self.age_seconds(tick)
         started = self.started_at if self.started_tick is None else self.started_tick
         if (tick - started if age is None else age) > self.stale_after_seconds:
@@ -255,7 +256,8 @@ class WatchdogOrder:
 
 @dataclass(frozen=True)
 class ServeOrder:
-    """How often to look (seconds between the end of one look and the next), and how often to make the slow part; `store`: as for `lag`.
+    """How often to look (seconds between the end of one look and the next), and how often to make the slow part;
+    `store`: as for `lag`.
 
     `watchdog`: None for no watchdog, so that nothing is ever written.
     """
@@ -279,7 +281,7 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
-    """Make the slow part: lint of the tree, the plan (nothing is written), the newest recorded changes, and the measured load."""
+    """Make the slow part: lint of the tree, the plan, the newest recorded changes, and the measured load."""
     from mm2mgr.operations.history import history
     from mm2mgr.operations.lint import lint
     from mm2mgr.operations.plan import plan
@@ -318,7 +320,7 @@ def _or_error(make: Callable[[], Part]) -> Part | str:
 
 
 def after_look(view: EstateView, found: EstateLook, tick: float | None = None) -> EstateView:
-    """Return the view after a complete look that ended at this tick: of flows that could not be read, what was known before stays."""
+    """Return the view after a complete look that ended at this tick; flows that it could not read stay known."""
     facts = {one.flow: one for one in found.lag.flows}
     declared = {one.flow: view.known[one.flow] for one in found.status.flows if one.flow in view.known}
     read = {
@@ -331,7 +333,7 @@ def after_look(view: EstateView, found: EstateLook, tick: float | None = None) -
 
 
 class EstateWatch:
-    """Looks in the background from `start` to `close`; `view` is what is known now. `look` and `survey` may raise any exception."""
+    """Looks in the background from `start` to `close`; `look` and `survey` may raise any exception."""
 
     def __init__(  # noqa: PLR0913  what a test gives otherwise: the looks and the clocks
         self,
@@ -448,7 +450,9 @@ class EstateWatch:
 
 
 def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
-    """Return a watch over the workspace's estate that looks from `start` to `close`. Mm2mgrError for a tree that is wrong."""
+    """Return a watch over the workspace's estate that looks from `start` to `close`. Mm2mgrError for a tree that is
+    wrong.
+    """
     _ = workspace.connectors
     if order and order.watchdog:
         workspace.event_log(order.watchdog.events).close()
