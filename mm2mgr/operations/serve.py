@@ -271,13 +271,14 @@ class ServeOrder:
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
     began_at, began, flows = time.time(), timing.now(), workspace.topology.flows
-    seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store, shares=True)))
-    found = report(workspace.topology, seen, flows, LagOptions(store=store))
-    totals = {one.flow: one.total for one in found.flows}
+    options = ObserveOptions(store=store, shares=True)
+    observed = wait_for(observe(workspace.topology, workspace.connectors, options=options))
+    lag = report(workspace.topology, observed, flows, LagOptions(store=store))
+    totals = {facts.flow: facts.total for facts in lag.flows}
     limits = {
         flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")
     }
-    return EstateLook(began_at, began_at + timing.now() - began, seen.status, found, totals, limits)
+    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
@@ -302,14 +303,14 @@ def measured_load(store: Store) -> MeasuredLoad:
     try:
         from mm2mgr.throughput.windows import rates_of
 
-        found = read_throughput(store, _LOAD_SECONDS)
+        throughput = read_throughput(store, _LOAD_SECONDS)
         rates: dict[str, dict[TopicPartition, tuple[float | None, float | None]]] = {}
-        for one in rates_of(found):
-            per_second = one.bytes_per_second_mean, one.records_per_second_mean
-            rates.setdefault(one.cluster, {})[TopicPartition(one.topic, one.partition)] = per_second
+        for rate in rates_of(throughput):
+            per_second = rate.bytes_per_second_mean, rate.records_per_second_mean
+            rates.setdefault(rate.cluster, {})[TopicPartition(rate.topic, rate.partition)] = per_second
     except Exception as error:  # a store that cannot be read ends neither the survey nor the server
         return MeasuredLoad(unknown=cause(error))
-    return MeasuredLoad(rates, found.window.text())
+    return MeasuredLoad(rates, throughput.window.text())
 
 
 def _or_error(make: Callable[[], Part]) -> Part | str:
@@ -319,17 +320,19 @@ def _or_error(make: Callable[[], Part]) -> Part | str:
         return cause(error)
 
 
-def after_look(view: EstateView, found: EstateLook, tick: float | None = None) -> EstateView:
+def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) -> EstateView:
     """Return the view after a complete look that ended at this tick; flows that it could not read stay known."""
-    facts = {one.flow: one for one in found.lag.flows}
-    declared = {one.flow: view.known[one.flow] for one in found.status.flows if one.flow in view.known}
+    lags = {facts.flow: facts for facts in newest.lag.flows}
+    declared = {flow.flow: view.known[flow.flow] for flow in newest.status.flows if flow.flow in view.known}
     read = {
-        one.flow: LastKnown(found.status.taken_at, one, facts[one.flow], found.totals[one.flow])
-        for one in found.status.flows
-        if one.state != "unknown"
+        flow.flow: LastKnown(newest.status.taken_at, flow, lags[flow.flow], newest.totals[flow.flow])
+        for flow in newest.status.flows
+        if flow.state != "unknown"
     }
-    looks, known = view.looks + 1, {**declared, **read}
-    return replace(view, look=found, looked_tick=tick, began_at=None, looks=looks, error="", known=known)
+    looks = view.looks + 1
+    return replace(
+        view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known={**declared, **read}
+    )
 
 
 class EstateWatch:
@@ -393,12 +396,12 @@ class EstateWatch:
         """Look once and publish what was found; a failure is published too."""
         self._publish(lambda view: replace(view, began_at=self._clock()))
         try:
-            found = self._look(self._workspace, self._order.store)
+            newest = self._look(self._workspace, self._order.store)
         except BaseException as error:  # the server outlives whatever happens to one look, also one that is cancelled
             words = cause(error)
             self._publish(lambda view: replace(view, began_at=None, failed_looks=view.failed_looks + 1, error=words))
         else:
-            self._publish(lambda view: after_look(view, found, self._ticks()))
+            self._publish(lambda view: after_look(view, newest, self._ticks()))
 
     def survey_once(self) -> None:
         """Read the tree again where it has changed, make the slow part and publish it."""
@@ -427,14 +430,14 @@ class EstateWatch:
             )
             try:
                 for done in rounds:
-                    self._watched(asked, done)
+                    self._publish_round(asked, done)
             except BaseException as error:  # the server outlives it; the history counts the restarts
-                self._watched(asked, WatchRound(0, time.time(), error=cause(error)))
+                self._publish_round(asked, WatchRound(0, time.time(), error=cause(error)))
                 timing.wait(self._closing, asked.every_seconds)
             finally:
                 rounds.close()
 
-    def _watched(self, asked: WatchdogOrder, done: WatchRound) -> None:
+    def _publish_round(self, asked: WatchdogOrder, done: WatchRound) -> None:
         self._publish(lambda view: replace(view, watchdog=view.watchdog and view.watchdog.after(done)))
         asked.report(done)
 
