@@ -20,8 +20,10 @@ from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RIGHTS, write_quotas
-from mm2mgr.live.dedicated import read_dedicated
 from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.questions import DedicatedOffsets
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, read
 from mm2mgr.plan.changes import connector_text
 from mm2mgr.plan.quotas import QuotaChange, QuotaResult
 from mm2mgr.plan.stages import (
@@ -149,9 +151,7 @@ class _Run:
             return
         connect, name = stage.named
         if isinstance(stage, ReadDedicated):
-            source = stage.picks.before
-            entries = await asyncio.to_thread(read_dedicated, kafka_access(stage.kafka), source)
-            self.read = {entry.key: entry for entry in stage.picks.moved(entries)}
+            self.read = {entry.key: entry for entry in stage.picks.moved(await _read_dedicated(stage))}
             return
         client = self.clients[connect]
         if written_by([stage]):
@@ -276,6 +276,11 @@ class _Run:
             return status.runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
 
         await _wait_until(client, stage.named, f"was not {stage.state} with its new config", there)
+
+
+async def _read_dedicated(stage: ReadDedicated) -> Sequence[SourceOffset]:
+    question = DedicatedOffsets(stage.kafka.alias, stage.picks.before)
+    return (await read([question], Clusters(kafkas={stage.kafka.alias: stage.kafka}), Limits()))[question]
 
 
 async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:

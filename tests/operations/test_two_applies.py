@@ -7,10 +7,10 @@ one that is overwritten says that it failed.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -250,7 +250,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr(leases, "_NAP_SECONDS", 0.0)
     monkeypatch.setattr(execute, "_RACE_SECONDS", 0.0)  # the lease alone has to do
     monkeypatch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)
-    monkeypatch.setattr(sys.modules["mm2mgr.operations.plan"], "author", lambda files: Author(files[0].stem))
+    monkeypatch.setattr(import_module("mm2mgr.operations.plan"), "author", lambda files: Author(files[0].stem))
     monkeypatch.setattr(Clock, "sleep", lambda _, seconds: nap(seconds))
     keeping(monkeypatch)
     with jumping() as clock:
