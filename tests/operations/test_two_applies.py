@@ -116,7 +116,7 @@ class GroupMember:
         self.answered.set()
         self.members = self.groups.setdefault(self.alias, [])
         self.members.append(self)
-        self.held = self.members == [self]
+        self.is_held = self.members == [self]
         self.confirmed_at: float | None = None
 
     @classmethod
@@ -135,13 +135,13 @@ class GroupMember:
         if self in self.members:
             self.members.remove(self)
         if was_first and self.members:
-            self.members[0].held = True
+            self.members[0].is_held = True
             self.members[0].changed()
 
-    def confirmed(self, note: str | None = None) -> bool:
+    def confirm(self, note: str | None = None) -> bool:
         self.turns.step()
         if self.members[:1] != [self]:
-            self.held = False
+            self.is_held = False
             self.changed()
             return False
         self.confirmed_at = self.turns.clock.now()
@@ -151,7 +151,7 @@ class GroupMember:
 
     def was_confirmed(self) -> bool:
         at = self.confirmed_at
-        return self.held and at is not None and self.turns.clock.now() - at < SESSION_SECONDS / 2
+        return self.is_held and at is not None and self.turns.clock.now() - at < SESSION_SECONDS / 2
 
     def close(self) -> None:
         self.turns.step()
