@@ -162,10 +162,10 @@ class _Run:
             case Create(config=config, state=state):
                 await client.create(name, config, state)
                 self.configs[stage.named] = {"name": name, **config}
-            case WriteConfig(config=config, known=known):
+            case WriteConfig(config=config, known=is_awaited):
                 await client.put_config(name, config, self.configs.get(stage.named))
                 self.configs[stage.named] = {"name": name, **config}
-                if known:
+                if is_awaited:
                     await _wait_until(
                         client, stage.named, "did not apply its config", partial(_has, client, name, config)
                     )

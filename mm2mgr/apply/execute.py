@@ -371,7 +371,7 @@ class _ClusterRun:
         self.apply_run.canary.record(self.connect, verdict, reason)
         self.apply_run.report(Halted(self.connect, verdict, reason, left))
 
-    def _why_kept(self, change: Change, live: Mapping[str, str] | None) -> str:
+    def _reason_to_keep(self, change: Change, live: Mapping[str, str] | None) -> str:
         """Return why a change is not taken back; empty where it is."""
         deletion = self.apply_run.deletions.get(change.named)
         if deletion and deletion.connects - {self.connect}:
@@ -389,7 +389,7 @@ class _ClusterRun:
         done = {name: result.change for name, result in self.results.items() if result.error is None and result.change}
         try:
             live = {name: info.config for name, info in (await client.infos()).items()}
-            not_undone = {name: reason for name in done if (reason := self._why_kept(done[name], live.get(name)))}
+            not_undone = {name: reason for name in done if (reason := self._reason_to_keep(done[name], live.get(name)))}
         except Mm2mgrError as error:
             not_undone = dict.fromkeys(done, error.one_line)
         inverses = [inverse_of(done[name], verification.state_before(name)) for name in done if name not in not_undone]
