@@ -121,7 +121,6 @@ class Arrivals:
 
     @staticmethod
     def _topics_that_grew(before: Ends, after: Ends) -> list[str]:
-        """Return the topics that got records between two readings of their source."""
         return sorted(
             {
                 partition.topic
@@ -131,7 +130,6 @@ class Arrivals:
         )
 
     def _topics_behind(self, ends: Ends) -> set[str]:
-        """Return the topics of which more waits in a reading than at first."""
         return {
             partition.topic
             for partition, (source, target) in ends.items()

@@ -20,8 +20,10 @@ from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RIGHTS, write_quotas
-from mm2mgr.live.dedicated import read_dedicated
 from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.questions import DedicatedOffsets
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, read
 from mm2mgr.plan.changes import connector_text
 from mm2mgr.plan.quotas import QuotaChange, QuotaResult
 from mm2mgr.plan.stages import (
@@ -149,9 +151,7 @@ class _Run:
             return
         connect, name = stage.named
         if isinstance(stage, ReadDedicated):
-            source = stage.picks.before
-            entries = await asyncio.to_thread(read_dedicated, kafka_access(stage.kafka), source)
-            self.read = {entry.key: entry for entry in stage.picks.moved(entries)}
+            self.read = {entry.key: entry for entry in stage.picks.moved(await _read_dedicated(stage))}
             return
         client = self.clients[connect]
         if written_by([stage]):
@@ -162,10 +162,10 @@ class _Run:
             case Create(config=config, state=state):
                 await client.create(name, config, state)
                 self.configs[stage.named] = {"name": name, **config}
-            case WriteConfig(config=config, known=known):
+            case WriteConfig(config=config, known=is_awaited):
                 await client.put_config(name, config, self.configs.get(stage.named))
                 self.configs[stage.named] = {"name": name, **config}
-                if known:
+                if is_awaited:
                     await _wait_until(
                         client, stage.named, "did not apply its config", partial(_has, client, name, config)
                     )
@@ -278,8 +278,12 @@ class _Run:
         await _wait_until(client, stage.named, f"was not {stage.state} with its new config", there)
 
 
+async def _read_dedicated(stage: ReadDedicated) -> Sequence[SourceOffset]:
+    question = DedicatedOffsets(stage.kafka.alias, stage.picks.before)
+    return (await read([question], Clusters(kafkas={stage.kafka.alias: stage.kafka}), Limits()))[question]
+
+
 async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:
-    """Name the tasks of a connector that ran on a worker which is gone."""
     try:
         status = await client.status(name)
     except NotFound:
@@ -293,7 +297,6 @@ def _position(entry: SourceOffset) -> int:
 
 
 async def _read_covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
-    """Return what a receiver has stored of what moves."""
     stored = (await _read_stored(client, stage.named[1])).items()
     return {key: entry for key, entry in stored if stage.picks.covers(entry, stage.picks.after)}
 
@@ -308,7 +311,6 @@ async def _patch(client: ConnectClient, name: str, entries: Sequence[SourceOffse
 
 
 async def _compare(client: ConnectClient, stage: Compare) -> dict[str, str]:
-    """Return the config that it has, which is the one that the plan saw."""
     live = await client.config(stage.named[1])
     holder = live.get(OWNER_KEY)
     if holder != (stage.owner if stage.before is None else stage.before.get(OWNER_KEY)):
@@ -328,7 +330,6 @@ async def _compare(client: ConnectClient, stage: Compare) -> dict[str, str]:
 
 
 async def _resting(client: ConnectClient, name: str) -> str:
-    """Return the state that people chose for it: PAUSED, STOPPED, or none."""
     try:
         state = (await client.status(name)).state
     except NotFound:  # it has not reported yet

@@ -45,7 +45,7 @@ from mm2mgr.apply.waves import (
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
+from mm2mgr.connect.errors import ConnectUnreachable
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs
 from mm2mgr.live.reach import Limits
@@ -101,9 +101,9 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
             if named in deletions:
                 deletions[named].connects.add(change.connect)
     states = {} if states is None else states
-    work = _Work(topology, rollout, report, begin, limits or Limits(), halt, states, givers, deletions, guard)
-    clusters = [cluster for part in plan.clusters if (cluster := _Cluster(work, part)).waves]
-    work.canary.awaited.update(
+    apply_run = _ApplyRun(topology, rollout, report, begin, limits or Limits(), halt, states, givers, deletions, guard)
+    clusters = [cluster for part in plan.clusters if (cluster := _ClusterRun(apply_run, part)).waves]
+    apply_run.canary.awaited.update(
         cluster.connect for cluster in clusters if any(map(rollout.is_canary, cluster.part.changes))
     )
     async with asyncio.TaskGroup() as group:
@@ -112,7 +112,7 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
         if parts:
             await asyncio.wait(parts)
         watch.cancel()
-    return [result for cluster in clusters for result in (*cluster.results.values(), *cluster.given)]
+    return [result for cluster in clusters for result in (*cluster.results.values(), *cluster.handed_over)]
 
 
 async def _cut_short(halt: asyncio.Event, parts: Iterable[asyncio.Task[None]]) -> None:
@@ -172,7 +172,7 @@ class _Deletion:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _ApplyRun:
     """What all Connect clusters of one apply have in common."""
 
     topology: Topology
@@ -189,23 +189,23 @@ class _Work:
     canary: _Canary = field(default_factory=_Canary)
 
 
-class _Cluster:
+class _ClusterRun:
     """The waves of one Connect cluster, and what became of its changes."""
 
-    def __init__(self, work: _Work, part: ClusterPlan) -> None:
-        self.work, self.part, self.connect = work, part, part.connect
-        self.waves = list(waves(part, work.rollout))
+    def __init__(self, apply_run: _ApplyRun, part: ClusterPlan) -> None:
+        self.apply_run, self.part, self.connect = apply_run, part, part.connect
+        self.waves = list(waves(part, apply_run.rollout))
         self.results: dict[str, Result] = {}
-        self.given: list[Result] = []
+        self.handed_over: list[Result] = []
         self.clients: dict[str, ConnectClient] = {}
         self.is_gone = False
-        self.gate = asyncio.Semaphore(work.limits.at_once)
+        self.gate = asyncio.Semaphore(apply_run.limits.at_once)
 
     def record(self, result: Result) -> None:
         self.results[result.connector] = result
-        if deletion := self.work.deletions.get(result.named):
+        if deletion := self.apply_run.deletions.get(result.named):
             deletion.record(is_gone=result.error is None)
-        self.work.report(result)
+        self.apply_run.report(result)
 
     async def run(self) -> None:
         try:
@@ -213,60 +213,60 @@ class _Cluster:
         except Mm2mgrError as error:  # its credentials or certificates are not there any more
             for change in (change for wave in self.waves for change in wave if change.action != "no-op"):
                 self.record(_result(change, error, 0.0))
-            self.work.canary.record(self.connect, "failed", error.one_line)
+            self.apply_run.canary.record(self.connect, "failed", error.one_line)
             return
         try:
             async with writer:
                 self.clients[self.connect] = writer
-                await self._run(writer.within(self.work.limits.look_seconds))
+                await self._run(writer.within(self.apply_run.limits.look_seconds))
         except asyncio.CancelledError:
             pass  # cut short: what was begun has been reported
         finally:
-            self.work.canary.record(self.connect, "inconclusive", "it was not looked at")
-            for (connect, _), deletion in self.work.deletions.items():
+            self.apply_run.canary.record(self.connect, "inconclusive", "it was not looked at")
+            for (connect, _), deletion in self.apply_run.deletions.items():
                 if connect == self.connect:  # what has no result yet was not begun
                     deletion.record(is_gone=False)
 
     def _open_writer(self, connect: str) -> ConnectClient:
-        return open_client(self.work.topology.connects[connect], self.work.limits.write_seconds)
+        return open_client(self.apply_run.topology.connects[connect], self.apply_run.limits.write_seconds)
 
     async def _run(self, client: ConnectClient) -> None:
-        work, rollout = self.work, self.work.rollout
-        clusters = Clusters({self.connect: client}, work.topology.clusters)
+        apply_run, rollout = self.apply_run, self.apply_run.rollout
+        clusters = Clusters({self.connect: client}, apply_run.topology.clusters)
 
         async def ask(steps: Steps[Answer]) -> Answer:
-            return (await answered(steps, clusters, work.limits))[0]
+            return (await answered(steps, clusters, apply_run.limits))[0]
 
         verification = Verification(
             self.connect,
             ask,
             wait_seconds=rollout.wait_seconds,
-            states=work.states,
-            halt=work.halt,
-            waits=lambda names: work.report(Waiting(self.connect, tuple(names), rollout.wait_seconds)),
-            logs=LogReader(work.topology),
+            states=apply_run.states,
+            halt=apply_run.halt,
+            waits=lambda names: apply_run.report(Waiting(self.connect, tuple(names), rollout.wait_seconds)),
+            logs=LogReader(apply_run.topology),
         )
         if rollout.wait_seconds and any(change.action != "create" for change in self.part.writes):
             await verification.remember()
         for number, changes in enumerate(self.waves, 1):
             if not rollout.is_canary(changes[0]):
-                work.canary.record(self.connect, "ok")
-                trouble = await work.canary.trouble(work.halt)
-                if trouble and not work.halt.is_set():
+                apply_run.canary.record(self.connect, "ok")
+                trouble = await apply_run.canary.trouble(apply_run.halt)
+                if trouble and not apply_run.halt.is_set():
                     return self._halt_cluster(*trouble)
             if number > 1:
-                await pause_unless_halted(rollout.pause_seconds, work.halt)
-            if work.halt.is_set():
+                await pause_unless_halted(rollout.pause_seconds, apply_run.halt)
+            if apply_run.halt.is_set():
                 return None
-            wave = Wave(self.connect, number, len(self.waves), tuple(change.connector for change in changes))
-            work.report(WaveBegun(wave))
+            wave = WaveBegun(self.connect, number, len(self.waves), tuple(change.connector for change in changes))
+            apply_run.report(wave)
             await self._write(changes)
             verdict, reason = await self._verify_wave(verification, wave, changes)
             if verdict != "ok":
                 if verdict == "failed" and rollout.rollback:
                     await self._roll_back(client, verification)
                 return self._halt_cluster(verdict, reason)
-        work.canary.record(self.connect, "ok")
+        apply_run.canary.record(self.connect, "ok")
         return None
 
     async def _write(self, changes: Sequence[Change]) -> None:
@@ -277,51 +277,51 @@ class _Cluster:
                 if change.action == "no-op":
                     continue
                 if change.type != "source" and change.flows and refused.issuperset(change.flows):
-                    self.work.begin(change)
-                    self.record(_result(change, _error(change, *_SERVES_NOTHING), 0.0))
+                    self.apply_run.begin(change)
+                    self.record(_result(change, error_at(change.named, *_SERVES_NOTHING), 0.0))
                 else:
                     group.create_task(self._write_next(change))
 
     async def _write_next(self, change: Change) -> None:
         """Write a change once what is deleted before it is gone; where that stays, it is not begun."""
         for named in change.follows:
-            deletion = self.work.deletions.get(named)
+            deletion = self.apply_run.deletions.get(named)
             if deletion is None or not await deletion.is_gone():
-                if not self.work.halt.is_set():
-                    self.work.begin(change)
-                    self.record(_result(change, _error(change, *_STILL_THERE), 0.0))
+                if not self.apply_run.halt.is_set():
+                    self.apply_run.begin(change)
+                    self.record(_result(change, error_at(change.named, *_STILL_THERE), 0.0))
                 return
         await self._write_one(change)
 
     async def _write_one(self, change: Change) -> None:
         async with self.gate:
-            if self.work.halt.is_set():
+            if self.apply_run.halt.is_set():
                 return
-            givers = self.work.givers.get(change.named, ())
+            givers = self.apply_run.givers.get(change.named, ())
             warnings: list[str] = []
             for each_change in (change, *givers):
-                self.work.begin(each_change)
+                self.apply_run.begin(each_change)
             begun = timing.now()
             try:
                 # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
                 error = (
-                    _error(change, *_UNTRIED)
+                    error_at(change.named, *_UNTRIED)
                     if self.is_gone
                     else await self._carried_out(change, givers, warnings.append)
                 )
             except asyncio.CancelledError:
-                error = _error(change, "interrupted while it was written", "apply again to finish it")
+                error = error_at(change.named, "interrupted while it was written", "apply again to finish it")
         if not change.takes_over:  # else it may be the other Connect cluster
             self.is_gone = self.is_gone or _no_worker_answers(error)
         self.record(_with_warnings(_result(change, error, timing.now() - begun), warnings))
         for giver in givers:
-            self.given.append(_result(giver, error, timing.now() - begun))
-            self.work.report(self.given[-1])
+            self.handed_over.append(_result(giver, error, timing.now() - begun))
+            self.apply_run.report(self.handed_over[-1])
 
     async def _carried_out(
         self, change: Change, givers: Iterable[Change] = (), warn: Callable[[str], None] = lambda warning: None
     ) -> Mm2mgrError | None:
-        todo = stages(change, self.work.topology.owner)
+        todo = stages(change, self.apply_run.topology.owner)
         if refusal := refusal_of_unplanned(todo, {change.named, *(giver.named for giver in givers)}):
             return refusal
         try:
@@ -331,7 +331,7 @@ class _Cluster:
                     stage.named[0] for stage in todo if not isinstance(stage, (Undo, ReadDedicated))
                 } - clients.keys():
                     clients[connect] = await opened.enter_async_context(self._open_writer(connect))
-                return await carry_out(clients, todo, warn, self.work.guard)
+                return await carry_out(clients, todo, warn, self.apply_run.guard)
         except Mm2mgrError as error:  # credentials of the other side are not there any more
             return error
 
@@ -343,38 +343,44 @@ class _Cluster:
         """
         results = [self.results[change.connector] for change in changes if change.connector in self.results]
         refused = [result for result in results if result.error is not None]
-        if refused and self.work.rollout.is_canary(changes[0]):
+        if refused and self.apply_run.rollout.is_canary(changes[0]):
             return "failed", f"{refused[0].connector}: {refused[0].error}"
-        if self.work.halt.is_set() or self.is_gone or not self.work.rollout.wait_seconds:
+        if self.apply_run.halt.is_set() or self.is_gone or not self.apply_run.rollout.wait_seconds:
             return "ok", ""
         failed = {result.connector for result in refused}
-        is_canary = self.work.rollout.is_canary(changes[0])
+        is_canary = self.apply_run.rollout.is_canary(changes[0])
         verdict = await verification.check(
             (change for change in changes if change.connector not in failed), is_canary=is_canary
         )
-        if self.work.halt.is_set():
+        if self.apply_run.halt.is_set():
             return "ok", ""
         # Nothing else has to wait for what was not written, but not all of the wave runs.
         shown: Verdict = "failed" if refused and verdict == "ok" else verdict
-        self.work.report(WaveVerified(wave, shown, tuple(result.connector for result in refused)))
+        self.apply_run.report(
+            WaveVerified(**vars(wave), verdict=shown, unwritten=tuple(result.connector for result in refused))
+        )
         states = [
             f"{name}: {settled.state}"
-            for (connect, name), settled in self.work.states.items()
+            for (connect, name), settled in self.apply_run.states.items()
             if connect == self.connect and settled.verdict == verdict
         ]
         return verdict, few(states, 1) if verdict != "ok" else ""
 
-    def _is_succeeded(self, connector: str) -> bool:
-        """Tell whether a connector was deleted so that one of another Connect cluster could begin, which a rollback
-        here does not end.
-        """
-        deletion = self.work.deletions.get((self.connect, connector))
-        return deletion is not None and bool(deletion.connects - {self.connect})
-
     def _halt_cluster(self, verdict: Trouble, reason: str) -> None:
         left = tuple(c.connector for c in self.part.writes if c.connector not in self.results and not c.moves_to)
-        self.work.canary.record(self.connect, verdict, reason)
-        self.work.report(Halted(self.connect, verdict, reason, left))
+        self.apply_run.canary.record(self.connect, verdict, reason)
+        self.apply_run.report(Halted(self.connect, verdict, reason, left))
+
+    def _reason_to_keep(self, change: Change, live: Mapping[str, str] | None) -> str:
+        """Return why a change is not taken back; empty where it is."""
+        deletion = self.apply_run.deletions.get(change.named)
+        if deletion and deletion.connects - {self.connect}:
+            return "what followed it on another Connect cluster stays"
+        if change.takes_over:
+            return "offsets moved, so the way back is a move, too"
+        if JOURNAL_KEY in (change.before or {}):
+            return "it finished a move of offsets"
+        return "" if is_as_written(change, live) else "it was changed since"
 
     async def _roll_back(self, client: ConnectClient, verification: Verification) -> None:
         """Take back what this apply wrote here, except what somebody else changed since, and wait until that runs
@@ -383,18 +389,7 @@ class _Cluster:
         done = {name: result.change for name, result in self.results.items() if result.error is None and result.change}
         try:
             live = {name: info.config for name, info in (await client.infos()).items()}
-            not_undone = {
-                name: "it was changed since" for name in done if not is_as_written(done[name], live.get(name))
-            }
-            not_undone |= {
-                name: "it finished a move of offsets" for name in done if JOURNAL_KEY in (done[name].before or {})
-            }
-            not_undone |= {
-                name: "offsets moved, so the way back is a move, too" for name in done if done[name].takes_over
-            }
-            not_undone |= {
-                name: "what followed it on another Connect cluster stays" for name in done if self._is_succeeded(name)
-            }
+            not_undone = {name: reason for name in done if (reason := self._reason_to_keep(done[name], live.get(name)))}
         except Mm2mgrError as error:
             not_undone = dict.fromkeys(done, error.one_line)
         inverses = [inverse_of(done[name], verification.state_before(name)) for name in done if name not in not_undone]
@@ -408,15 +403,14 @@ class _Cluster:
             await asyncio.gather(*(undo(inverse) for inverse in inverses if inverse.action == action))
         for name in done:
             verification.forget(name)
-            hint = "look at it with mm2mgr describe, then apply the tree as it was"
-            failed = (
-                {"error": f"not rolled back: {not_undone[name]}", "hint": hint}
-                if name in not_undone
-                else {"rolled_back": True}
-            )
-            self.results[name] = replace(self.results[name], **failed)
+            if name in not_undone:
+                hint = "look at it with mm2mgr describe, then apply the tree as it was"
+                ended = replace(self.results[name], error=f"not rolled back: {not_undone[name]}", hint=hint)
+            else:
+                ended = replace(self.results[name], rolled_back=True)
+            self.results[name] = ended
         undone = [inverse for inverse in inverses if inverse.connector not in not_undone]
-        self.work.report(RolledBack(self.connect, tuple(self.results[name] for name in done)))
+        self.apply_run.report(RolledBack(self.connect, tuple(self.results[name] for name in done)))
         await verification.check(undone)
 
 
@@ -468,7 +462,6 @@ async def _read_back(
 
 
 def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> Result | None:
-    """Return the result as an error if what is stored is not what was written."""
     change = result.change
     if change is None or (change.action == "delete" and live is None):
         return None
@@ -481,7 +474,7 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
         problem = f"it was written, but overwritten since (keys: {keys})"
     else:
         return None
-    error = _error(change, problem, other_writer(owner))
+    error = error_at(change.named, problem, other_writer(owner))
     return replace(result, error=error.message, hint=error.hint)
 
 
@@ -505,10 +498,6 @@ def _with_warnings(result: Result, warnings: Sequence[str]) -> Result:
     if result.error is None:
         return replace(result, doubt="; ".join(warnings))
     return replace(result, hint="; ".join(filter(None, (result.hint, *warnings))) or None)
-
-
-def _error(change: Change, problem: str, hint: str) -> ConnectError:
-    return error_at(change.named, problem, hint)
 
 
 def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result:

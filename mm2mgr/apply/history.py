@@ -302,7 +302,6 @@ def _system_user() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git prints; nothing where there is no git, or no repository."""
     line = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False, errors="replace")

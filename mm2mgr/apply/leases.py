@@ -39,6 +39,7 @@ _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
 _JOIN_SECONDS = 20.0
 _YIELD_SECONDS = 10.0
+_ASK_AGAIN_SECONDS = 1.0
 _LOOKS_FOR_NOTE = 4
 _KILLED_SECONDS = 12.0
 """After so long a member that was killed has lost its lease: the session time-out, and what brokers take to act on
@@ -234,7 +235,7 @@ def wait_for_lease(topology: Topology, plan: Plan, report: Report) -> bool:
             report(LeaseAwaited(alias, _describe_holder(holder), _KILLED_SECONDS))
         elif timing.now() > end:
             raise _refusal(plan.owner, alias, holder)
-        timing.sleep(_NAP_SECONDS)
+        timing.sleep(_ASK_AGAIN_SECONDS)
     return end is not None
 
 
@@ -253,7 +254,7 @@ def take_lease(leases: Leases, topology: Topology, plan: Plan, by: object, repor
             holder = wait_for(read_holders(topology, standby, lease_group(topology)))[0].get(alias)
             if holder and holder.note:
                 break
-            timing.sleep(_NAP_SECONDS)
+            timing.sleep(_ASK_AGAIN_SECONDS)
         raise _refusal(plan.owner, alias, holder)
     notes = {
         connect: f"not verified: that no other process of owner '{plan.owner}' writes here at the same time ({reason})"

@@ -48,7 +48,7 @@ async def write_resets(topology: Topology, resets: Iterable[FlowReset], recorder
 
 
 async def _patch(client: ConnectClient, reset: FlowReset, owners: Ownership) -> None:
-    """Write the entries, unless connector or offsets are no longer what was shown, and wait until they are read back."""
+    """Write the entries, unless connector or offsets are no longer what was shown, and read them back."""
     name, alias = reset.connector, reset.flow.source.alias
     if refused := untouchable((await client.info(name)).config, (reset.flow.connect.name, name), owners):
         raise Mm2mgrError(refused.text, hint=refused.remedy or None)

@@ -154,7 +154,6 @@ def choose_connectors(topology: Topology, connectors: Sequence[Connector], choic
 
 
 def _with_labels(topology: Topology, labels: Mapping[str, str]) -> list[Flow]:
-    """Return the flows whose source or target cluster has each of these labels; Mm2mgrError when there is none."""
 
     def has(flow: Flow, label: tuple[str, str]) -> bool:
         return any(label in end.model.labels.items() for end in (flow.source, flow.target))

@@ -105,12 +105,8 @@ class Wave:
     connectors: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class WaveBegun:
+class WaveBegun(Wave):
     """The changes of a wave are written now."""
-
-    wave: Wave
-    json_keys = "connect=wave.connect number=wave.number of=wave.of connectors=wave.connectors"
 
 
 @dataclass(frozen=True)
@@ -123,15 +119,13 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class WaveVerified:
+class WaveVerified(Wave):
     """What the connectors of a wave, and of those before it, were seen to do; `unwritten` are those whose write
     failed.
     """
 
-    wave: Wave
-    verdict: Verdict
+    verdict: Verdict = "ok"
     unwritten: tuple[str, ...] = ()
-    json_keys = "connect=wave.connect number=wave.number of=wave.of connectors=wave.connectors verdict unwritten"
 
 
 Trouble = Literal["failed", "inconclusive"]

@@ -1,4 +1,4 @@
-"""The stored offsets of flows: `offsets` compares them with the source's log, `reset_offsets` changes those of stopped connectors."""
+"""The stored offsets of flows: `offsets` compares them with the source's log, `reset_offsets` changes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PAUSE_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class FlowOffsets:
-    """The stored offsets of one flow beside the source's log; `unknown` says why they are not known, `others` are of no log."""
+    """The stored offsets of one flow beside the source's log; `unknown`: why not, `others` are of no log."""
 
     flow: str
     connect: str
@@ -60,8 +60,8 @@ class FlowOffsets:
             "unknown": self.unknown,
             "partitions": to_json(self.lag.partitions),
             "not_in_the_source": [
-                {"topic": one.topic, "partition": one.partition, "stored_offset": stored}
-                for one, stored in sorted(self.others.items())
+                {"topic": partition.topic, "partition": partition.partition, "stored_offset": stored}
+                for partition, stored in sorted(self.others.items())
             ],
         }
 
@@ -75,29 +75,30 @@ def offsets(workspace: Workspace, choice: Choice) -> tuple[FlowOffsets, ...]:
 
 
 def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
-    """Return the flows whose source connectors are chosen; Mm2mgrError where a connector is of no flow."""
-    declared = {(each.connect, each.name): each for each in workspace.connectors if each.type == "source"}
-    targets = choose_connectors(workspace.topology, workspace.connectors, choice)
-    ids = [flow for each in targets if each.named in declared for flow in each.flows]
+    declared = {(source.connect, source.name) for source in workspace.connectors if source.type == "source"}
+    chosen = choose_connectors(workspace.topology, workspace.connectors, choice)
+    ids = [flow for connector in chosen if connector.named in declared for flow in connector.flows]
     if not ids:
-        names = few([f"{each.connect}/{each.connector}" for each in targets])
+        names = few([connector.name for connector in chosen])
         raise Mm2mgrError(f"{names}: no source connector of a flow of this tree", hint="name a flow")
     return workspace.topology.flows_of(ids)
 
 
 def _offsets(reading: Reading, flow: Flow, lag: FlowLag) -> FlowOffsets:
-    seen, failure = reading.source_connector(flow), reading.connects[flow.connect.name].failure
-    if failure or seen is None or seen.running is None:
-        why = failure.message if failure else "its connector does not exist: run mm2mgr apply"
-        return FlowOffsets(flow.id, flow.connect.name, seen.desired.name if seen else "", "", lag, unknown=why)
-    stored = {} if isinstance(seen.running.offsets, Failure) else seen.running.offsets
-    known = {one.partition for one in lag.partitions} | lag.unread.keys()
-    others = {one: offset for one, offset in stored.items() if one not in known}
+    connector, failure = reading.source_connector(flow), reading.connects[flow.connect.name].failure
+    if failure or connector is None or connector.running is None:
+        reason = failure.message if failure else "its connector does not exist: run mm2mgr apply"
+        return FlowOffsets(
+            flow.id, flow.connect.name, connector.desired.name if connector else "", "", lag, unknown=reason
+        )
+    stored = {} if isinstance(connector.running.offsets, Failure) else connector.running.offsets
+    in_source = {measured.partition for measured in lag.partitions} | lag.unread.keys()
+    others = {partition: offset for partition, offset in stored.items() if partition not in in_source}
     unread = f"{few(list(map(str, lag.unread)))} could not be read" if lag.unread else None
-    state = seen.status.state if seen.status else "no status"
+    state = connector.status.state if connector.status else "no status"
     unknown = lag.unknown or unread
     return FlowOffsets(
-        flow.id, flow.connect.name, seen.desired.name, state, lag, others, unknown, seen.running.has_stopped
+        flow.id, flow.connect.name, connector.desired.name, state, lag, others, unknown, connector.running.has_stopped
     )
 
 
@@ -122,14 +123,15 @@ def reset_offsets(
     reason: str = "",
     approve: Callable[[Sequence[FlowReset]], bool] = lambda planned: True,
 ) -> ResetOffsets:
-    """Store other offsets for STOPPED source connectors, and read them back; nothing is written unless all of it can be.
+    """Store other offsets for STOPPED source connectors and read them back; nothing unless all can be written.
 
-    Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
+    Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset
+    is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
     """
     workspace.refuse_snapshot()
     flows = _flows(workspace, choice)
     reading = wait_for(_read_once_ended(workspace, flows))
-    planned = [_planned(workspace.topology, reading, flow, order) for flow in flows]
+    planned = [_plan_reset(workspace.topology, reading, flow, order) for flow in flows]
     if not approve(planned):
         raise Mm2mgrError("the reset was not approved; nothing was written")
     recorder = Recorder(workspace.topology, "offsets reset", author(workspace.files), reason)
@@ -141,18 +143,20 @@ def reset_offsets(
 
 
 async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Reading:
-    """Read the estate, again for some seconds while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
+    """Read the estate, again while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
     end = timing.now() + _END_SECONDS
     while True:
         reading = await read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions())
-        seen = (reading.source_connector(flow) for flow in flows)
-        if timing.now() > end or not any(each and each.running and each.running.is_stopping for each in seen):
+        connectors = (reading.source_connector(flow) for flow in flows)
+        if timing.now() > end or not any(
+            connector and connector.running and connector.running.is_stopping for connector in connectors
+        ):
             return reading
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _planned(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder) -> FlowReset:
-    seen = _stopped(topology, reading, flow)
+def _plan_reset(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder) -> FlowReset:
+    connector = _stopped_connector(topology, reading, flow)
     source = reading.clusters[flow.source.alias]
     if source.failure:
         raise Mm2mgrError(
@@ -164,39 +168,41 @@ def _planned(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder
         raise Mm2mgrError(
             f"{flow.id} does not mirror {few(strange)}{there}", hint=f"it mirrors {few(sorted(taken), 5) or 'nothing'}"
         )
-    every = (TopicPartition(topic, number) for topic, count in taken.items() for number in range(count))
-    wanted = [one for one in every if order.concerns(one)]
-    if not wanted:
+    mirrored = (TopicPartition(topic, number) for topic, count in taken.items() for number in range(count))
+    partitions = [partition for partition in mirrored if order.concerns(partition)]
+    if not partitions:
         raise Mm2mgrError(f"{flow.id} has no such partition", hint=f"it mirrors {few(sorted(taken), 5) or 'nothing'}")
-    if unread := [one for one in wanted if one not in source.offsets]:
+    if unread := [partition for partition in partitions if partition not in source.offsets]:
         raise Mm2mgrError(
             f"{flow.id}: {few(list(map(str, unread)))} could not be read: {source.unread.get(unread[0], 'no answer')}"
         )
-    assert seen.running is not None
-    assert not isinstance(seen.running.offsets, Failure)
-    begins_at = text_of("source", seen.running.config, "source consumer", "auto.offset.reset") or "earliest"
-    logs = {one: source.offsets[one] for one in wanted}
-    return FlowReset(flow, seen.desired.name, resets(order.to, logs, seen.running.offsets, begins_at))
+    assert connector.running is not None
+    assert not isinstance(connector.running.offsets, Failure)
+    begins_at = text_of("source", connector.running.config, "source consumer", "auto.offset.reset") or "earliest"
+    logs = {partition: source.offsets[partition] for partition in partitions}
+    return FlowReset(flow, connector.desired.name, resets(order.to, logs, connector.running.offsets, begins_at))
 
 
-def _stopped(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
-    """Return a flow's connector; Mm2mgrError unless it is this tree's, STOPPED without a task, and its offsets were read."""
+def _stopped_connector(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
+    """Return a flow's connector; Mm2mgrError unless it is this tree's, STOPPED without a task, and was read."""
     failure = reading.connects[flow.connect.name].failure
     if failure:
         raise Mm2mgrError(f"{flow.id}: {failure.message}", hint=failure.hint)
-    seen = reading.source_connector(flow)
-    if seen is None or seen.running is None:
+    connector = reading.source_connector(flow)
+    if connector is None or connector.running is None:
         raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
-    if refused := untouchable(seen.running.config, (flow.connect.name, seen.desired.name), Ownership.of(topology)):
-        raise Mm2mgrError(f"{seen.key}: {refused.text}", hint=refused.remedy or None)
-    if not seen.running.has_stopped:
-        state = seen.status.state if seen.status else "without a status"
-        shown = "STOPPED, but its tasks have not ended" if seen.running.is_stopping else state
-        what = f"{seen.key} is {shown}: offsets can only be changed while it is STOPPED without a task"
-        raise Mm2mgrError(what, hint=f"stop it first: mm2mgr stop '{flow.id}'")
-    if isinstance(seen.running.offsets, Failure):
+    if refused := untouchable(
+        connector.running.config, (flow.connect.name, connector.desired.name), Ownership.of(topology)
+    ):
+        raise Mm2mgrError(f"{connector.key}: {refused.text}", hint=refused.remedy or None)
+    if not connector.running.has_stopped:
+        state = connector.status.state if connector.status else "without a status"
+        shown = "STOPPED, but its tasks have not ended" if connector.running.is_stopping else state
+        message = f"{connector.key} is {shown}: offsets can only be changed while it is STOPPED without a task"
+        raise Mm2mgrError(message, hint=f"stop it first: mm2mgr stop '{flow.id}'")
+    if isinstance(connector.running.offsets, Failure):
         raise Mm2mgrError(
-            f"{seen.key}: stored offsets could not be read: {seen.running.offsets.message}",
-            hint=seen.running.offsets.hint,
+            f"{connector.key}: stored offsets could not be read: {connector.running.offsets.message}",
+            hint=connector.running.offsets.hint,
         )
-    return seen
+    return connector

@@ -1,4 +1,4 @@
-"""The daily verbs `pause`, `resume`, `stop` and `restart`: approval, requests, and waiting until connectors are there."""
+"""The daily verbs `pause`, `resume`, `stop` and `restart`: approval, requests, and the wait for the states."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`reconcile`: plan and apply in a loop, one writer at a time.
 
-The tree is read anew each round; one that has mistakes is reported, and nothing is written. The lease is held per Kafka cluster
-that Connect clusters run on: what another process holds is left to it.
+The tree is read anew each round; one that has mistakes is reported, and nothing is written. The lease is held per Kafka
+cluster that Connect clusters run on: what another process holds is left to it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def reconcile(  # noqa: PLR0913  one argument per option
     report: Callable[[Event], None] = lambda event: None,
     interrupts: Interrupts = no_interrupts,
 ) -> Generator[ReconcileRound]:
-    """Yield round after round, with a pause between them, until the caller stops or an interrupt ended a round's writes.
+    """Yield round after round, with pauses, until the caller stops or an interrupt ended a round's writes.
 
     The first pause begins when the next round is asked for. A Connect cluster that fails is tried again after longer
     and longer pauses.

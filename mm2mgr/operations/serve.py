@@ -1,8 +1,8 @@
-"""`serve`: looks at the estate again and again in the background, and holds what the last looks found as one immutable view.
+"""`serve`: looks at the estate again and again in the background, and holds the newest view of it.
 
-Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag; another one
-makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the time between two looks.
-Where it is asked for, a third one is the watchdog, the same as `watch`: nothing else writes.
+Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
+another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
+time between two looks. Where it is asked for, a third one is the watchdog, the same as `watch`: nothing else writes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LastKnown:
 
 @dataclass(frozen=True)
 class MeasuredLoad:
-    """Bytes and records per second of source partitions, by cluster, over the hours that `hours` names; `unknown` says why there are none."""
+    """Bytes and records per second of source partitions, by cluster, over `hours`; `unknown`: why there are none."""
 
     rates: Mapping[str, Mapping[TopicPartition, tuple[float | None, float | None]]] = field(default_factory=dict)
     hours: str = ""
@@ -107,7 +107,8 @@ def _sum(rates: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Survey:
-    """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be made.
+    """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be
+    made.
 
     `load`: what the store knows of the last hour.
     """
@@ -121,13 +122,13 @@ class Survey:
 
 @dataclass(frozen=True)
 class EstateView:
-    """Everything that is known now, of the tree of `owner`. `began_at`: when the running look began (None: none runs); `error`: why
-    the last one failed.
+    """Everything that is known now, of the tree of `owner`. `began_at`: when the running look began (None: none runs);
+    `error`: why the last one failed.
 
-    Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the last complete look
-    on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts.
-    `known` has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it counts.
-    `watchdog`: None where none was asked for.
+    Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the
+    last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
+    has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
+    counts. `watchdog`: None where none was asked for.
     """
 
     started_at: float
@@ -157,7 +158,7 @@ class EstateView:
         return max(0.0, tick - (self.look.ended_at if self.looked_tick is None else self.looked_tick))
 
     def state(self, tick: float) -> ViewState:
-        """Return `starting` before the first look has ended, `stale` where the last one is too old (or the first takes too long)."""
+        """Return `starting` before the first look has ended, `stale` where that, or a next one, takes too long."""
         age = self.age_seconds(tick)
         started = self.started_at if self.started_tick is None else self.started_tick
         if (tick - started if age is None else age) > self.stale_after_seconds:
@@ -255,7 +256,8 @@ class WatchdogOrder:
 
 @dataclass(frozen=True)
 class ServeOrder:
-    """How often to look (seconds between the end of one look and the next), and how often to make the slow part; `store`: as for `lag`.
+    """How often to look (seconds between the end of one look and the next), and how often to make the slow part;
+    `store`: as for `lag`.
 
     `watchdog`: None for no watchdog, so that nothing is ever written.
     """
@@ -269,17 +271,18 @@ class ServeOrder:
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
     began_at, began, flows = time.time(), timing.now(), workspace.topology.flows
-    seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store, shares=True)))
-    found = report(workspace.topology, seen, flows, LagOptions(store=store))
-    totals = {one.flow: one.total for one in found.flows}
+    options = ObserveOptions(store=store, shares=True)
+    observed = wait_for(observe(workspace.topology, workspace.connectors, options=options))
+    lag = report(workspace.topology, observed, flows, LagOptions(store=store))
+    totals = {facts.flow: facts.total for facts in lag.flows}
     limits = {
         flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")
     }
-    return EstateLook(began_at, began_at + timing.now() - began, seen.status, found, totals, limits)
+    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
-    """Make the slow part: lint of the tree, the plan (nothing is written), the newest recorded changes, and the measured load."""
+    """Make the slow part: lint of the tree, the plan, the newest recorded changes, and the measured load."""
     from mm2mgr.operations.history import history
     from mm2mgr.operations.lint import lint
     from mm2mgr.operations.plan import plan
@@ -300,14 +303,14 @@ def measured_load(store: Store) -> MeasuredLoad:
     try:
         from mm2mgr.throughput.windows import rates_of
 
-        found = read_throughput(store, _LOAD_SECONDS)
+        throughput = read_throughput(store, _LOAD_SECONDS)
         rates: dict[str, dict[TopicPartition, tuple[float | None, float | None]]] = {}
-        for one in rates_of(found):
-            per_second = one.bytes_per_second_mean, one.records_per_second_mean
-            rates.setdefault(one.cluster, {})[TopicPartition(one.topic, one.partition)] = per_second
+        for rate in rates_of(throughput):
+            per_second = rate.bytes_per_second_mean, rate.records_per_second_mean
+            rates.setdefault(rate.cluster, {})[TopicPartition(rate.topic, rate.partition)] = per_second
     except Exception as error:  # a store that cannot be read ends neither the survey nor the server
         return MeasuredLoad(unknown=cause(error))
-    return MeasuredLoad(rates, found.window.text())
+    return MeasuredLoad(rates, throughput.window.text())
 
 
 def _or_error(make: Callable[[], Part]) -> Part | str:
@@ -317,21 +320,23 @@ def _or_error(make: Callable[[], Part]) -> Part | str:
         return cause(error)
 
 
-def after_look(view: EstateView, found: EstateLook, tick: float | None = None) -> EstateView:
-    """Return the view after a complete look that ended at this tick: of flows that could not be read, what was known before stays."""
-    facts = {one.flow: one for one in found.lag.flows}
-    declared = {one.flow: view.known[one.flow] for one in found.status.flows if one.flow in view.known}
+def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) -> EstateView:
+    """Return the view after a complete look that ended at this tick; flows that it could not read stay known."""
+    lags = {facts.flow: facts for facts in newest.lag.flows}
+    declared = {flow.flow: view.known[flow.flow] for flow in newest.status.flows if flow.flow in view.known}
     read = {
-        one.flow: LastKnown(found.status.taken_at, one, facts[one.flow], found.totals[one.flow])
-        for one in found.status.flows
-        if one.state != "unknown"
+        flow.flow: LastKnown(newest.status.taken_at, flow, lags[flow.flow], newest.totals[flow.flow])
+        for flow in newest.status.flows
+        if flow.state != "unknown"
     }
-    looks, known = view.looks + 1, {**declared, **read}
-    return replace(view, look=found, looked_tick=tick, began_at=None, looks=looks, error="", known=known)
+    looks = view.looks + 1
+    return replace(
+        view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known={**declared, **read}
+    )
 
 
 class EstateWatch:
-    """Looks in the background from `start` to `close`; `view` is what is known now. `look` and `survey` may raise any exception."""
+    """Looks in the background from `start` to `close`; `look` and `survey` may raise any exception."""
 
     def __init__(  # noqa: PLR0913  what a test gives otherwise: the looks and the clocks
         self,
@@ -391,12 +396,12 @@ class EstateWatch:
         """Look once and publish what was found; a failure is published too."""
         self._publish(lambda view: replace(view, began_at=self._clock()))
         try:
-            found = self._look(self._workspace, self._order.store)
+            newest = self._look(self._workspace, self._order.store)
         except BaseException as error:  # the server outlives whatever happens to one look, also one that is cancelled
             words = cause(error)
             self._publish(lambda view: replace(view, began_at=None, failed_looks=view.failed_looks + 1, error=words))
         else:
-            self._publish(lambda view: after_look(view, found, self._ticks()))
+            self._publish(lambda view: after_look(view, newest, self._ticks()))
 
     def survey_once(self) -> None:
         """Read the tree again where it has changed, make the slow part and publish it."""
@@ -425,14 +430,14 @@ class EstateWatch:
             )
             try:
                 for done in rounds:
-                    self._watched(asked, done)
+                    self._publish_round(asked, done)
             except BaseException as error:  # the server outlives it; the history counts the restarts
-                self._watched(asked, WatchRound(0, time.time(), error=cause(error)))
+                self._publish_round(asked, WatchRound(0, time.time(), error=cause(error)))
                 timing.wait(self._closing, asked.every_seconds)
             finally:
                 rounds.close()
 
-    def _watched(self, asked: WatchdogOrder, done: WatchRound) -> None:
+    def _publish_round(self, asked: WatchdogOrder, done: WatchRound) -> None:
         self._publish(lambda view: replace(view, watchdog=view.watchdog and view.watchdog.after(done)))
         asked.report(done)
 
@@ -448,7 +453,9 @@ class EstateWatch:
 
 
 def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
-    """Return a watch over the workspace's estate that looks from `start` to `close`. Mm2mgrError for a tree that is wrong."""
+    """Return a watch over the workspace's estate that looks from `start` to `close`. Mm2mgrError for a tree that is
+    wrong.
+    """
     _ = workspace.connectors
     if order and order.watchdog:
         workspace.event_log(order.watchdog.events).close()

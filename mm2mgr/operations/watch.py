@@ -1,7 +1,8 @@
 """`watch`: look at the connectors again and again, and restart what FAILED for a reason that a restart can cure; never
 anything else.
 
-What is restarted, and when, is decided by `problems.watchdog`. Only connectors of the tree's owner are touched, by one process at a time.
+What is restarted, and when, is decided by `problems.watchdog`. Only connectors of the tree's owner are touched, by one
+process at a time.
 """
 
 from __future__ import annotations

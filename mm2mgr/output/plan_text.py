@@ -311,13 +311,11 @@ def say_event(event: Event) -> None:
             _say_quota_result(event)
         case Waiting(connect, connectors, seconds):
             talk(f"{connect}: waiting up to {seconds:.0f} s for {few(list(connectors))} to run")
-        case WaveVerified(wave, "ok") if wave.of > 1:
-            talk(
-                f"{wave.connect}: wave {wave.number} of {wave.of} is good ({number_of(len(wave.connectors), 'connector')})"
-            )
-        case WaveVerified(wave, _, unwritten) if unwritten:
-            count = f"{len(unwritten)} of {number_of(len(wave.connectors), 'connector')}"
-            talk(f"{wave.connect}: wave {wave.number} of {wave.of} is not good: {count} not written", style="bold red")
+        case WaveVerified(connect, number, of, connectors, "ok") if of > 1:
+            talk(f"{connect}: wave {number} of {of} is good ({number_of(len(connectors), 'connector')})")
+        case WaveVerified(connect, number, of, connectors, _, unwritten) if unwritten:
+            count = f"{len(unwritten)} of {number_of(len(connectors), 'connector')}"
+            talk(f"{connect}: wave {number} of {of} is not good: {count} not written", style="bold red")
         case LeaseAwaited(kafka, holder, seconds):
             talk(
                 f"another process holds the lease on Kafka '{kafka}' ({holder}): waiting up to {seconds:.0f} s, in which "

@@ -209,7 +209,6 @@ class Connections:
         self._timers.pop(task).cancel()
 
     async def _serve(self, connected: socket.socket, server: uvicorn.Server) -> None:
-        """Serve one connection to its end."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task
         connection = _Connection(self, task, server)

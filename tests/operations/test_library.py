@@ -115,7 +115,7 @@ def test_it_works_where_an_event_loop_runs_as_in_a_notebook(site: Site) -> None:
 def test_events_are_values(site: Site) -> None:
     events: list[Event] = []
     applied = operations.apply(Workspace(), wait_seconds=5, report=events.append)
-    waves = [event.wave for event in events if isinstance(event, WaveBegun)]
+    waves = [event for event in events if isinstance(event, WaveBegun)]
     assert [(wave.connect, wave.number, wave.of) for wave in waves if wave.connect == "west"] == [
         *(("west", number, 3) for number in (1, 2, 3))
     ]

@@ -7,10 +7,10 @@ one that is overwritten says that it failed.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -116,7 +116,7 @@ class GroupMember:
         self.answered.set()
         self.members = self.groups.setdefault(self.alias, [])
         self.members.append(self)
-        self.held = self.members == [self]
+        self.is_held = self.members == [self]
         self.confirmed_at: float | None = None
 
     @classmethod
@@ -135,13 +135,13 @@ class GroupMember:
         if self in self.members:
             self.members.remove(self)
         if was_first and self.members:
-            self.members[0].held = True
+            self.members[0].is_held = True
             self.members[0].changed()
 
-    def confirmed(self, note: str | None = None) -> bool:
+    def confirm(self, note: str | None = None) -> bool:
         self.turns.step()
         if self.members[:1] != [self]:
-            self.held = False
+            self.is_held = False
             self.changed()
             return False
         self.confirmed_at = self.turns.clock.now()
@@ -151,7 +151,7 @@ class GroupMember:
 
     def was_confirmed(self) -> bool:
         at = self.confirmed_at
-        return self.held and at is not None and self.turns.clock.now() - at < SESSION_SECONDS / 2
+        return self.is_held and at is not None and self.turns.clock.now() - at < SESSION_SECONDS / 2
 
     def close(self) -> None:
         self.turns.step()
@@ -250,7 +250,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr(leases, "_NAP_SECONDS", 0.0)
     monkeypatch.setattr(execute, "_RACE_SECONDS", 0.0)  # the lease alone has to do
     monkeypatch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)
-    monkeypatch.setattr(sys.modules["mm2mgr.operations.plan"], "author", lambda files: Author(files[0].stem))
+    monkeypatch.setattr(import_module("mm2mgr.operations.plan"), "author", lambda files: Author(files[0].stem))
     monkeypatch.setattr(Clock, "sleep", lambda _, seconds: nap(seconds))
     keeping(monkeypatch)
     with jumping() as clock:

@@ -45,7 +45,7 @@ class Seen:
         found: dict[str, list[tuple[str, ...]]] = {}
         for event in self.events:
             if isinstance(event, WaveBegun):
-                found.setdefault(event.wave.connect, []).append(event.wave.connectors)
+                found.setdefault(event.connect, []).append(event.connectors)
         return found
 
 
@@ -86,9 +86,7 @@ def test_each_wave_is_verified_before_the_next(site: Site) -> None:
         "east": [(HEARTBEAT,), (LOGS, ORDERS), (CHECKPOINT,)],
         "west": [(ON_WEST[0],), (ON_WEST[1],), (ON_WEST[2],)],
     }
-    east = [
-        event for event in seen.events if isinstance(event, WaveBegun | WaveVerified) and event.wave.connect == "east"
-    ]
+    east = [event for event in seen.events if isinstance(event, WaveBegun | WaveVerified) and event.connect == "east"]
     assert [type(event) for event in east] == [WaveBegun, WaveVerified] * 3
     requests = list(site.east.requests)
     begun = next(at for at, one in enumerate(requests) if one.writes)
@@ -409,7 +407,7 @@ def test_a_connector_that_fails_later_halts_too(site: Site) -> None:
 
     def fail_the_heartbeat(event: Event) -> None:
         seen.events.append(event)
-        if isinstance(event, WaveVerified) and event.wave.number == 1 and event.wave.connect == "east":
+        if isinstance(event, WaveVerified) and event.number == 1 and event.connect == "east":
             site.east.connectors[HEARTBEAT].failed_tasks = {0: "trace"}
 
     seen = Seen([])
@@ -446,7 +444,7 @@ def test_a_wave_has_at_most_so_many_connectors(site: Site) -> None:
 
 def test_the_canary_is_good_before_anything_else_begins(site: Site) -> None:
     seen = applied(site, site.plan(), canary=frozenset({"orders:a->east"}))
-    begun = [event.wave for event in seen.events if isinstance(event, WaveBegun)]
+    begun = [event for event in seen.events if isinstance(event, WaveBegun)]
     assert [wave.connectors for wave in begun[:3]] == [(HEARTBEAT,), (ORDERS,), (CHECKPOINT,)]
     assert {wave.connect for wave in begun[:3]} == {"east"}
     assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
