@@ -434,15 +434,14 @@ def _say_states(applied: Applied) -> None:
 def _not_in_count(applied: Applied) -> Iterable[str]:
     """Yield what the number of applied changes does not show."""
     verdicts = [settled.verdict for settled in applied.states.values()]
-    for verdict, what in (("failed", "FAILED or lost afterwards"), ("inconclusive", "not seen to run yet")):
+    for verdict, words in (("failed", "FAILED or lost afterwards"), ("inconclusive", "not seen to run yet")):
         if verdict in verdicts:
-            yield f"{verdicts.count(verdict)} of them {what}"
+            yield f"{verdicts.count(verdict)} of them {words}"
     blocked = applied.plan.counts()["blocked"]
     if blocked:
         yield f"{blocked} more blocked"
     if applied.plan.left_over:
         yield f"{applied.plan.left_over} no longer declared and still there (--prune deletes)"
     if unread := ", ".join(f"'{name}'" for name in applied.unread_connects):
-        one = len(applied.unread_connects) == 1
-        what = f"Connect cluster{'' if one else 's'} {unread} could not be read"
-        yield f"{what}, {'its' if one else 'their'} changes are not in this number"
+        plural, their = ("", "its") if len(applied.unread_connects) == 1 else ("s", "their")
+        yield f"Connect cluster{plural} {unread} could not be read, {their} changes are not in this number"
