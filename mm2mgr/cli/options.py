@@ -305,9 +305,9 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             "--allow",
             multiple=True,
             type=Kind(),
-            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), target-names "
-            "(topics get other names on the target), deletes (any number). A flow may carry the first two as "
-            "`allow: [KIND]`.",
+            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), "
+            "target-names (topics get other names on the target), deletes (any number). A flow may carry the first two "
+            "as `allow: [KIND]`.",
         ),
         option("--mirror-again", is_flag=True, help="Short for --allow mirror-again."),
         option(

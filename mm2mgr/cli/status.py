@@ -1,5 +1,5 @@
-"""The commands `status` (one look, or one after the other), `describe`, `check`, and `losses`: the ledger of records that
-may never arrive."""
+"""The commands `status` (one look, or one after the other), `describe`, `check`, and `losses`: the ledger of records
+that may never arrive."""
 
 from __future__ import annotations
 

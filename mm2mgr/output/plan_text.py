@@ -319,10 +319,8 @@ def say_event(event: Event) -> None:
             count = f"{len(unwritten)} of {number_of(len(wave.connectors), 'connector')}"
             talk(f"{wave.connect}: wave {wave.number} of {wave.of} is not good: {count} not written", style="bold red")
         case LeaseAwaited(kafka, holder, seconds):
-            talk(
-                f"another process holds the lease on Kafka '{kafka}' ({holder}): waiting up to {seconds:.0f} s, in which "
-                "Kafka misses one that was killed"
-            )
+            lease = f"another process holds the lease on Kafka '{kafka}' ({holder})"
+            talk(f"{lease}: waiting up to {seconds:.0f} s, in which Kafka misses one that was killed")
         case Unguarded(connect, note):
             talk(f"{connect}: {note}", style="yellow")
         case Halted():
@@ -364,7 +362,7 @@ def _halt_text(halted: Halted) -> str:
 
 
 def say_applied(applied: Applied) -> None:
-    """Print what does not run, what failed, what was rolled back, what is unfinished or left, and the count of changes."""
+    """Print what does not run, what failed, was rolled back, is unfinished or left, and the count of changes."""
     _say_states(applied)
     for halted in applied.halted:
         say(_halt_text(halted), style=_HALT_STYLES[halted.verdict])
