@@ -20,7 +20,7 @@ import click
 from click.core import ParameterSource
 
 from mm2mgr import __version__
-from mm2mgr.cli.completion import with_names
+from mm2mgr.cli.completion import prepare_completion, with_names
 from mm2mgr.cli.interrupts import signals_interrupt
 from mm2mgr.cli.options import COMMANDS
 from mm2mgr.errors import ExitCode, Mm2mgrError
@@ -104,6 +104,7 @@ def main() -> None:
 
 def _outcome() -> int:
     """Run the command and return its exit code."""
+    prepare_completion()
     try:
         with signals_interrupt():
             code = cli.main(prog_name="mm2mgr", standalone_mode=False)

@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from mm2mgr.cli.options import command
 from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem, ShellComplete
 
 _PROGRAM, _VARIABLE = "mm2mgr", "_MM2MGR_COMPLETE"
 
@@ -73,6 +77,8 @@ class _Name(click.types.StringParamType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         """Return the names that start so; none where the tree is missing or broken."""
+        from click.shell_completion import CompletionItem
+
         root_params = ctx.find_root().params
         try:
             workspace = Workspace(root_params["clusters"], root_params["templates"])
@@ -90,25 +96,35 @@ def with_names(command: click.Command) -> click.Command:
     return command
 
 
-class _Bash(BashComplete):
-    """Quotes what it offers: `->` in the id of a flow would redirect the output. Flows have colons, which split
-    words."""
+@cache
+def _shells() -> dict[str, type[ShellComplete]]:
+    """Return the shells that click completes in, once it is told of ours; `--help` does without."""
+    from click.shell_completion import BashComplete, FishComplete, ZshComplete, add_completion_class
 
-    source_template = BashComplete.source_template + "\nCOMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n"
+    @add_completion_class
+    class Bash(BashComplete):
+        """Quotes what it offers: `->` in the id of a flow would redirect the output. Flows have colons, which split
+        words."""
 
-    def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return the name as the shell shall insert it; inside quotes that were typed, without more of them."""
-        is_quoted = os.environ["COMP_WORDS"].split(" ")[-1].startswith(("'", '"'))
-        item.value = item.value if is_quoted else shlex.quote(item.value)
-        return super().format_completion(item)
+        source_template = BashComplete.source_template + "\nCOMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n"
+
+        def format_completion(self, item: CompletionItem[str]) -> str:
+            """Return the name as the shell shall insert it; inside quotes that were typed, without more of them."""
+            is_quoted = os.environ["COMP_WORDS"].split(" ")[-1].startswith(("'", '"'))
+            item.value = item.value if is_quoted else shlex.quote(item.value)
+            return super().format_completion(item)
+
+    return {"bash": Bash, "zsh": ZshComplete, "fish": FishComplete}
 
 
-click.shell_completion.add_completion_class(_Bash)
-_SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": ZshComplete, "fish": FishComplete}
+def prepare_completion() -> None:
+    """Tell click of our shells where one of them asks what to complete."""
+    if _VARIABLE in os.environ:
+        _shells()
 
 
 @command("First hour", 5)
-@click.argument("shell", type=click.Choice(tuple(_SHELLS)))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that completes commands and names.
@@ -120,7 +136,9 @@ def completion(context: click.Context, shell: str) -> None:
       eval "$(mm2mgr completion bash)"
       mm2mgr completion fish > ~/.config/fish/completions/mm2mgr.fish
     """
+    from click.shell_completion import ShellComplete
+
     from mm2mgr.output.console import say_lines
 
     root = context.find_root().command
-    say_lines(ShellComplete.source(_SHELLS[shell](root, {}, _PROGRAM, _VARIABLE)))
+    say_lines(ShellComplete.source(_shells()[shell](root, {}, _PROGRAM, _VARIABLE)))

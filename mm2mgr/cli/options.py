@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import wraps
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -74,7 +75,7 @@ def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, **{"show_default": not settings.get("is_flag"), **settings})
 
 
-def with_options(command: Decorated, *options: Callable[[Any], Any]) -> Decorated:
+def with_options(command: Decorated, *options: Callable[[Decorated], Decorated]) -> Decorated:
     """Add options, which `--help` lists in this order."""
     for add in reversed(options):
         command = add(command)
@@ -104,10 +105,10 @@ class OutputFile(click.Path):
     def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: str | PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if value == "-":
             self.fail("name a file: /dev/stdout is standard output, ./- a file called -", param, ctx)
-        return super().convert(value, param, ctx)
+        return Path(str(super().convert(value, param, ctx)))
 
 
 def events_option(command: Decorated) -> Decorated:
@@ -121,7 +122,7 @@ def snapshot_option(command: Callable[..., int]) -> Callable[..., int]:
     """Add `--snapshot FILE` to a command that gets the workspace: with it, the workspace answers for the clusters."""
 
     @wraps(command)
-    def run(workspace: Workspace, *arguments: Any, snapshot: Path | None, **options: Any) -> int:
+    def run(workspace: Workspace, *arguments: object, snapshot: Path | None, **options: object) -> int:
         return command(workspace.of_snapshot(snapshot) if snapshot else workspace, *arguments, **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
@@ -132,12 +133,12 @@ def snapshot_option(command: Callable[..., int]) -> Callable[..., int]:
 class Number(click.FloatRange):
     """A finite number in a range: click accepts nan in every range, and infinity in open ones."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             number = float(value)
         except ValueError:
             self.fail(f"{value!r} should be a number, such as 5 or 0.5", param, ctx)
-        super().convert(value, param, ctx)
+        super().convert(number, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
         return number
@@ -146,7 +147,7 @@ class Number(click.FloatRange):
 class Count(click.IntRange):
     """A whole number in a range."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
             number = int(value)
         except ValueError:
@@ -221,14 +222,16 @@ class StoreLocation(click.Path):
     def __init__(self) -> None:
         super().__init__(path_type=Path, file_okay=False)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: str | PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | str:
         from mm2mgr.operations import store_of
 
         try:
             store = store_of(str(value))
         except ValueError as error:
             self.fail(f"it {error}", param, ctx)
-        return super().convert(value, param, ctx) if isinstance(store, Path) else store
+        return Path(str(super().convert(value, param, ctx))) if isinstance(store, Path) else store
 
 
 def store_option(help: str) -> Callable[[Decorated], Decorated]:
@@ -302,9 +305,9 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             "--allow",
             multiple=True,
             type=Kind(),
-            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), target-names "
-            "(topics get other names on the target), deletes (any number). A flow may carry the first two as "
-            "`allow: [KIND]`.",
+            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), "
+            "target-names (topics get other names on the target), deletes (any number). A flow may carry the first two "
+            "as `allow: [KIND]`.",
         ),
         option("--mirror-again", is_flag=True, help="Short for --allow mirror-again."),
         option(

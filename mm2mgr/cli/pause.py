@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -23,7 +24,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import Choice, StateChange, Turned
+    from mm2mgr.operations import StateChange, Turned
 
 
 def _verb_options(command: Decorated) -> Decorated:
@@ -43,10 +44,21 @@ def _verb_options(command: Decorated) -> Decorated:
     )
 
 
+class _VerbOptions(TypedDict):
+    """What these options become."""
+
+    names: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    everything: bool
+    reason: str
+    yes: bool
+    wait: float
+
+
 @command("Every day", 3)
 @_verb_options
 @click.pass_obj
-def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
+def pause(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]) -> int:
     """Pause flows, pairs or connectors until they are resumed.
 
     NAMES are flows (their source connectors), pairs (every connector of the pair) or CONNECT/CONNECTOR. Returns when
@@ -58,13 +70,13 @@ def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
     Example:
       mm2mgr pause logging --reason 'upgrade of agg-east'
     """
-    return _turn(workspace, operations.pause, output, **options)
+    return _turn(workspace, operations.pause, "pause", output, **options)
 
 
 @command("Every day", 4)
 @_verb_options
 @click.pass_obj
-def resume(workspace: Workspace, /, output: str, **options: Any) -> int:
+def resume(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]) -> int:
     """Resume paused or stopped flows, pairs or connectors.
 
     NAMES as for `pause`. Returns when the connectors and their tasks are RUNNING.
@@ -73,13 +85,13 @@ def resume(workspace: Workspace, /, output: str, **options: Any) -> int:
     Example:
       mm2mgr resume logging
     """
-    return _turn(workspace, operations.resume, output, **options)
+    return _turn(workspace, operations.resume, "resume", output, **options)
 
 
 @command("Every day", 5)
 @_verb_options
 @click.pass_obj
-def stop(workspace: Workspace, /, output: str, **options: Any) -> int:
+def stop(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]) -> int:
     """Stop flows, pairs or connectors: they end their tasks.
 
     NAMES as for `pause`. Returns when they are STOPPED without a task: stored offsets are exact then, and can be
@@ -89,14 +101,14 @@ def stop(workspace: Workspace, /, output: str, **options: Any) -> int:
     Example:
       mm2mgr stop 'logging:dc1-logging->agg-east'
     """
-    return _turn(workspace, operations.stop, output, **options)
+    return _turn(workspace, operations.stop, "stop", output, **options)
 
 
 @command("Every day", 6)
 @option("--failed", "only_failed", is_flag=True, help="Only what FAILED: single tasks, or the connector itself.")
 @_verb_options
 @click.pass_obj
-def restart(workspace: Workspace, /, output: str, **options: Any) -> int:
+def restart(workspace: Workspace, /, output: str, only_failed: bool, **options: Unpack[_VerbOptions]) -> int:
     """Restart flows, pairs or connectors with their tasks.
 
     NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). Paused and
@@ -106,36 +118,32 @@ def restart(workspace: Workspace, /, output: str, **options: Any) -> int:
     Example:
       mm2mgr restart --failed --all
     """
-    return _turn(workspace, operations.restart, output, **options)
+    return _turn(workspace, partial(operations.restart, only_failed=only_failed), "restart", output, **options)
 
 
 def _turn(
-    workspace: Workspace,
-    operation: Any,
-    output: str,
-    *,
-    names: tuple[str, ...],
-    labels: tuple[tuple[str, str], ...],
-    everything: bool,
-    yes: bool,
-    wait: float,
-    **more: Any,
+    workspace: Workspace, operation: Callable[..., Turned], verb: str, output: str, **options: Unpack[_VerbOptions]
 ) -> int:
     from mm2mgr.output.console import carrying_on, say_as
     from mm2mgr.output.verbs_text import say_sent, say_turned, say_turns
 
-    choice: Choice = operations.Choice(names, dict(labels), everything)
+    choice, wait = operations.Choice(options["names"], dict(options["labels"]), options["everything"]), options["wait"]
 
     def approve(turns: Sequence[StateChange]) -> bool:
         writes = [turn for turn in turns if turn.action == "write"]
         say_turns(turns)
-        if len(writes) > 1 and not yes:
-            confirm(operation.__name__, f"{operation.__name__} these {len(writes)} connectors?", output)
+        if len(writes) > 1 and not options["yes"]:
+            confirm(verb, f"{verb} these {len(writes)} connectors?", output)
         return True
 
     with carrying_on():
-        turned: Turned = operation(
-            workspace, choice, wait_seconds=wait, approve=approve, report=lambda turn: say_sent(turn, wait), **more
+        turned = operation(
+            workspace,
+            choice,
+            wait_seconds=wait,
+            approve=approve,
+            report=lambda turn: say_sent(turn, wait),
+            reason=options["reason"],
         )
         say_as(output, turned, say_turned)
     return OUTCOME_CODES[turned.outcome]

@@ -21,7 +21,6 @@ from mm2mgr.cli.options import (
     watchdog_options,
 )
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
-from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -169,6 +168,8 @@ def _login(user: str, password_file: Path | None, token_file: Path | None) -> Lo
 def _secret(file: Path | None, variable: str) -> str:
     """Return the first line of a file, or what a variable has; remembered, so that no message shows it. Mm2mgrError for
     an empty one."""
+    from mm2mgr.files import Unreadable, read_bytes
+
     if file is None:
         secret = os.environ.get(variable, "")
         if variable in os.environ and not secret:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.lag import LagOptions, LagReport, lag, watch_lag
     from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
-    from mm2mgr.operations.losses import LossReport, acknowledge, losses
     from mm2mgr.operations.offsets import FlowOffsets, ResetOffsets, offsets, reset_offsets
     from mm2mgr.operations.pause import Turned, pause, restart, resume, stop
     from mm2mgr.operations.plan import PlanOptions, apply, plan
@@ -61,7 +60,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.serve import EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
     from mm2mgr.operations.size import SizingReport, size
     from mm2mgr.operations.snapshot import SnapshotTaken, snapshot
-    from mm2mgr.operations.status import check, describe, status, watch_status
+    from mm2mgr.operations.status import LossReport, acknowledge, check, describe, losses, status, watch_status
     from mm2mgr.operations.throughput import (
         BusiestPartitions,
         RolledUp,
@@ -108,7 +107,6 @@ _HOMES: Mapping[str, str] = {
         "operations.lag": "LagOptions LagReport lag watch_lag",
         "operations.link": "BrokersReport LinkProbe LinkReport link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
-        "operations.losses": "LossReport acknowledge losses",
         "operations.offsets": "FlowOffsets ResetOffsets offsets reset_offsets",
         "operations.pause": "Turned pause restart resume stop",
         "operations.plan": "PlanOptions apply plan",
@@ -120,7 +118,7 @@ _HOMES: Mapping[str, str] = {
         "operations.serve": "EstateView EstateWatch ServeOrder WatchdogOrder serve",
         "operations.size": "SizingReport size",
         "operations.snapshot": "SnapshotTaken snapshot",
-        "operations.status": "check describe status watch_status",
+        "operations.status": "LossReport acknowledge check describe losses status watch_status",
         "operations.throughput": "BusiestPartitions RolledUp "
         "busiest_partitions group_rates read_throughput roll_up week",
         "operations.watch": "WatchOrder WatchRound watch",

@@ -145,8 +145,8 @@ def _unknown_reason(reading: Reading, flow: Flow) -> str:
 
 def _partitions_behind(observation: Observation, flow: Flow) -> list[PartitionLag]:
     lag = observation.lags.get(flow.id)
-    known = lag.counted_partitions if lag and lag.unknown is None else ()
-    return [partition for partition in known if partition.lag_records]
+    partitions = lag.counted_partitions if lag and lag.unknown is None else ()
+    return [partition for partition in partitions if partition.lag_records]
 
 
 def _histories(

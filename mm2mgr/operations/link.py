@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import unified_diff
 from pathlib import Path
@@ -20,7 +20,6 @@ from mm2mgr.check.brokers import Entry, ask_brokers
 from mm2mgr.errors import KafkaError, Mm2mgrError, SpecError
 from mm2mgr.files import read_regular
 from mm2mgr.formats.text_edits import NotEditable, StructuredText
-from mm2mgr.json_values import to_json
 from mm2mgr.kafka.bandwidth import Transfer, TransferLimits, read_rate, write_rate
 from mm2mgr.kafka.inspection import BrokerAddress
 from mm2mgr.kafka.wire import RoundTrip, round_trips
@@ -148,23 +147,12 @@ class LinkProbe:
     remarks: tuple[str, ...] = ()
     diff: tuple[str, ...] = ()
     written: bool = False
+    json_keys = "ends verdict remarks transfer entry diff written"
 
     @property
     def far(self) -> ProbedEnd:
         """The end that is farther away."""
         return max(self.ends, key=lambda end: end.seconds)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "ends": to_json(self.ends),
-            "verdict": self.verdict,
-            "remarks": list(self.remarks),
-            "transfer": asdict(self.transfer) if self.transfer else None,
-            "entry": dict(self.entry) if self.entry else None,
-            "diff": list(self.diff),
-            "written": self.written,
-        }
 
 
 def link_probe(  # noqa: PLR0913  one argument per option

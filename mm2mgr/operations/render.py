@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from mm2mgr.connectors import Connector
 from mm2mgr.operations.workspace import Workspace
@@ -19,13 +19,24 @@ from mm2mgr.spec.writer import write_starter, yaml_text
 _LONGEST_NAME = 50
 
 
+class ConnectorDocument(TypedDict):
+    """A connector as JSON, secrets masked; `origins` has the file and line of each key."""
+
+    connector: str
+    connect: str
+    type: str
+    flows: tuple[str, ...]
+    config: Mapping[str, str]
+    origins: NotRequired[Mapping[str, str]]
+
+
 @dataclass(frozen=True)
 class Rendered:
     """Connectors with their configs; inline secrets are in `connectors`, and masked in `to_dict`."""
 
     connectors: tuple[Connector, ...]
 
-    def to_dict(self, *, origins: bool = False) -> list[dict[str, Any]]:
+    def to_dict(self, *, origins: bool = False) -> list[ConnectorDocument]:
         """Return JSON-ready values per connector, with `origins` also the file and line of each key."""
         return [_document(connector, origins=origins) for connector in self.connectors]
 
@@ -35,7 +46,7 @@ def init(folder: Path = Path("clusters")) -> list[Path]:
     return write_starter(folder)
 
 
-def schema() -> dict[str, Any]:
+def schema() -> dict[str, object]:
     """Return the JSON Schema of the YAML files."""
     return dict(json_schema())
 
@@ -71,20 +82,20 @@ def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = F
     return yaml_text({**head, "spec": groups})
 
 
-def _document(connector: Connector, *, origins: bool) -> dict[str, Any]:
-    result: dict[str, Any] = {
+def _document(connector: Connector, *, origins: bool) -> ConnectorDocument:
+    document: ConnectorDocument = {
         "connector": connector.name,
         "connect": connector.connect,
         "type": connector.type,
-        "flows": list(connector.flows),
+        "flows": connector.flows,
         "config": mask_config(dict(connector.config)),
     }
     if origins:
-        result["origins"] = {key: str(origin) for key, origin in connector.origins.items()}
-    return result
+        document["origins"] = {key: str(origin) for key, origin in connector.origins.items()}
+    return document
 
 
-def _metadata(workspace: Workspace, labels: dict[str, str]) -> dict[str, Any]:
+def _metadata(workspace: Workspace, labels: dict[str, str]) -> dict[str, object]:
     name = _name(workspace)
     return {
         "name": name,

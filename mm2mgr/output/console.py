@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TextIO, TypeVar, cast
 
 from mm2mgr.text import cells, visible
 
@@ -45,14 +45,15 @@ class _Voice:
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
         self.name = name
-        self.behind: Any = None  # the real stream, while `guard_streams` has another in its place
+        self.behind: TextIO | None = None  # the real stream, while `guard_streams` has another in its place
         self.lost: OSError | None = None
         self.carries_on = name == "stderr"
-        self._asked: tuple[Any, bool] = (None, False)
+        self._asked: tuple[TextIO | None, bool] = (None, False)
 
     @property
-    def stream(self) -> Any:
-        return self.behind or getattr(sys, self.name)
+    def stream(self) -> TextIO:
+        stream: TextIO = self.behind or getattr(sys, self.name)
+        return stream
 
     @property
     def encoding(self) -> str:
@@ -133,7 +134,7 @@ class _Others:
     def flush(self) -> None:
         self._voice.flush()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._voice.stream, name)
 
 
@@ -214,11 +215,13 @@ def final_exit_code(code: int) -> int:
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
-    voice: Any = _ERR if stderr else _OUT
+    voice = _ERR if stderr else _OUT
     width = None if voice.isatty() else _PIPE_WIDTH
     # With NO_COLOR rich still writes bold and dim: without a colour system it writes text only.
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    return Console(file=voice, stderr=stderr, width=width, color_system=colours, highlight=False, soft_wrap=True)
+    return Console(
+        file=cast("TextIO", voice), stderr=stderr, width=width, color_system=colours, highlight=False, soft_wrap=True
+    )
 
 
 def _print(lines: Iterable[str], style: str | None, *, stderr: bool, label: int = 0) -> None:

@@ -11,7 +11,7 @@ from mm2mgr.text import visible
 
 if TYPE_CHECKING:
     from mm2mgr.observe.losses import LossEntry
-    from mm2mgr.operations.losses import LossReport
+    from mm2mgr.operations.status import LossReport
 
 _EVIDENCE = {
     "log-start": "seen while the stored offset lay before the log",

@@ -317,10 +317,8 @@ def say_event(event: Event) -> None:
             count = f"{len(unwritten)} of {number_of(len(connectors), 'connector')}"
             talk(f"{connect}: wave {number} of {of} is not good: {count} not written", style="bold red")
         case LeaseAwaited(kafka, holder, seconds):
-            talk(
-                f"another process holds the lease on Kafka '{kafka}' ({holder}): waiting up to {seconds:.0f} s, in which "
-                "Kafka misses one that was killed"
-            )
+            lease = f"another process holds the lease on Kafka '{kafka}' ({holder})"
+            talk(f"{lease}: waiting up to {seconds:.0f} s, in which Kafka misses one that was killed")
         case Unguarded(connect, note):
             talk(f"{connect}: {note}", style="yellow")
         case Halted():
@@ -362,7 +360,7 @@ def _halt_text(halted: Halted) -> str:
 
 
 def say_applied(applied: Applied) -> None:
-    """Print what does not run, what failed, what was rolled back, what is unfinished or left, and the count of changes."""
+    """Print what does not run, what failed, was rolled back, is unfinished or left, and the count of changes."""
     _say_states(applied)
     for halted in applied.halted:
         say(_halt_text(halted), style=_HALT_STYLES[halted.verdict])
@@ -432,15 +430,14 @@ def _say_states(applied: Applied) -> None:
 def _not_in_count(applied: Applied) -> Iterable[str]:
     """Yield what the number of applied changes does not show."""
     verdicts = [settled.verdict for settled in applied.states.values()]
-    for verdict, what in (("failed", "FAILED or lost afterwards"), ("inconclusive", "not seen to run yet")):
+    for verdict, words in (("failed", "FAILED or lost afterwards"), ("inconclusive", "not seen to run yet")):
         if verdict in verdicts:
-            yield f"{verdicts.count(verdict)} of them {what}"
+            yield f"{verdicts.count(verdict)} of them {words}"
     blocked = applied.plan.counts()["blocked"]
     if blocked:
         yield f"{blocked} more blocked"
     if applied.plan.left_over:
         yield f"{applied.plan.left_over} no longer declared and still there (--prune deletes)"
     if unread := ", ".join(f"'{name}'" for name in applied.unread_connects):
-        one = len(applied.unread_connects) == 1
-        what = f"Connect cluster{'' if one else 's'} {unread} could not be read"
-        yield f"{what}, {'its' if one else 'their'} changes are not in this number"
+        plural, their = ("", "its") if len(applied.unread_connects) == 1 else ("s", "their")
+        yield f"Connect cluster{plural} {unread} could not be read, {their} changes are not in this number"

@@ -42,7 +42,7 @@ def say_status(status: Status) -> None:
     connectors = (*status.flows, *status.companions)
     for connector in connectors:
         _say_problems(connector)
-    for name, text, is_problem in _beside(status):
+    for name, text, is_problem in _beside_flows(status):
         say(f"{'!' if is_problem else ' '} {name}: {text}", STYLES["problem" if is_problem else "warning"])
     failures = {failure.message for failure in status.failures.values()}  # printed once, below
     _say_notes(((note, connector) for connector in connectors for note in connector.notes), without=failures)
@@ -117,7 +117,7 @@ def _say_trace(lines: Iterable[str]) -> None:
         say(f"    {line.expandtabs(4)}")
 
 
-def _beside(status: Status) -> Iterator[tuple[str, str, bool]]:
+def _beside_flows(status: Status) -> Iterator[tuple[str, str, bool]]:
     """Yield what belongs to no flow of the table: name, sentence, and whether it is a problem."""
     for orphan in status.orphans:
         yield f"{orphan.connect}/{orphan.connector}", orphan.sentence(), orphan.runs
