@@ -138,7 +138,8 @@ def _make_anonymous(workspace: Workspace, taken: Snapshot, tree: Path) -> tuple[
         {(connector.connect, connector.name): connector.config for connector in connectors}
         for connectors in (workspace.connectors, made_up.connectors)
     )
-    anonymous = anonymous_snapshot(taken, names, declared, new)
+    names.align(declared, new)
+    anonymous = anonymous_snapshot(taken, names)
     return replace(anonymous, memory=memory_text(names.value(memory)) if taken.memory else ""), untranslated
 
 
