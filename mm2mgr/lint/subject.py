@@ -223,7 +223,7 @@ def _newest() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A connector and what is known around it. `spots` has the place of each key that has its own; `state` is Connect's.
+    """A connector and what is known around it. `spots`: the places of keys that have their own; `state` is Connect's.
 
     `records_kafka` is the
     cluster at the addresses that its record producer has instead of the workers'. In mm2.properties `scopes` has the
