@@ -1,11 +1,11 @@
-"""Rights on Kafka's resources as values, and whether a list of ACLs grants one. Pure.
+"""Rights on Kafka's resources and settings of topics as values, and whether a list of ACLs grants a right. Pure.
 
 Super users and authorizers without ACLs are unknown here; `rights` asks the brokers themselves wherever it can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,3 +67,12 @@ def is_allowed(acls: Iterable[Acl], principal: str, right: Right) -> bool | None
     if "*" in denied or not granted:
         return False
     return True if "*" in granted and not denied else None
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka
+    hides."""
+
+    values: Mapping[str, str]
+    set: Mapping[str, str]

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.acls import Acl, Permission, ResourceKind, Right
+from mm2mgr.kafka.acls import Acl, Permission, ResourceKind, Right, TopicSettings
 from mm2mgr.kafka.client import Kafka, batches
 from mm2mgr.partitions import TopicPartition
 
@@ -188,15 +188,6 @@ def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: Entries | None =
         for names in batches(sorted(topics))
         for name, future in _describe_configs(kafka.admin, names, kafka.seconds_left()).items()
     }
-
-
-@dataclass(frozen=True)
-class TopicSettings:
-    """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka
-    hides."""
-
-    values: Mapping[str, str]
-    set: Mapping[str, str]
 
 
 def topic_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSettings]:

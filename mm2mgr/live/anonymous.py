@@ -8,7 +8,6 @@ or `heartbeats`, and so do numbers.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 
 from mm2mgr import defaults
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.live.questions import Configs, ConfigValidation, TaskConfigs, TextsByKey
+from mm2mgr.live.questions import ConfigValidation, TextsByKey
 from mm2mgr.live.snapshot import Question, Snapshot
 from mm2mgr.secrets import mask, mask_config
 from mm2mgr.spec.scalars import is_name, matcher
@@ -42,7 +41,6 @@ _WORD = re.compile(r"[^\W_]+")
 _USER = re.compile(r"username=[\"']?([^\"';\s]+)")
 _HOST = re.compile(r"[\w.-]+(?=:\d{2,5}\b)")
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprtvz" for vowel in "aeiou"]
-_STEP = 77_777  # no two in a row look alike; it shares no factor with the number of words
 _PUBLIC = """
     " mm2 mm2mgr internal heartbeats heartbeat checkpoints checkpoint offset offsets syncs sync consumer
     source sink target assigned journal silence history lease watch entry config configs status kafka cluster
@@ -86,7 +84,7 @@ class MadeUpNames:
         self._public = public
         self._private: set[str] = set()
         self._addresses: dict[str, str] = {}
-        self._patterns: dict[str, str] = {}
+        self._whole: dict[str, str] = {}
 
     def collect(self, value: Any) -> None:
         """Take up the words of names in a value: of strings without blanks, of users, and of hosts with a port."""
@@ -107,14 +105,23 @@ class MadeUpNames:
 
     @cached_property
     def _replacements(self) -> dict[str, str]:
-        private = {word for word in self._private if word not in self._public and not word.isdecimal()}
-        in_order = sorted(private, key=lambda word: hashlib.sha256(self._salt + word.encode()).digest())
-        unused = (word for word in _made_up_words() if word not in private and word not in self._public)
-        return dict(zip(in_order, unused, strict=False))
+        """The made-up word of each word, in the same order: which of several flows goes first may depend on it."""
+        private = sorted(word for word in self._private if word not in self._public and not word.isdecimal())
+        length, number, replacements = 3, -1, dict[str, str]()
+        while len(_SYLLABLES) ** length < 8 * len(private):
+            length += 1
+        step = len(_SYLLABLES) ** length // max(1, len(private))
+        for place, word in enumerate(private):
+            digest = hashlib.sha256(self._salt + word.encode()).digest()
+            number = max(number + 1, place * step + int.from_bytes(digest[:8]) % step)
+            while (made_up := _made_up_word(number, length)) in self._private or made_up in self._public:
+                number += 1
+            replacements[word] = made_up
+        return replacements
 
     def text(self, text: str) -> str:
         """Return a text with made-up names."""
-        return self._patterns.get(text) or "".join(self._replace_words(text))
+        return self._whole.get(text) or "".join(self._replace_words(text))
 
     def _replace_words(self, text: str) -> Iterator[str]:
         end = 0
@@ -141,8 +148,16 @@ class MadeUpNames:
         if all(matches(name) == matches_now(self.text(name)) for name in names):
             return True
         made_up = sorted({self.text(name).replace(".", "[.]") for name in names if matches(name)})
-        self._patterns[pattern] = "|".join(made_up) or f"nothing-of-{hashlib.sha256(self._salt).hexdigest()[:8]}"
+        self._whole[pattern] = "|".join(made_up) or f"nothing-of-{hashlib.sha256(self._salt).hexdigest()[:8]}"
         return False
+
+    def align(self, declared: Mapping[Named, Mapping[str, str]], made_up: Mapping[Named, Mapping[str, str]]) -> None:
+        """Let values of declared configs become those of the made-up tree: lists in them are in another order."""
+        for (connect, connector), config in declared.items():
+            new = mask_config(made_up.get((self.text(connect), self.text(connector)), {}))
+            for key, value in mask_config(config).items():
+                if key in new and self.text(value) != new[key]:
+                    self._whole[value] = new[key]
 
     def value(self, value: Any) -> Any:  # noqa: PLR0911  one per shape
         """Return a value of the same type with made-up names; secrets are masked."""
@@ -186,15 +201,12 @@ def _tokens(text: str) -> Iterator[re.Match[str]]:
     return (_PATTERN_TOKEN if _IS_PATTERN.match(text) else _TOKEN).finditer(text)
 
 
-def _made_up_words() -> Iterator[str]:
-    """Yield words of three syllables, and with an ending when these are used up."""
-    count = len(_SYLLABLES)
-    for number in itertools.count():
-        rest, syllables = number * _STEP % count**3, []
-        for _ in range(3):
-            rest, place = divmod(rest, count)
-            syllables.append(_SYLLABLES[place])
-        yield "".join(syllables) + "xo" * (number // count**3)
+def _made_up_word(number: int, length: int) -> str:
+    syllables: list[str] = []
+    for _ in range(length):
+        number, place = divmod(number, len(_SYLLABLES))
+        syllables.insert(0, _SYLLABLES[place])
+    return "".join(syllables)
 
 
 def anonymous_tree(raw: Mapping[str, Any], names: MadeUpNames) -> dict[str, Any]:
@@ -213,41 +225,15 @@ def _anonymous_entry(key: str, value: Any, names: MadeUpNames) -> Any:
     return names.text(mask(key, value)) if isinstance(value, str) else value
 
 
-def anonymous_snapshot(
-    snapshot: Snapshot,
-    names: MadeUpNames,
-    declared: Mapping[Named, Mapping[str, str]],
-    made_up: Mapping[Named, Mapping[str, str]],
-) -> Snapshot:
-    """Return a snapshot with made-up names; a config's value that is as declared gets the value of the made-up tree."""
-
-    def config(connect: str, connector: str, config: Mapping[str, str]) -> dict[str, str]:
-        own = mask_config(declared.get((connect, connector), {}))
-        new = mask_config(made_up.get((names.text(connect), names.text(connector)), {}))
-        return {
-            names.text(key): new[key] if key in new and own.get(key) == value else names.text(value)
-            for key, value in mask_config(config).items()
-        }
-
+def anonymous_snapshot(snapshot: Snapshot, names: MadeUpNames) -> Snapshot:
+    """Return a snapshot with made-up names, secrets masked."""
     answers: dict[Question[Any], Any] = {}
     for question, answer in snapshot.answers.items():
         asked = names.value(question.as_stored())
         if isinstance(question, ConfigValidation):
-            sent = dict(question.config)
-            if not _is_probe(question):
-                sent = config(question.cluster, sent.get("name", ""), sent)
-            asked = ConfigValidation.from_config(asked.cluster, mask_config(sent))
-        if isinstance(answer, Mm2mgrError):
-            answers[asked] = names.value(answer)
-        elif isinstance(question, Configs):
-            answers[asked] = {
-                names.text(name): replace(names.value(info), config=config(question.cluster, name, info.config))
-                for name, info in answer.items()
-            }
-        elif isinstance(question, TaskConfigs):
-            tasks = (replace(task, config=config(question.cluster, question.connector, task.config)) for task in answer)
-            answers[asked] = tuple(tasks)
-        elif isinstance(question, TextsByKey):
+            config = mask_config(dict(question.config))
+            asked = ConfigValidation.from_config(asked.cluster, config if _is_probe(question) else names.value(config))
+        if isinstance(question, TextsByKey) and not isinstance(answer, Mm2mgrError):
             answers[asked] = {names.text(key): _json_text(text, names.value) for key, text in answer.items()}
         else:
             answers[asked] = names.value(answer)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.acls import Acl
-from mm2mgr.kafka.inspection import TopicSettings
+from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.live.questions import KafkaQuestion
 from mm2mgr.partitions import Offsets, TopicPartition

@@ -13,7 +13,6 @@ from typing import Any
 from mm2mgr.check.run import check
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.evidence.read import read_clusters
 from mm2mgr.files import FileKind, check_free, read_regular, write_whole
 from mm2mgr.lint.rules import RULES
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, read_estates
@@ -36,6 +35,7 @@ from mm2mgr.live.questions import (
     TaskConfigs,
     TextsByKey,
     TopicRetention,
+    UserTopics,
 )
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
@@ -138,7 +138,8 @@ def _make_anonymous(workspace: Workspace, taken: Snapshot, tree: Path) -> tuple[
         {(connector.connect, connector.name): connector.config for connector in connectors}
         for connectors in (workspace.connectors, made_up.connectors)
     )
-    anonymous = anonymous_snapshot(taken, names, declared, new)
+    names.align(declared, new)
+    anonymous = anonymous_snapshot(taken, names)
     return replace(anonymous, memory=memory_text(names.value(memory)) if taken.memory else ""), untranslated
 
 
@@ -189,7 +190,6 @@ async def _take(workspace: Workspace) -> Snapshot:
         read_estates(topology.connects),
         drift_of(workspace, ()),
         ask(_whole(topology, taken)),
-        read_clusters(topology.flows),
         check(topology, connectors, topology.flows, workspace.spec),
         *map(or_error, workers),
     )
@@ -201,7 +201,7 @@ async def _take(workspace: Workspace) -> Snapshot:
 def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:
     """Yield what a changed tree may ask for, too."""
     for alias in topology.clusters:
-        yield from (PartitionCounts(alias), ClusterId(alias), Quotas(alias))
+        yield from (PartitionCounts(alias), UserTopics(alias), ClusterId(alias), Quotas(alias))
     for connect in topology.connects.values():
         if connect.model.history:
             yield TextsByKey(connect.kafka, HISTORY_TOPIC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,9 @@ from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, Tas
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.acls import Acl, Right
 from mm2mgr.kafka.inspection import ClusterView
+from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.rules import lint as run_lint
+from mm2mgr.lint.tree import from_tree
 from mm2mgr.live.anonymous import (
     MadeUpNames,
     anonymous_snapshot,
@@ -30,10 +34,14 @@ from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.rights import EveryAcl, LoggedIn, LogIn, RightsOf
 from mm2mgr.live.snapshot import Question, Snapshot
 from mm2mgr.live.snapshot_file import read_snapshot, write_snapshot
+from mm2mgr.operations import Workspace
 from mm2mgr.partitions import ASSIGNED_KEY, Offsets, TopicPartition
+from mm2mgr.spec.models import OVERRIDE_KEYS
 from mm2mgr.spec.scalars import matcher
 from mm2mgr.spec.schema import model_words
+from mm2mgr.spec.writer import yaml_text
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 PUBLIC = kafka_words() | model_words()
 # Keys of the file, and words of texts that are no names.
 OF_THE_FORMAT = frozenset(
@@ -183,7 +191,7 @@ def test_no_name_of_an_estate_stands_in_the_file(estate: dict[str, Any]) -> None
     made_up.collect(tree)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "x.json"
-        write_snapshot(file, Snapshot(anonymous_snapshot(snapshot, made_up, {}, {}).answers, taken_at=1.0))
+        write_snapshot(file, Snapshot(anonymous_snapshot(snapshot, made_up).answers, taken_at=1.0))
         text = file.read_text()
         stored = read_snapshot(file, ())
     new_tree = anonymous_tree(tree, made_up)
@@ -239,3 +247,18 @@ def test_words_of_kafka_stay_and_those_of_the_estate_are_the_same_everywhere() -
     )
     assert "acme" not in made_up.text("SASL_SSL://kafka-1.acme.example:9093/1: Connect to 10.0.0.7 failed")
     assert "10.0.0.7" not in made_up.text("SASL_SSL://kafka-1.acme.example:9093/1: Connect to 10.0.0.7 failed")
+
+
+def test_lint_tells_the_same_of_the_example_estate_under_made_up_names(tmp_path: Path) -> None:
+    example = Workspace((REPOSITORY / "clusters",), REPOSITORY / "templates")
+    made_up = MadeUpNames(b"salt", PUBLIC)
+    made_up.collect(example.spec.raw)
+    tree = anonymous_tree({key: part for key, part in example.spec.raw.items() if key not in OVERRIDE_KEYS}, made_up)
+    (tmp_path / "tree.yaml").write_text(yaml_text(tree))
+    strange = Workspace((tmp_path,), example.templates)
+    assert len(strange.connectors) == len(example.connectors)
+    assert Counter(finding.rule for finding in lint(strange)) == Counter(finding.rule for finding in lint(example))
+
+
+def lint(workspace: Workspace) -> list[Finding]:
+    return run_lint(from_tree(workspace.topology, workspace.connectors, workspace.spec))

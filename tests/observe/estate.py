@@ -14,8 +14,7 @@ from mm2mgr.errors import Failure
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.acls import Acl
-from mm2mgr.kafka.inspection import TopicSettings
+from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
 from mm2mgr.observe.read import ObserveOptions
