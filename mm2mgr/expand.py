@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 from math import ceil
-from typing import Any
 
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
@@ -120,19 +119,25 @@ class _Expansion:
             self.problem((*path, "headers", header), message)
         return whole
 
-    def _layers(self, paths: list[PathKey]) -> tuple[dict[str, Any], dict[PathKey, Origin]]:
+    def _layers(self, paths: list[PathKey]) -> tuple[dict[str, object], dict[PathKey, Origin]]:
         """Merge the written values at `paths`, nearest last; return them and the origin of each leaf."""
-        merged: dict[str, Any] = {}
+        merged: dict[str, object] = {}
         written: dict[PathKey, Origin] = {}
         for path in paths:
-            node: Any = self.spec.raw
+            node: object = self.spec.raw
             for key in path:
                 node = node.get(key, {}) if isinstance(node, dict) else {}
-            self._lay(node, merged, written, path, ())
+            if isinstance(node, dict):
+                self._lay(node, merged, written, path, ())
         return merged, written
 
     def _lay(
-        self, node: dict[str, Any], into: dict[str, Any], written: dict[PathKey, Origin], base: PathKey, path: PathKey
+        self,
+        node: Mapping[str, object],
+        into: dict[str, object],
+        written: dict[PathKey, Origin],
+        base: PathKey,
+        path: PathKey,
     ) -> None:
         for spelt, written_value in node.items():
             security = path[-1:] == ("security",)
@@ -143,12 +148,13 @@ class _Expansion:
                 into.pop(key, None)
                 written.pop(here, None)
             elif isinstance(value, dict):
-                if not isinstance(into.get(key), dict):
-                    into[key] = {}
-                if not path and key in _SWITCHES and into[key].get("enabled") is False and "enabled" not in value:
-                    into[key]["enabled"] = True  # settings imply that it is enabled
+                below = into.get(key)
+                if not isinstance(below, dict):
+                    below = into[key] = {}
+                if not path and key in _SWITCHES and below.get("enabled") is False and "enabled" not in value:
+                    below["enabled"] = True  # settings imply that it is enabled
                     written[*here, "enabled"] = self._origin((*base, key))
-                self._lay(value, into[key], written, base, here)
+                self._lay(value, below, written, base, here)
             else:
                 into[key] = value
                 written[here] = self._origin((*base, *path, spelt))

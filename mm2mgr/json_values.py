@@ -8,7 +8,10 @@ from functools import cache
 from operator import attrgetter, methodcaller
 from pathlib import PurePath
 from types import NoneType
-from typing import Any
+from typing import Any, TypeAlias
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object that was read; whoever reads it judges what its keys hold."""
 
 
 def to_json(value: object) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from mm2mgr import defaults
 from mm2mgr.connectors import Connector, ConnectorType
@@ -186,7 +185,7 @@ class _Renderer:
         return self.connector("heartbeat", flow, flows, context)
 
     def connector(
-        self, type_: ConnectorType, flow: Flow, flows: tuple[Flow, ...], context: dict[str, Any]
+        self, type_: ConnectorType, flow: Flow, flows: tuple[Flow, ...], context: dict[str, object]
     ) -> Connector:
         name = str(flow.connector_name(type_))
         context |= {

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 Answer = TypeVar("Answer")
 
@@ -35,7 +35,7 @@ class Clock:
         """Wait until something has come, but no longer than so many seconds; tell whether it has."""
         return event.wait(seconds)
 
-    def run(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+    def run(self, coroutine: Coroutine[object, None, Answer]) -> Answer:
         """Run a coroutine to its end in an event loop of its own."""
         import asyncio  # not at the top: --help does without
 
@@ -65,12 +65,12 @@ def wait(event: threading.Event, seconds: float) -> bool:
     return _clocks[-1].wait(event, seconds)
 
 
-def run(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+def run(coroutine: Coroutine[object, None, Answer]) -> Answer:
     """Run a coroutine to its end in an event loop of its own."""
     return _clocks[-1].run(coroutine)
 
 
-def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+def wait_for(coroutine: Coroutine[object, None, Answer]) -> Answer:
     """Run a coroutine to its end; in a thread of its own where an event loop runs already, as in a notebook."""
     import asyncio  # not at the top: --help needs neither
     from concurrent.futures import ThreadPoolExecutor

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.apply.carry_out import carry_out_quotas
 from mm2mgr.apply.events import EventLog
@@ -98,7 +98,7 @@ class Applied:
         doubts = "inconclusive" in verdicts or any(result.doubt for result in self.done_results) or self.lost_leases
         return "inconclusive" if doubts else "done"
 
-    def to_finish_event(self) -> dict[str, Any]:
+    def to_finish_event(self) -> dict[str, object]:
         """Return the end as the event log has it."""
         fields = to_json(self)
         names = ("results", "quotas", "halted", "rolled_back", "left", "unfinished", "unrecorded", "lost_leases")
@@ -108,7 +108,7 @@ class Applied:
             **{name: fields[name] for name in names},
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values without secrets."""
         results = []
         for result in self.results:
@@ -299,7 +299,7 @@ async def _write(
         return halt.is_set()
 
 
-def to_logged_plan(plan: Plan, commit: str) -> dict[str, Any]:
+def to_logged_plan(plan: Plan, commit: str) -> dict[str, object]:
     """Return a plan as the event log has it."""
     unread = {part.connect: part.error for part in plan.clusters if part.error}
     return {"owner": plan.owner, "commit": commit, "counts": plan.counts(), "unread": unread}

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import PIPE_SECONDS, open_to_write, write_all
@@ -191,7 +190,7 @@ class EventLog:
         """Let the lines from here on have a `run` of their own."""
         self.run, self._lost, self._reason = uuid.uuid4().hex[:12], 0, ""
 
-    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+    def write(self, event: str, fields: Mapping[str, object]) -> None:
         """Append one line; a disk that is full, or a reader that is gone, stops no work."""
         if self._file is None:
             return
@@ -204,7 +203,7 @@ class EventLog:
             self._lost, self._reason = self._lost + 1, error.strerror or str(error)
             self._pipe_seconds = 0.0  # a reader that hangs is waited for once, not for every line
 
-    def take(self, event: Any) -> None:
+    def take(self, event: object) -> None:
         """Append an event of `apply` under the name of its class."""
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
         self.write("change_done" if name == "result" else name, to_json(event))

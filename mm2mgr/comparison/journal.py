@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.connectors import SETTABLE
@@ -97,7 +97,7 @@ class Journal:
 
     def marked(self, config: Config) -> dict[str, str]:
         """Return a config with this journal."""
-        data: dict[str, Any] = {"then": self.then}
+        data: dict[str, object] = {"then": self.then}
         data |= {"needs": list(self.needs)} if self.needs else {}
         data |= {"move": to_json(self.move)} if self.move else {}
         data |= {"gives": list(self.gives)} if self.gives else {}

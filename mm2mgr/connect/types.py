@@ -77,8 +77,8 @@ def parse_task(data: object) -> TaskConfig:
 class SourceOffset(NamedTuple):
     """One source partition and the last offset replicated from it; offset None means none is stored."""
 
-    partition: dict[str, Any]
-    offset: dict[str, Any] | None
+    partition: dict[str, object]
+    offset: dict[str, object] | None
 
     @classmethod
     def parse(cls, data: object) -> SourceOffset:
@@ -92,7 +92,7 @@ class SourceOffset(NamedTuple):
         """The partition as text: equal for equal partitions."""
         return json.dumps(self.partition, sort_keys=True)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the entry as Connect's offsets endpoints take it."""
         return {"partition": self.partition, "offset": self.offset}
 
@@ -109,7 +109,7 @@ def parse_stored(
     stored: dict[TopicPartition, int] = {}
     for entry in entries:
         topic, number = entry.partition.get("topic"), entry.partition.get("partition")
-        offset: Any = (entry.offset or {}).get("offset")
+        offset = (entry.offset or {}).get("offset")
         alias = entry.partition.get("cluster")
         ours = alias == source_alias if source_alias else alias not in but
         if ours and isinstance(topic, str) and isinstance(number, int) and isinstance(offset, int):
@@ -208,14 +208,14 @@ def as_object(data: object, subject: str) -> dict[str, Any]:
     return data
 
 
-def as_list(data: object, subject: str) -> list[Any]:
+def as_list(data: object, subject: str) -> list[object]:
     """Return a JSON array, or raise WrongBody saying what was expected."""
     if not isinstance(data, list):
         raise WrongBody(f"expected {subject} as a JSON array, got {_kind(data)}")
     return data
 
 
-def _text(body: Mapping[str, Any], key: str, default: str | None = None) -> str:
+def _text(body: Mapping[str, object], key: str, default: str | None = None) -> str:
     value = body.get(key)
     if value is None and default is not None:
         return default
@@ -224,11 +224,11 @@ def _text(body: Mapping[str, Any], key: str, default: str | None = None) -> str:
     return value
 
 
-def _optional(body: Mapping[str, Any], key: str) -> str | None:
+def _optional(body: Mapping[str, object], key: str) -> str | None:
     return _text(body, key, "") or None
 
 
-def _number(body: Mapping[str, Any], key: str) -> int:
+def _number(body: Mapping[str, object], key: str) -> int:
     value = body.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
         raise WrongBody(f"expected a whole number in '{key}', got {_kind(value)}")

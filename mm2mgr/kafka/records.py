@@ -468,12 +468,13 @@ class Producer:
         self, partition: tuple[str, int], value: bytes | None, key: bytes | None = None, timestamp_ms: int | None = None
     ) -> None:
         """Queue one record for a (topic, partition); KafkaError as soon as an earlier record is known to be lost."""
-        more: dict[str, Any] = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
         deadline = timing.now() + self.timeout_seconds
         while True:
             self._raise_lost()
             try:
-                self._producer.produce(partition[0], value, key, partition[1], on_delivery=self._on_delivery, **more)
+                self._producer.produce(
+                    partition[0], value, key, partition[1], on_delivery=self._on_delivery, timestamp=timestamp_ms or 0
+                )
                 self._producer.poll(0)
                 return
             except BufferError as error:

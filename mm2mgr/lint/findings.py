@@ -194,7 +194,7 @@ class Finding:
             if text := getattr(self, name):
                 object.__setattr__(self, name, mask_text(text))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         where = vars(self.spot) | {"key": self.key or self.spot.key}
         return {
             "rule": self.rule,

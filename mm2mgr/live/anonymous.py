@@ -55,7 +55,7 @@ _PUBLIC = """
 """
 
 
-def words_of(value: Any) -> Iterator[str]:
+def words_of(value: object) -> Iterator[str]:
     """Yield the words of all strings in plain values, of keys too."""
     if isinstance(value, str):
         yield from _WORD.findall(value)
@@ -86,7 +86,7 @@ class MadeUpNames:
         self._addresses: dict[str, str] = {}
         self._whole: dict[str, str] = {}
 
-    def collect(self, value: Any) -> None:
+    def collect(self, value: object) -> None:
         """Take up the words of names in a value: of strings without blanks, of users, and of hosts with a port."""
         if isinstance(value, str):
             names = [value] if not re.search(r"\s", value) else [*_USER.findall(value), *_HOST.findall(value)]
@@ -182,13 +182,13 @@ class MadeUpNames:
         return value
 
 
-def _without_secrets(value: Any, is_shown: bool) -> Any:
+def _without_secrets(value: Any, is_shown: bool) -> object:
     """Return a field's value without secrets; what is not in its repr may be a config."""
     is_config = isinstance(value, Mapping) and all(isinstance(part, str) for part in value.values())
     return mask_config(value) if is_config and not is_shown else value
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[object]:
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             if field.compare:
@@ -209,12 +209,12 @@ def _made_up_word(number: int, length: int) -> str:
     return "".join(syllables)
 
 
-def anonymous_tree(raw: Mapping[str, Any], names: MadeUpNames) -> dict[str, Any]:
+def anonymous_tree(raw: Mapping[str, object], names: MadeUpNames) -> dict[str, object]:
     """Return what a tree declares with made-up names, secrets masked."""
     return {names.text(key): _anonymous_entry(key, part, names) for key, part in raw.items()}
 
 
-def _anonymous_entry(key: str, value: Any, names: MadeUpNames) -> Any:
+def _anonymous_entry(key: str, value: object, names: MadeUpNames) -> object:
     if isinstance(value, dict):
         return {
             names.value(inner): _anonymous_entry(inner if isinstance(inner, str) else "", part, names)
@@ -227,7 +227,7 @@ def _anonymous_entry(key: str, value: Any, names: MadeUpNames) -> Any:
 
 def anonymous_snapshot(snapshot: Snapshot, names: MadeUpNames) -> Snapshot:
     """Return a snapshot with made-up names, secrets masked."""
-    answers: dict[Question[Any], Any] = {}
+    answers: dict[Question[object], object] = {}
     for question, answer in snapshot.answers.items():
         asked = names.value(question.as_stored())
         if isinstance(question, ConfigValidation):
@@ -250,18 +250,18 @@ def collect_names(snapshot: Snapshot, names: MadeUpNames) -> None:
             names.collect(list(answer))
 
 
-def _is_probe(question: Question[Any]) -> bool:
+def _is_probe(question: Question[object]) -> bool:
     """Tell whether a validation is that of mm2mgr's own config, which has no names of the estate."""
     return isinstance(question, ConfigValidation) and "mm2mgr-probe" in dict(question.config).values()
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _json_text(text: str, change: Callable[[Any], Any]) -> str:
+def _json_text(text: str, change: Callable[[object], Any]) -> str:
     value = _parse(text)
     return change(text) if isinstance(value, str) and value == text else json.dumps(change(value), ensure_ascii=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import Mm2mgrError
@@ -110,7 +110,7 @@ def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
     return offsets
 
 
-def _newest(access: KafkaAccess, topic: str, counts: Mapping[str, int], seconds: float = 30.0) -> list[tuple[str, Any]]:
+def _newest(access: KafkaAccess, topic: str, counts: Mapping[str, int], seconds: float = 30.0) -> list[tuple[str, str]]:
     """Return the newest text of each key of a compacted topic, tombstones left out."""
     from mm2mgr.kafka.records import read
 

@@ -17,7 +17,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
-from mm2mgr.live.snapshot import Question
+from mm2mgr.live.snapshot import Answers, Question
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.secrets import mask_config
 from mm2mgr.topics.names import NameFilter
@@ -32,7 +32,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 class ConnectQuestion(Question[Answer_co]):
     """A question to one Connect cluster; `answer` is the type of the answer."""
 
-    answer: ClassVar[Any]
+    answer: ClassVar[object]
 
     async def ask(self, client: ConnectClient) -> Answer_co:
         """Return the answer; raises Mm2mgrError."""
@@ -170,7 +170,7 @@ class SilentWorkers(ConnectQuestion[frozenset[str]]):
 class KafkaQuestion(Question[Answer_co]):
     """A question to one Kafka cluster; those of one kind are asked together."""
 
-    answer: ClassVar[Any]
+    answer: ClassVar[object]
 
     def as_login(self) -> ClientLogin | None:
         """Return the login to ask as; None: mm2mgr's own."""
@@ -181,7 +181,7 @@ class KafkaQuestion(Question[Answer_co]):
         raise NotImplementedError
 
     @classmethod
-    def ask_all(cls, reach: KafkaReach, questions: Sequence[KafkaQuestion[Any]]) -> dict[Question[Any], Any]:
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[KafkaQuestion[object]]) -> Answers:
         """Return the answers, or why there is none: one after the other, unless a kind knows better."""
         return {question: question._answer_or_error(reach) for question in questions}
 
@@ -251,7 +251,7 @@ class TopicLogs(KafkaQuestion[tuple[Offsets, ...]]):
     answer = tuple[Offsets, ...]
 
     @classmethod
-    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
         every = [
             TopicPartition(question.topic, number) for question in questions for number in range(question.partitions)
         ]
@@ -396,7 +396,7 @@ class TopicRetention(KafkaQuestion[dict[str, float | None]]):
     answer = dict[str, float | None]
 
     @classmethod
-    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
         from mm2mgr.kafka.inspection import retention
 
         seconds = retention(reach.kafka, {question.topic for question in questions})
@@ -428,7 +428,7 @@ class NewestRecord(KafkaQuestion[float | None]):
     answer = float | None
 
     @classmethod
-    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
         from mm2mgr.kafka.records import newest_record_at
 
         every = [

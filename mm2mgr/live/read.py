@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
@@ -16,7 +16,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.live.questions import ConnectQuestion, KafkaQuestion
 from mm2mgr.live.reach import ClientLogin, KafkaReach, Limits
-from mm2mgr.live.snapshot import Question, Result, Snapshot, Steps
+from mm2mgr.live.snapshot import Answers, Question, Result, Snapshot, Steps
 from mm2mgr.topology import ConnectCluster, KafkaCluster, Topology
 
 
@@ -62,7 +62,7 @@ class ConnectClients:
 
 
 async def read(
-    questions: Iterable[Question[Any]], clusters: Clusters, limits: Limits, snapshot: Snapshot | None = None
+    questions: Iterable[Question[object]], clusters: Clusters, limits: Limits, snapshot: Snapshot | None = None
 ) -> Snapshot:
     """Return the snapshot with the answers to these questions; those that it has are not asked. Nothing is raised."""
     async with ConnectClients(clusters.connects) as clients:
@@ -70,16 +70,20 @@ async def read(
 
 
 async def _read(
-    questions: Iterable[Question[Any]], clusters: Clusters, clients: ConnectClients, limits: Limits, snapshot: Snapshot
+    questions: Iterable[Question[object]],
+    clusters: Clusters,
+    clients: ConnectClients,
+    limits: Limits,
+    snapshot: Snapshot,
 ) -> Snapshot:
-    connects: dict[str, list[ConnectQuestion[Any]]] = {}
-    kafkas: dict[tuple[str, ClientLogin | None], list[KafkaQuestion[Any]]] = {}
+    connects: dict[str, list[ConnectQuestion[object]]] = {}
+    kafkas: dict[tuple[str, ClientLogin | None], list[KafkaQuestion[object]]] = {}
     for question in snapshot.lacking(questions):
         if isinstance(question, ConnectQuestion):
             connects.setdefault(question.cluster, []).append(question)
         elif isinstance(question, KafkaQuestion):
             kafkas.setdefault((question.cluster, question.as_login()), []).append(question)
-    answers: dict[Question[Any], Any] = {}
+    answers: dict[Question[object], object] = {}
     parts = (
         _ask_connect(clients.open(name, limits.connect_seconds), asked, limits) for name, asked in connects.items()
     )
@@ -119,15 +123,15 @@ def open_client(cluster: ConnectCluster | ConnectTarget, deadline_seconds: float
 
 
 async def _ask_connect(
-    opened: Awaitable[ConnectClient], questions: Sequence[ConnectQuestion[Any]], limits: Limits
-) -> dict[Question[Any], Any]:
+    opened: Awaitable[ConnectClient], questions: Sequence[ConnectQuestion[object]], limits: Limits
+) -> Answers:
     gate = asyncio.Semaphore(limits.at_once)
     try:
         client = await opened
     except Mm2mgrError as error:  # its credentials are not on this machine
         return dict.fromkeys(questions, error)
 
-    async def ask(question: ConnectQuestion[Any]) -> Any:
+    async def ask(question: ConnectQuestion[object]) -> object:
         async with gate:
             try:
                 return await question.ask(client)
@@ -142,15 +146,15 @@ async def _ask_connect(
 
 async def _ask_kafkas(
     clusters: Clusters,
-    questions: Mapping[tuple[str, ClientLogin | None], Sequence[KafkaQuestion[Any]]],
+    questions: Mapping[tuple[str, ClientLogin | None], Sequence[KafkaQuestion[object]]],
     limits: Limits,
-) -> dict[Question[Any], Any]:
+) -> Answers:
     """Ask Kafka clusters, and each for different kinds of things, side by side."""
     if not questions:
         return {}
-    answers: dict[Question[Any], Any] = {}
+    answers: dict[Question[object], object] = {}
     reaches: list[KafkaReach] = []
-    jobs: list[tuple[KafkaReach, list[KafkaQuestion[Any]]]] = []
+    jobs: list[tuple[KafkaReach, list[KafkaQuestion[object]]]] = []
     for (alias, login), asked in questions.items():
         try:
             reach = KafkaReach(_access(clusters.kafkas, alias, login), limits)
@@ -158,7 +162,7 @@ async def _ask_kafkas(
             answers.update(dict.fromkeys(asked, error))
             continue
         reaches.append(reach)
-        kinds: dict[type, list[KafkaQuestion[Any]]] = {}
+        kinds: dict[type, list[KafkaQuestion[object]]] = {}
         for question in asked:
             kinds.setdefault(type(question), []).append(question)
         jobs += [(reach, kind) for kind in kinds.values()]
@@ -179,7 +183,7 @@ def _access(clusters: Mapping[str, KafkaCluster], alias: str, login: ClientLogin
     return access_as(cluster, login.servers, dict(login.security)) if login else kafka_access(cluster)
 
 
-def ask_kafka(reach: KafkaReach, questions: Sequence[KafkaQuestion[Any]]) -> dict[Question[Any], Any]:
+def ask_kafka(reach: KafkaReach, questions: Sequence[KafkaQuestion[object]]) -> Answers:
     """Return the answers of one Kafka cluster to questions of one kind, or why there is none. Blocks."""
     try:
         return type(questions[0]).ask_all(reach, questions)

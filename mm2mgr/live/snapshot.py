@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from mm2mgr.errors import Mm2mgrError
 
@@ -25,6 +25,10 @@ class Question(Generic[Answer_co]):
         return self
 
 
+Answers: TypeAlias = Mapping[Question[object], Any]
+"""An answer of the type that its question names, or the Mm2mgrError why there is none."""
+
+
 class NotInSnapshot(Mm2mgrError):
     """Nobody asked this when the snapshot was taken."""
 
@@ -36,7 +40,7 @@ class Snapshot:
     `taken_at` (seconds since 1970) is set for a snapshot that was read from a file: nothing is asked beside it.
     """
 
-    answers: Mapping[Question[Any], Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    answers: Answers = field(default_factory=lambda: MappingProxyType({}), repr=False)
     taken_at: float | None = None
     memory: str = field(default="", repr=False)
     """The memory of the looks before it, as JSON."""
@@ -56,25 +60,25 @@ class Snapshot:
             raise answer
         return answer
 
-    def lacking(self, questions: Iterable[Question[Any]]) -> list[Question[Any]]:
+    def lacking(self, questions: Iterable[Question[object]]) -> list[Question[object]]:
         """Return the questions that are still to be asked, each once."""
         if self.taken_at is not None:
             return []
         return [question for question in dict.fromkeys(questions) if question not in self.answers]
 
-    def with_answers(self, answers: Mapping[Question[Any], Any]) -> Snapshot:
+    def with_answers(self, answers: Answers) -> Snapshot:
         """Return the snapshot with more answers."""
         return replace(self, answers={**self.answers, **answers}) if answers else self
 
 
-Steps = Generator[Iterable[Question[Any]], Snapshot, Result]
+Steps = Generator[Iterable[Question[object]], Snapshot, Result]
 """A judgement that reads: it yields questions, is sent a snapshot that has their answers, and returns its result.
 
 It takes no client, no clock and no `await`, so a snapshot from a file gives what the clusters gave.
 """
 
 
-def ask(questions: Iterable[Question[Any]]) -> Steps[Snapshot]:
+def ask(questions: Iterable[Question[object]]) -> Steps[Snapshot]:
     """Return a snapshot that has the answers to these questions."""
     return (yield questions)
 
@@ -90,7 +94,7 @@ def or_error(steps: Steps[Result]) -> Steps[Result | Mm2mgrError]:
 def side_by_side(*parts: Steps[Any]) -> Steps[list[Any]]:
     """Let judgements ask in the same rounds; return their results in this order."""
     results: dict[int, Any] = {}
-    questions: dict[int, Iterable[Question[Any]]] = {}
+    questions: dict[int, Iterable[Question[object]]] = {}
     snapshot: Snapshot | None = None
     while len(results) < len(parts):
         for place, part in enumerate(parts):

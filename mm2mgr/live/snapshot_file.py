@@ -19,7 +19,7 @@ from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.live import kafka_state, questions, rights
 from mm2mgr.live.kafka_state import KafkaState, SeenKafka
 from mm2mgr.live.questions import Configs, ConnectorsWithStates, Statuses, TaskConfigs, TopicLogs
-from mm2mgr.live.snapshot import Question, Snapshot
+from mm2mgr.live.snapshot import Answers, Question, Snapshot
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.secrets import MASK, mask, mask_config, mask_text
 
@@ -34,7 +34,7 @@ _MOST_BYTES = 500_000_000
 _HINT = "make one with mm2mgr snapshot --out FILE"
 
 
-def _kinds() -> dict[str, type[Question[Any]]]:
+def _kinds() -> dict[str, type[Question[object]]]:
     names = (vars(module).values() for module in (questions, kafka_state, rights))
     return {
         kind.__name__: kind
@@ -44,7 +44,7 @@ def _kinds() -> dict[str, type[Question[Any]]]:
     }
 
 
-KINDS: Mapping[str, type[Question[Any]]] = _kinds()
+KINDS: Mapping[str, type[Question[object]]] = _kinds()
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> int:
@@ -65,7 +65,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> int:
     return len(text.encode()) + 1
 
 
-def _result(question: Question[Any], answer: Any, answers: Mapping[Question[Any], Any]) -> dict[str, Any]:
+def _result(question: Question[object], answer: Any, answers: Answers) -> dict[str, object]:
     if isinstance(answer, Mm2mgrError):
         return {"failed": mask_text(answer.message), "hint": answer.hint and mask_text(answer.hint)}
     if isinstance(question, TaskConfigs):
@@ -76,7 +76,7 @@ def _result(question: Question[Any], answer: Any, answers: Mapping[Question[Any]
     return {"answer": to_stored(answer)}
 
 
-def _task_difference(task: TaskConfig, config: Mapping[str, str]) -> dict[str, Any]:
+def _task_difference(task: TaskConfig, config: Mapping[str, str]) -> dict[str, object]:
     own = mask_config(task.config)
     more = {key: value for key, value in own.items() if config.get(key) != value}
     return {"id": task.id, "config": more, "without": sorted(config.keys() - own.keys())}
@@ -112,7 +112,7 @@ def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
     return Snapshot(answers, taken_at, json.dumps(memory) if memory else "")
 
 
-def _parse(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Question[Any], Any]]:
+def _parse(entries: Iterable[dict[str, Any]]) -> Iterator[tuple[Question[object], object]]:
     """Yield questions and answers, those about tasks last: they need the connectors' configs."""
     configs: dict[str, Mapping[str, RunningConnector]] = {}
     for entry in sorted(entries, key=lambda entry: entry["ask"] == TaskConfigs.__name__):
@@ -135,7 +135,7 @@ def _parse(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Question[Any]
         yield question, answer
 
 
-def _task(entry: Mapping[str, Any], config: Mapping[str, str]) -> TaskConfig:
+def _task(entry: dict[str, Any], config: Mapping[str, str]) -> TaskConfig:
     without = from_stored(frozenset[str], entry["without"])
     shared = {key: value for key, value in config.items() if key not in without}
     return TaskConfig(from_stored(int, entry["id"]), {**shared, **from_stored(dict[str, str], entry["config"])})
@@ -148,7 +148,7 @@ def _with_secrets(config: Mapping[str, str], declared: Mapping[str, str]) -> dic
     }
 
 
-def together(answers: Mapping[Question[Any], Any]) -> Iterator[tuple[Question[Any], Any]]:
+def together(answers: Answers) -> Iterator[tuple[Question[object], object]]:
     """Yield what follows from other answers: connectors with their states, and the logs of topics."""
     for question, infos in answers.items():
         if isinstance(question, KafkaState) and isinstance(infos, SeenKafka):
@@ -189,7 +189,7 @@ def to_stored(value: Any, *, is_secret: bool = False) -> Any:  # noqa: PLR0911  
             value = mask_config(value) if is_secret else value
             return {key: to_stored(part) for key, part in value.items()}
         if all(isinstance(key, TopicPartition) for key in value):  # a name is written once
-            topics: dict[str, list[Any]] = {}
+            topics: dict[str, list[object]] = {}
             for (topic, number), part in value.items():
                 topics.setdefault(topic, []).append([number, to_stored(part)])
             return topics
@@ -239,7 +239,7 @@ def _plain(type_: Any, data: Any) -> Any:
     return data
 
 
-def _list(data: Any) -> list[Any]:
+def _list(data: object) -> list[Any]:
     if not isinstance(data, list):
         raise TypeError("a list expected")
     return data

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nlargest
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import SeenKafka
@@ -90,7 +90,7 @@ class PartitionLag(NamedTuple):
         """Tell whether the stored offset cannot belong to this log: it was created again, or truncated."""
         return self.stored is not None and self.stored >= self.log.end
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "topic": self.partition.topic,
             "partition": self.partition.partition,

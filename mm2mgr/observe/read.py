@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.equivalence import WorkerClients
@@ -212,7 +211,7 @@ def _reads_groups(connector: LiveConnector, how: ObserveOptions) -> bool:
     return bool(checkpoints and earlier and checkpoints.is_due(earlier.checkpoints.get(connector.key), how.clock()))
 
 
-def _more(connector: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQuestion[Any]]:
+def _more(connector: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQuestion[object]]:
     """A checkpoint connector's tasks are read where that is due."""
     place = connector.desired.connect, connector.desired.name
     is_source = connector.running is not None and connector.desired.type == "source"

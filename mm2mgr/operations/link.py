@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from difflib import unified_diff
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from mm2mgr.check.brokers import Entry, ask_brokers
 from mm2mgr.errors import KafkaError, Mm2mgrError, SpecError
@@ -47,7 +46,7 @@ class BrokersReport:
     it was written; `refused`: clusters whose entries were changed meanwhile.
     """
 
-    entries: Mapping[str, Mapping[str, Any]]
+    entries: Mapping[str, Entry]
     failures: Mapping[str, str]
     remarks: tuple[str, ...]
     path: Path
@@ -100,7 +99,7 @@ def known_cluster(topology: Topology, alias: str) -> KafkaCluster:
     raise Mm2mgrError(f"no cluster '{alias}' in the tree", hint=hint)
 
 
-def _keep_date(entry: Entry, before: Mapping[str, Any]) -> Entry:
+def _keep_date(entry: Entry, before: Mapping[str, object]) -> Entry:
     """Keep the day of an entry that is as it was, so that the file changes only where brokers did."""
     same = {key: value for key, value in before.items() if key != "since"} == entry
     since = before.get("since") if same else None
@@ -142,7 +141,7 @@ class LinkProbe:
 
     ends: tuple[ProbedEnd, ProbedEnd]
     verdict: str
-    entry: Mapping[str, Any] | None = None
+    entry: Entry | None = None
     transfer: Transfer | None = None
     remarks: tuple[str, ...] = ()
     diff: tuple[str, ...] = ()
@@ -249,7 +248,7 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.0f} ms" if value >= 10 else f"{max(value, 0.1):.1f} ms"
 
 
-def declare_link(workspace: Workspace, entry: Mapping[str, Any]) -> Fixes:
+def declare_link(workspace: Workspace, entry: Entry) -> Fixes:
     """Return how the files of the tree change when `links:` has this entry; all other lines stay as they are."""
     spec, pair = workspace.spec, set(entry["between"])
     index = next((number for number, link in enumerate(spec.tree.links) if set(link.between) == pair), None)

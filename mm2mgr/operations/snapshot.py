@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from mm2mgr.check.run import check
 from mm2mgr.defaults import HISTORY_TOPIC
@@ -198,7 +197,7 @@ async def _take(workspace: Workspace) -> Snapshot:
     return replace(taken, taken_at=reading.taken_at, memory=memory)
 
 
-def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:
+def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[object]]:
     """Yield what a changed tree may ask for, too."""
     for alias in topology.clusters:
         yield from (PartitionCounts(alias), UserTopics(alias), ClusterId(alias), Quotas(alias))
@@ -211,7 +210,7 @@ def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:
                 yield from (StoredOffsets(connect.name, name), TaskConfigs(connect.name, name))
 
 
-def _of_lag(reading: Reading) -> Iterator[Question[Any]]:
+def _of_lag(reading: Reading) -> Iterator[Question[object]]:
     """Yield what `lag` asks beside the state of clusters."""
     for flow in reading.flows:
         for topic in dict.fromkeys(partition.topic for partition in reading.clusters[flow.source.alias].offsets):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from mm2mgr import timing
 from mm2mgr.apply.history import Recorder, author, read
@@ -91,7 +90,7 @@ class WatchRound:
         """Whether a Connect cluster was not watched, other than by standing by, or a restart was not carried out."""
         return bool(self.error or self.without_lease or self.unread or any(action.error for action in self.actions))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values without secrets."""
         return {
             **vars(self),
@@ -129,7 +128,7 @@ class WatchdogView:
             failed_restarts=self.failed_restarts + failed,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values, newest action first; what the last look saw is null before it."""
         actions = [{"taken_at": at, **to_json(action)} for at, action in reversed(self.actions)]
         last = to_json(self.last) if self.last else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.journal import TakeOver
@@ -79,7 +79,7 @@ class Price:
             tuple(dict.fromkeys((*self.irreversible, *other.irreversible))),
         )
 
-    def to_dict(self) -> dict[str, Any] | None:
+    def to_dict(self) -> dict[str, object] | None:
         """Return JSON-ready values, None for nothing."""
         if self == Price():
             return None
@@ -108,7 +108,7 @@ class Taken:
     topics: Mapping[str, tuple[int, int]]
     of: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         counts = {name: {"partitions": parts, "records": records} for name, (parts, records) in self.topics.items()}
         return {"topics": counts, "of": self.of}
 
@@ -208,7 +208,7 @@ class Change:
         others = tuple(remark for remark in self.remarks if remark.effect != "notes")
         return replace(self, remarks=(*others, Remark(text, "notes")))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the change as JSON-ready values, secrets masked."""
         return {
             "connector": self.connector,
@@ -270,7 +270,7 @@ class Wish:
     deletes_held: str = ""
     """Why `prune` is left out for now, where a loop deletes later."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "prune": self.prune,
             "allow": sorted(self.allow),
@@ -337,7 +337,7 @@ class Plan:
             counts[change.action] += 1
         return counts
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return everything people and machines may see; text, JSON and plan files are made from this."""
         return {
             "owner": self.owner,

@@ -12,13 +12,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.journal import Journal, unmarked
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
-from mm2mgr.json_values import to_json
+from mm2mgr.json_values import JsonObject, to_json
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.remarks import Remark
@@ -40,7 +39,7 @@ class PlanFile:
     clusters: tuple[str, ...]
     templates: str | None
     only: tuple[str, ...] | None
-    plan: dict[str, Any]
+    plan: JsonObject
 
     @property
     def waiting(self) -> dict[Named, str]:
@@ -105,7 +104,7 @@ def read_plan(path: Path) -> PlanFile:
         raise Mm2mgrError(f"{path}: this plan file is damaged", hint="make one with mm2mgr plan --out FILE") from error
 
 
-def _parse_document(document: dict[str, Any]) -> PlanFile:
+def _parse_document(document: JsonObject) -> PlanFile:
     only, plan = document["only"], document["plan"]
     names = [cluster["connect"] for cluster in plan["clusters"]] + [
         str(cluster["error"]) for cluster in plan["clusters"]
@@ -131,7 +130,7 @@ def _parse_document(document: dict[str, Any]) -> PlanFile:
     return plan_file
 
 
-def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
+def as_reviewed(reviewed: JsonObject, now: Plan) -> Plan:
     """Return what was reviewed and is still to be done; raise StalePlan, naming the first differences, if `now`
     differs.
 
@@ -162,13 +161,13 @@ def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
     )
 
 
-def _unread_quota(reviewed: dict[str, Any], change: QuotaChange) -> bool:
+def _unread_quota(reviewed: JsonObject, change: QuotaChange) -> bool:
     named = change.kafka, change.entity.client_id, change.entity.user
     was = _by_entity(reviewed.get("quotas") or []).get(named)
     return was is not None and was["action"] == "blocked"
 
 
-def _differences(before: dict[str, Any], now: Plan) -> Iterator[str]:
+def _differences(before: JsonObject, now: Plan) -> Iterator[str]:
     after = to_json(now)
     if any(before.get(key) != after[key] for key in ("owner", "prune", "allow")):
         yield "owner, --prune or --allow differs from the saved plan"
@@ -182,7 +181,7 @@ def _differences(before: dict[str, Any], now: Plan) -> Iterator[str]:
     yield from _changed_quotas(before.get("quotas") or [], after["quotas"])
 
 
-def _changes_of(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
+def _changes_of(name: str, old: JsonObject, new: ClusterPlan) -> Iterator[str]:
     before = {change["connector"]: change for change in old["changes"]}
     after = {change.connector: change for change in new.changes}
     for connector in sorted(before.keys() | after.keys()):
@@ -205,11 +204,11 @@ def _changes_of(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[st
 _QuotaKey = tuple[str, str, str]
 
 
-def _by_entity(quotas: Sequence[dict[str, Any]]) -> dict[_QuotaKey, dict[str, Any]]:
+def _by_entity(quotas: Sequence[JsonObject]) -> dict[_QuotaKey, JsonObject]:
     return {(quota["kafka"], quota["client_id"], quota["user"] or ""): quota for quota in quotas}
 
 
-def _changed_quotas(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _changed_quotas(before: Sequence[JsonObject], after: Sequence[JsonObject]) -> Iterator[str]:
     """Yield the quotas that would be written otherwise than reviewed. One that is blocked, then or now, is not
     written.
     """
@@ -222,7 +221,7 @@ def _changed_quotas(before: Sequence[dict[str, Any]], after: Sequence[dict[str, 
             yield f"{named[0]}: the quota of client id {named[1]} is not as reviewed"
 
 
-def _is_done(was: dict[str, Any], now: Change | None) -> bool:
+def _is_done(was: JsonObject, now: Change | None) -> bool:
     """Tell whether a reviewed change was carried out, or begun by an apply that did not come to its end."""
     if was["action"] == "delete":
         return now is None
@@ -237,7 +236,7 @@ def _is_done(was: dict[str, Any], now: Change | None) -> bool:
     return bool(now.action in WRITES and Journal.of(now.before or {}) and _digest(now.config) == saw["wanted"])
 
 
-def _digests_of(change: Change) -> dict[str, Any]:
+def _digests_of(change: Change) -> JsonObject:
     """Return what the plan saw of a connector, and what it will be: configs as digests."""
     return {
         "config": _digest(_without_journal(change)),
@@ -260,7 +259,7 @@ def _digest(config: Mapping[str, str] | None) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
+def _essence(change: JsonObject | None) -> JsonObject | None:
     """Return what a change would do, without its comments, and the lines that its values come from.
 
     Words and steps follow from the rest; where a move of two connectors was cut short, they are other ones."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.connectors import Connector
 from mm2mgr.json_values import to_json
@@ -64,7 +64,7 @@ class QuotaChange:
         """Return the change as one that is not written."""
         return replace(self, action="blocked", after=None, reason=remark.text, remedy=remark.remedy)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "kafka": self.kafka,
             "client_id": self.entity.client_id,
@@ -89,7 +89,7 @@ class QuotaResult:
     error: str | None = None
     hint: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         named = {name: value for name, value in to_json(self.change).items() if name in _NAMING}
         return {**named, "ok": self.error is None, "error": self.error, "hint": self.hint}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import Mm2mgrError
@@ -137,7 +137,7 @@ class FlowReset:
     def topics(self) -> Mapping[str, Mapping[str, int]]:
         return by_topic(self.resets)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values."""
         return {
             "flow": self.flow.id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr import secrets
 from mm2mgr.connectors import RESTING
@@ -142,7 +142,7 @@ class Status:
         """Return how many flows have each health, worst first."""
         return {word: sum(flow.health == word for flow in self.flows) for word in _WORST_FIRST}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the status as JSON-ready values; text and pages are made from this too."""
         return {
             "taken_at": self.taken_at,
@@ -418,7 +418,7 @@ class Description:
         """The flow's own status."""
         return next(flow for flow in self.status.flows if flow.flow == self.flow.id)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the description; `topics` gives the target topic of each source topic."""
         flow, status = self.flow, self.status
         topics = [dict(zip(("topic", "remote_topic", "partitions"), topic, strict=True)) for topic in self.topics]
@@ -506,7 +506,7 @@ def trace_lines(trace: str | None) -> list[str]:
     return [line.rstrip()[:_TRACE_CHARACTERS] for line in shown]
 
 
-def _cluster(cluster: KafkaCluster) -> dict[str, Any]:
+def _cluster(cluster: KafkaCluster) -> dict[str, object]:
     protocol = cluster.client.get("security.protocol", "PLAINTEXT")
     return {
         "alias": cluster.alias,

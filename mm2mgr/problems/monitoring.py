@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mm2mgr.problems import KINDS
 from mm2mgr.problems.kind import AlertSeverity
@@ -98,13 +98,13 @@ def with_owner(condition: str, owner: str) -> str:
     return condition.replace("OWN", f"owner={json.dumps(owner, ensure_ascii=False)}")
 
 
-def rule_group(topology: Topology) -> dict[str, Any]:
+def rule_group(topology: Topology) -> dict[str, object]:
     """Return the group of all alerting rules, as a rule file of Prometheus has it in `groups`."""
     owner = str(topology.owner)
     return {"name": f"mm2mgr {owner}", "rules": [_rule(alert, owner) for alert in alerts(topology)]}
 
 
-def _rule(alert: Alert, owner: str) -> dict[str, Any]:
+def _rule(alert: Alert, owner: str) -> dict[str, object]:
     lasts = {"for": f"{alert.minutes}m"} if alert.minutes else {}
     return {
         "alert": alert.name,
@@ -207,7 +207,7 @@ PANELS: tuple[Panel, ...] = (
 """Every panel, in reading order."""
 
 
-def dashboard_of(topology: Topology) -> dict[str, Any]:
+def dashboard_of(topology: Topology) -> dict[str, object]:
     """Return the dashboard of an estate, as Grafana imports it."""
     owner = str(topology.owner)
     return {
@@ -222,7 +222,7 @@ def dashboard_of(topology: Topology) -> dict[str, Any]:
     }
 
 
-def _variables(owner: str) -> Iterator[dict[str, Any]]:
+def _variables(owner: str) -> Iterator[dict[str, object]]:
     yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
     info = "mm2mgr_flow_info{OWN}"
     for name, label, of in (
@@ -237,7 +237,7 @@ def _variables(owner: str) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _place_panels(owner: str) -> Iterator[dict[str, Any]]:
+def _place_panels(owner: str) -> Iterator[dict[str, object]]:
     left = top = 0
     for number, panel in enumerate(PANELS, 1):
         place = {"h": panel.height, "w": panel.width, "x": left, "y": top}
@@ -247,7 +247,7 @@ def _place_panels(owner: str) -> Iterator[dict[str, Any]]:
         yield {"id": number, "gridPos": place, **_panel(panel, owner)}
 
 
-def _panel(panel: Panel, owner: str) -> dict[str, Any]:
+def _panel(panel: Panel, owner: str) -> dict[str, object]:
     is_table = panel.kind == "table"
     targets = [
         {
@@ -261,7 +261,7 @@ def _panel(panel: Panel, owner: str) -> dict[str, Any]:
         }
         for place, query in enumerate(panel.queries)
     ]
-    drawn: dict[str, Any] = {
+    drawn: dict[str, object] = {
         "title": panel.title,
         "description": panel.meaning,
         "type": panel.kind,
@@ -274,7 +274,7 @@ def _panel(panel: Panel, owner: str) -> dict[str, Any]:
     return drawn
 
 
-def _colour(panel: Panel) -> dict[str, Any]:
+def _colour(panel: Panel) -> dict[str, object]:
     """Return the colour of a number: that of the health that it counts, red for other things that should be none."""
     if panel.kind != "stat" or panel.unit != "none":
         return {}
@@ -283,7 +283,7 @@ def _colour(panel: Panel) -> dict[str, Any]:
     return {"color": {"mode": "thresholds"}, "thresholds": {"mode": "absolute", "steps": steps}}
 
 
-def _table() -> dict[str, Any]:
+def _table() -> dict[str, object]:
     names = {"Value #B": "lag (records)", "Value #C": "lag (seconds)", "Value #D": "problems"}
     colours = {word: {"color": colour, "text": word} for word, colour in _COLOURS.items()}
     health = {

@@ -110,7 +110,7 @@ class _Merged:
     """The top level of all files as one mapping: maps are merged (a duplicate key is a problem), lists are appended."""
 
     def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, object] = {}
         self.places: dict[PathKey, Place] = {}
         self.problems: list[Problem] = []
 
@@ -143,14 +143,15 @@ class _Merged:
             self.places.setdefault(shifted, place)
 
     def _join(
-        self, document: Document, path: PathKey, into: dict[str, Any], values: dict[str, object], *, deep: bool
+        self, document: Document, path: PathKey, into: dict[str, object], values: dict[str, object], *, deep: bool
     ) -> None:
         for key, value in values.items():
             inner = (*path, key)
+            below = into.get(key)
             if key not in into:
                 into[key] = value
-            elif deep and isinstance(into[key], dict) and isinstance(value, dict):
-                self._join(document, inner, into[key], value, deep=True)
+            elif deep and isinstance(below, dict) and isinstance(value, dict):
+                self._join(document, inner, below, value, deep=True)
             else:
                 message = f"'{'.'.join(map(str, inner))}' is already declared at {self.places[inner]}"
                 self.problems.append(Problem(document.places[inner], message))

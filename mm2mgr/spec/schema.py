@@ -165,7 +165,7 @@ def _bounds(node: Node) -> str:
 def model_words() -> frozenset[str]:
     """Return the words of the keys of a tree, and of values that it can choose from."""
 
-    def find(part: Any) -> Iterator[str]:
+    def find(part: object) -> Iterator[str]:
         if isinstance(part, dict):
             yield from part.get("properties", ())
             yield from (str(value) for value in (*part.get("enum", ()), part.get("const"), part.get("default")))

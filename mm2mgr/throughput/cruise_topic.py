@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 import confluent_kafka
 import pyarrow as pa
@@ -62,7 +62,7 @@ _READER = {
 class TopicSamples:
     """One slice of the topic: columns of the decoded samples by name, and how many records were skipped by reason."""
 
-    columns: Mapping[str, list[Any]]
+    columns: Mapping[str, list[object]]
     skipped: Mapping[str, int]
 
 

@@ -60,14 +60,18 @@ class Key:
         return "in any case" in self.valid
 
 
+_Row = Mapping[str, Any]
+_Rows = Mapping[str, Mapping[str, Sequence[_Row]]]
+
+
 class Keys:
     """All keys of all lines; rows become `Key` values only when they are asked for, so that loading stays cheap."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.releases: dict[str, str] = dict(data["kafka"])  # line → the release that was read, oldest line first
-        self._keys: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["keys"]
-        self._clients: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["clients"]
-        self._classes: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["classes"]
+        self._keys: _Rows = data["keys"]
+        self._clients: _Rows = data["clients"]
+        self._classes: _Rows = data["classes"]
         self._histories: dict[tuple[str, str], tuple[Key, ...]] = {}
         self._found: dict[tuple[str, str, str], Key | None] = {}
         self._settings: dict[tuple[str, str], tuple[Key, ...]] = {}
@@ -180,7 +184,7 @@ def _servers() -> dict[str, list[str]]:
     return servers
 
 
-def _key(scope: str, name: str, row: Mapping[str, Any], lines: tuple[str, ...], exists_in: tuple[str, ...]) -> Key:
+def _key(scope: str, name: str, row: _Row, lines: tuple[str, ...], exists_in: tuple[str, ...]) -> Key:
     return Key(
         scope=scope,
         name=name,
