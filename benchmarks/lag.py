@@ -35,7 +35,7 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka import client as kafka_client
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.live.kafka_state import SeenKafka, WantedLogs, read_kafka
+from mm2mgr.live.kafka_state import RunningKafka, WantedLogs, read_kafka
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.operations.lag import LagOptions, report
 from mm2mgr.problems.status import observe
@@ -184,7 +184,7 @@ def looks(url: str, count: int, topics: int, folder: Path) -> tuple[list[float],
     connectors, brokers = render(topology), Brokers(topics)
     kafka_client.AdminClient = confluent_kafka.Consumer = brokers  # type: ignore[misc, assignment]
 
-    def read(access: KafkaAccess, wanted: WantedLogs) -> SeenKafka:
+    def read(access: KafkaAccess, wanted: WantedLogs) -> RunningKafka:
         begun = time.thread_time()
         found = read_kafka(access, wanted)
         brokers.reading.append(time.thread_time() - begun)
@@ -231,7 +231,7 @@ def client_seconds(partitions: int) -> float:
     return total
 
 
-def _cpu_seconds(act: Callable[[], SeenKafka]) -> float:
+def _cpu_seconds(act: Callable[[], RunningKafka]) -> float:
     begun = time.process_time()
     found = act()
     assert found.offsets

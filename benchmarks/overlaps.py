@@ -20,7 +20,7 @@ from pathlib import Path
 from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskStatus
 from mm2mgr.expand import expand
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
 from mm2mgr.problems.overlaps import find_overlaps
 from mm2mgr.render import render
@@ -75,7 +75,7 @@ def look_of(topology: Topology, beside: Beside, flows: int, topics: int) -> Read
         OtherConnector("cb", f"other{number}", CONFIG | config, "RUNNING", "unmarked")
         for number, config in enumerate(beside(flows))
     )
-    kafka = {"A": SeenKafka({f"t{n % flows}.x{n}": 1 for n in range(topics)}), "B": SeenKafka({})}
+    kafka = {"A": RunningKafka({f"t{n % flows}.x{n}": 1 for n in range(topics)}), "B": RunningKafka({})}
     connect = SeenConnect("cb", live, others=others, version="4.1.0")
     return Reading(0.0, topology.flows, {"cb": connect}, kafka, declared=topology.flows)
 

@@ -17,6 +17,7 @@ from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.lint.subject import Estate
 from mm2mgr.lint.workers import read_estate_of
 from mm2mgr.live import read as live_read
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.principals import principal_of
 from mm2mgr.live.questions import (
     ClusterId,
@@ -50,10 +51,21 @@ from mm2mgr.live.rights import (
 )
 from mm2mgr.live.snapshot import Question, Snapshot, Steps
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.plan.facts import TopicListing
 
 Result = TypeVar("Result")
-ReadTopics = Callable[[KafkaAccess, Callable[[str], bool]], TopicListing]
+ReadTopics = Callable[[KafkaAccess], RunningKafka]
+
+
+def topics_with(
+    topics: Mapping[str, int], records: Mapping[str, int] | None = None, written: Mapping[str, int] | None = None
+) -> RunningKafka:
+    """Return a Kafka cluster with these topics (name → partitions), all records of one in its first partition.
+
+    `written`: where its log ends, if records were deleted.
+    """
+    ends = dict(records or {}) | dict(written or {})
+    starts = {topic: end - (records or {}).get(topic, 0) for topic, end in ends.items()}
+    return RunningKafka(topics, {TopicPartition(topic, 0): Offsets(starts[topic], end) for topic, end in ends.items()})
 
 
 def answer_kafka(
@@ -75,13 +87,13 @@ def answer_kafka(
     def one(access: KafkaAccess, question: Question[Any]) -> Any:  # noqa: PLR0911, PLR0912  one per kind
         match question:
             case PartitionCounts() if topics:
-                return topics(access, lambda topic: False).partitions
+                return topics(access).topics
             case UserTopics() if topics:
-                return topics(access, lambda topic: False).partitions
+                return topics(access).topics
             case TopicLogs() if topics:
-                listing = topics(access, lambda topic: topic == question.topic)
-                records, written = (found.get(question.topic, 0) for found in (listing.records, listing.written))
-                return (Offsets(written - records, written),)
+                logs = topics(access).offsets
+                partitions = (TopicPartition(question.topic, number) for number in range(question.partitions))
+                return {partition: logs.get(partition, Offsets(0, 0)) for partition in partitions}
             case MeasuredTopics() if sizes:
                 return sizes(access, dict(question.topics))
             case StoredSizes() if stored:
@@ -105,10 +117,8 @@ def answer_kafka(
             case TopicRetention() if idle:
                 return {question.topic: 60.0}
             case LogIn() if idle:
-                partitions = topics(access, lambda topic: False).partitions if topics else {}
-                view = ClusterView(
-                    access.alias, (1, 2), frozenset({"Describe"}), partitions, frozenset({"billing"}), True
-                )
+                counts = topics(access).topics if topics else {}
+                view = ClusterView(access.alias, (1, 2), frozenset({"Describe"}), counts, frozenset({"billing"}), True)
                 return LoggedIn(principal_of(access), view)
             case RightsOf() if idle:
                 return _permissions(question.rights)

@@ -1,16 +1,19 @@
-"""One Kafka cluster as `status` sees it: topics, log ends, settings, groups, and the question for them."""
+"""One Kafka cluster as its brokers show it: topics, log ends, settings, groups, and the questions for them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
-from mm2mgr.live.questions import KafkaQuestion
+from mm2mgr.live.questions import KafkaQuestion, PartitionCounts, TopicLogs
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.partitions import Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -23,10 +26,11 @@ _KAFKA_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class SeenKafka:
-    """One Kafka cluster: partitions per topic, and topic ids (Kafka 2.8 or newer); log start and end of the partitions
-    asked for (a start only of topics that flows read from it, else 0), and why others are unread; settings and literal
-    ACLs of the topics, and committed offsets of the groups asked for, that this login may read.
+class RunningKafka:
+    """A Kafka cluster as its brokers show it: partitions per topic, and topic ids (Kafka 2.8 or newer); log start and
+    end of the partitions asked for (`status` has a start only of topics that flows read from it, else 0), and why
+    others are unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this
+    login may read. `failure`: why nothing of it could be read.
 
     `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that
     were read again after all clusters. `cluster_id`: "" where it is not known.
@@ -43,6 +47,47 @@ class SeenKafka:
     dedicated: Mapping[str, DedicatedMirrorMaker] = field(default_factory=dict)
     later_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     cluster_id: str = ""
+
+    @cached_property
+    def records(self) -> Counter[str]:
+        """How many records are in the logs of each topic whose offsets were read."""
+        return self._sums(lambda log: log.end - log.start)
+
+    @cached_property
+    def written(self) -> Counter[str]:
+        """The sum of their end offsets: above zero, a topic has had records, whether or not they are still there."""
+        return self._sums(lambda log: log.end)
+
+    def _sums(self, count: Callable[[Offsets], int]) -> Counter[str]:
+        sums = Counter[str]()
+        for partition, log in self.offsets.items():
+            sums[partition.topic] += count(log)
+        return sums
+
+
+def list_topics(wanted: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, RunningKafka]]:
+    """Return Kafka clusters by alias with their topics, and the offsets of the wanted ones."""
+    snapshot = yield [PartitionCounts(alias) for alias in wanted]
+    questions = {
+        TopicLogs(alias, topic, count)
+        for alias, is_wanted in wanted.items()
+        if not isinstance(topics := snapshot.get(PartitionCounts(alias)), Mm2mgrError)
+        for topic, count in topics.items()
+        if is_wanted(topic)
+    }
+    snapshot = yield questions
+
+    def cluster(alias: str) -> RunningKafka:
+        try:
+            topics = snapshot[PartitionCounts(alias)]
+            logs = (TopicLogs(alias, topic, count) for topic, count in topics.items())
+            # A file may lack what a changed tree asks for: that is unknown, not a topic without records.
+            parts = [snapshot[log] for log in logs if log in questions or log in snapshot.answers]
+        except Mm2mgrError as error:
+            return RunningKafka(failure=Failure.from_error(error))
+        return RunningKafka(topics, {partition: log for part in parts for partition, log in part.items()})
+
+    return {alias: cluster(alias) for alias in wanted}
 
 
 def no_topic(_: str) -> bool:
@@ -71,7 +116,7 @@ class WantedLogs:
         return [TopicPartition(topic, number) for topic, count in wanted for number in range(count)]
 
 
-def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float | None = None) -> SeenKafka:
+def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float | None = None) -> RunningKafka:
     """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; never raises."""
     from mm2mgr.kafka.client import Kafka
     from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
@@ -81,7 +126,7 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
     try:
         with Kafka(access, timeout_seconds or _KAFKA_TIMEOUT_SECONDS) as kafka:
             if wanted.ends:
-                return SeenKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
+                return RunningKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
             topics, cluster_id = kafka.counts_with_id()
             away = set(filter(wanted.away, topics))
             read = read_logs(kafka, wanted(topics), away)
@@ -93,8 +138,8 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
                 lambda kafka, names: find_running(kafka, access, names, topics), kafka, wanted.dedicated
             )
     except Mm2mgrError as error:
-        return SeenKafka(failure=Failure.from_error(error))
-    return SeenKafka(
+        return RunningKafka(failure=Failure.from_error(error))
+    return RunningKafka(
         topics,
         read.found,
         read.failed,
@@ -115,20 +160,20 @@ def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: 
         return {}
 
 
-ReadKafka = Callable[[KafkaAccess, WantedLogs], SeenKafka]
+ReadKafka = Callable[[KafkaAccess, WantedLogs], RunningKafka]
 
 
 @dataclass(frozen=True)
-class KafkaState(KafkaQuestion[SeenKafka]):
+class KafkaState(KafkaQuestion[RunningKafka]):
     """The wanted part of a Kafka cluster's state; `how` reads it."""
 
     wanted: WantedLogs
     how: ReadKafka = field(default=read_kafka, compare=False)
-    answer = SeenKafka
+    answer = RunningKafka
 
     def as_stored(self) -> KafkaState:
         """Return it without what only narrows it: a file has the state of all that was wanted."""
         return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends))
 
-    def ask(self, reach: KafkaReach) -> SeenKafka:
+    def ask(self, reach: KafkaReach) -> RunningKafka:
         return self.how(reach.access, self.wanted)

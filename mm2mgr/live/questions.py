@@ -243,12 +243,12 @@ class UserTopics(KafkaQuestion[dict[str, int]]):
 
 
 @dataclass(frozen=True)
-class TopicLogs(KafkaQuestion[tuple[Offsets, ...]]):
+class TopicLogs(KafkaQuestion[dict[TopicPartition, Offsets]]):
     """Log start and end of the partitions of a topic; those that cannot be read are left out."""
 
     topic: str
     partitions: int
-    answer = tuple[Offsets, ...]
+    answer = dict[TopicPartition, Offsets]
 
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
@@ -256,11 +256,10 @@ class TopicLogs(KafkaQuestion[tuple[Offsets, ...]]):
             TopicPartition(question.topic, number) for question in questions for number in range(question.partitions)
         ]
         logs = reach.kafka.offsets(every)
-        logs_by_topic: dict[str, list[Offsets]] = {question.topic: [] for question in questions}
-        for partition in every:
-            if partition in logs:
-                logs_by_topic[partition.topic].append(logs[partition])
-        return {question: tuple(logs_by_topic[question.topic]) for question in questions}
+        by_topic: dict[str, dict[TopicPartition, Offsets]] = {question.topic: {} for question in questions}
+        for partition, log in logs.items():
+            by_topic[partition.topic][partition] = log
+        return {question: by_topic[question.topic] for question in questions}
 
 
 @dataclass(frozen=True)

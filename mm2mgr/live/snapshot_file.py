@@ -17,7 +17,7 @@ from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, Task
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.live import kafka_state, questions, rights
-from mm2mgr.live.kafka_state import KafkaState, SeenKafka
+from mm2mgr.live.kafka_state import KafkaState, RunningKafka
 from mm2mgr.live.questions import Configs, ConnectorsWithStates, Statuses, TaskConfigs, TopicLogs
 from mm2mgr.live.snapshot import Answers, Question, Snapshot
 from mm2mgr.partitions import TopicPartition
@@ -151,11 +151,12 @@ def _with_secrets(config: Mapping[str, str], declared: Mapping[str, str]) -> dic
 def together(answers: Answers) -> Iterator[tuple[Question[object], object]]:
     """Yield what follows from other answers: connectors with their states, and the logs of topics."""
     for question, infos in answers.items():
-        if isinstance(question, KafkaState) and isinstance(infos, SeenKafka):
+        if isinstance(question, KafkaState) and isinstance(infos, RunningKafka):
             for topic, count in infos.topics.items():
-                logs = [infos.offsets.get(TopicPartition(topic, number)) for number in range(count)]
-                if all(logs):
-                    yield TopicLogs(question.cluster, topic, count), tuple(logs)
+                partitions = [TopicPartition(topic, number) for number in range(count)]
+                if infos.offsets.keys() >= set(partitions):
+                    logs = {partition: infos.offsets[partition] for partition in partitions}
+                    yield TopicLogs(question.cluster, topic, count), logs
         if not isinstance(question, Configs):
             continue
         statuses = answers.get(Statuses(question.cluster))

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from mm2mgr.kafka.acls import Acl
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.lag import FlowLag, PartitionLag, is_only_writer
 from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, continue_clock
 from mm2mgr.partitions import TopicPartition
@@ -180,8 +180,8 @@ def _follow_connectors(
     return followed_connectors
 
 
-def _cluster(reading: Reading, connector: LiveConnector, side: str) -> SeenKafka:
-    return reading.clusters.get(connector.desired.config[f"{side}.cluster.alias"], SeenKafka())
+def _cluster(reading: Reading, connector: LiveConnector, side: str) -> RunningKafka:
+    return reading.clusters.get(connector.desired.config[f"{side}.cluster.alias"], RunningKafka())
 
 
 def _end(reading: Reading, connector: LiveConnector) -> int | None:
@@ -403,8 +403,8 @@ def mirrored_acl(acl: Acl, remote_topic: str) -> Acl | None:
 class Sides:
     """A topic on both clusters."""
 
-    source: SeenKafka
-    target: SeenKafka
+    source: RunningKafka
+    target: RunningKafka
     topic: str
     remote_topic: str
 

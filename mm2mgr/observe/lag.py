@@ -15,7 +15,7 @@ from heapq import nlargest
 from typing import Literal, NamedTuple
 
 from mm2mgr.errors import Failure
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition, goes_on
 from mm2mgr.topology import Flow
@@ -172,7 +172,7 @@ def measure(
     """Compare the stored offsets of a flow's connector with the source's log; what could not be read makes the lag
     unknown, not zero. `remembered`: stored offsets by topic and partition as they were when they were first seen.
     """
-    source, target = (reading.clusters.get(cluster.alias, SeenKafka()) for cluster in (flow.source, flow.target))
+    source, target = (reading.clusters.get(cluster.alias, RunningKafka()) for cluster in (flow.source, flow.target))
     if source.failure:
         return FlowLag(unknown=f"source {flow.source.alias} could not be read: {source.failure.message}")
     tasks = {partition: task for task, partitions in connector.partitions_by_task().items() for partition in partitions}
@@ -239,7 +239,7 @@ def measure(
     )
 
 
-def _short(remotes: Mapping[str, str], source: SeenKafka, target: SeenKafka) -> dict[str, int] | None:
+def _short(remotes: Mapping[str, str], source: RunningKafka, target: RunningKafka) -> dict[str, int] | None:
     if target.failure or not target.topics:
         return None  # a login that may describe nothing sees no topic at all
     there = {topic: target.topics.get(remote, 0) for topic, remote in remotes.items()}

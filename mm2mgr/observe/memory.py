@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mm2mgr.connectors import RESTING
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.beside_records import COPIED, Beats, CheckpointLook, checkpoint_looks, heartbeat_topics, missing_of
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, measure, reached_at
 from mm2mgr.observe.losses import FlowLooks, PartitionLook, row_of, take
@@ -218,7 +218,7 @@ def measure_lags(reading: Reading, earlier: Memory | None = None) -> dict[str, F
 
 def _seen_offsets(reading: Reading, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:
     """Return what is remembered of stored offsets; those of a topic that was created again are of no use."""
-    ids = reading.clusters.get(flow.source.alias, SeenKafka()).topic_ids
+    ids = reading.clusters.get(flow.source.alias, RunningKafka()).topic_ids
     topics = earlier.flow(flow.id).topics if earlier else {}
     return {
         name: topic_looks.places
@@ -267,7 +267,7 @@ def _surplus(
 
     What was remembered is of no use elsewhere. What could not be read changes nothing.
     """
-    source, target = reading.clusters[flow.source.alias], reading.clusters.get(flow.target.alias, SeenKafka())
+    source, target = reading.clusters[flow.source.alias], reading.clusters.get(flow.target.alias, RunningKafka())
     earlier = {
         topic: (
             places

@@ -16,7 +16,7 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
 from mm2mgr.connectors import Connector, RunningConnector, with_statuses
 from mm2mgr.errors import Failure, Mm2mgrError
-from mm2mgr.live.kafka_state import KafkaState, ReadKafka, SeenKafka, WantedLogs, read_kafka
+from mm2mgr.live.kafka_state import KafkaState, ReadKafka, RunningKafka, WantedLogs, read_kafka
 from mm2mgr.live.questions import (
     AnsweringWorker,
     Configs,
@@ -245,13 +245,13 @@ def _with_more(connector: LiveConnector, snapshot: Snapshot, how: ObserveOptions
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 
-def _read_clusters(reading: Reading, kafka: ReadKafka) -> Steps[dict[str, SeenKafka]]:
+def _read_clusters(reading: Reading, kafka: ReadKafka) -> Steps[dict[str, RunningKafka]]:
     aliases = dict.fromkeys(cluster.alias for flow in reading.flows for cluster in (flow.source, flow.target))
     questions = {alias: KafkaState(alias, _wanted_logs(reading, alias), kafka) for alias in aliases}
     snapshot = yield questions.values()
     answers = {alias: snapshot.get(question) for alias, question in questions.items()}
     return {
-        alias: SeenKafka(failure=Failure.from_error(answer)) if isinstance(answer, Mm2mgrError) else answer
+        alias: RunningKafka(failure=Failure.from_error(answer)) if isinstance(answer, Mm2mgrError) else answer
         for alias, answer in answers.items()
     }
 

@@ -13,7 +13,7 @@ from typing import Literal
 from mm2mgr.comparison.equivalence import WorkerClients
 from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector
 from mm2mgr.errors import Failure
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
@@ -121,7 +121,7 @@ class Reading:
     taken_at: float
     flows: tuple[Flow, ...]
     connects: Mapping[str, SeenConnect]
-    clusters: Mapping[str, SeenKafka]
+    clusters: Mapping[str, RunningKafka]
     whole: bool = False
     begun_at: float = 0.0
     copied_asked: frozenset[tuple[str, str]] = frozenset()

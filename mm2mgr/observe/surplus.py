@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mm2mgr.errors import Failure
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import Reading
 from mm2mgr.partitions import TopicPartition
@@ -109,7 +109,7 @@ def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[Topic
         or not (weight := weight_in(reading, flow))
     ):
         return
-    source, target = (reading.clusters.get(cluster.alias, SeenKafka()) for cluster in (flow.source, flow.target))
+    source, target = (reading.clusters.get(cluster.alias, RunningKafka()) for cluster in (flow.source, flow.target))
     for topic, places in earlier.items():
         remote = flow.remote_topic(topic)
         for number, old in places.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 
 from mm2mgr.comparison.equivalence import with_live_order
 from mm2mgr.comparison.ownership import Ownership
@@ -13,12 +12,12 @@ from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import read_estates
-from mm2mgr.live.questions import PartitionCounts
+from mm2mgr.live.kafka_state import RunningKafka, list_topics, no_topic
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.render import OWNER_KEY
-from mm2mgr.text import nearest
+from mm2mgr.text import nearest, one_line
 from mm2mgr.topology import Flow
 
 _LIMITS = Limits(connect_seconds=20.0)
@@ -109,45 +108,33 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(clusters)}"
         raise InvalidArgument("cluster", f"no Kafka cluster '{cluster}'; {hint}")
     stops = [stop for stop in routes.stops(topic) if cluster in {None, routes.names[stop.cluster]}]
-    listed_topics = _ListedTopics({})
+    kafkas: dict[str, RunningKafka] = {}
     if not offline:
         through = [leg for stop in stops for way in routes.routes_through(stop) for leg in way]
         passed = {end for leg in through for end in leg.hop.pair}
         aliases = {routes.names[end] for end in (*passed, *(stop.cluster for stop in stops))}
-        listed_topics = _ListedTopics(workspace.ask(_list_topics(aliases & topology.clusters.keys()), _LIMITS))
+        kafkas = workspace.ask(_list_topics(aliases & topology.clusters.keys()), _LIMITS)
     # Patterns such as .* would also take the name elsewhere: what counts is where the topic is, if that is known.
-    counts = {stop: listed_topics.partitions(routes.names[stop.cluster], topic) for stop in stops}
+    counts = {stop: _partitions(kafkas, routes.names[stop.cluster], topic) for stop in stops}
     stops = [stop for stop in stops if counts[stop] != 0 or not any(counts.values())]
     whole = list(dict.fromkeys(way for stop in stops for way in routes.routes_through(stop)))
     states = dict.fromkeys(declared, "declared" if offline else "not applied")
     states |= {subject: "unknown" for subject in declared if subject.connector.connect in unread}
-    wording = _Wording(routes, Ownership.of(topology), states, listed_topics)
+    wording = _Wording(routes, Ownership.of(topology), states, kafkas)
     # Of what is not mirrored only that which concerns a name that the topic has somewhere on its way.
     hops = [hop for way in whole for hop in way]
     names = dict.fromkeys([*stops, *(stop for hop in hops for stop in (hop.start, hop.end) if stop)])
     legs = dict.fromkeys([*hops, *(hop for name in names for hop in routes.legs(name))])
     ways = dict.fromkeys(tuple(map(wording.leg, way)) for way in whole if way)
     connectors = tuple(dict.fromkeys(map(wording.leg, legs)))
-    return TopicRoutes(topic, tuple(ways), connectors, unread, listed_topics.failures)
+    unlisted = {alias: one_line(kafka.failure.message) for alias, kafka in kafkas.items() if kafka.failure}
+    return TopicRoutes(topic, tuple(ways), connectors, unread, unlisted)
 
 
-@dataclass(frozen=True)
-class _ListedTopics:
-    """The topics of Kafka clusters by alias, or why they could not be listed."""
-
-    answers: Mapping[str, Mapping[str, int] | str]
-
-    def partitions(self, alias: str, topic: str) -> int | None:
-        topics = self.answers.get(alias)
-        return None if topics is None or isinstance(topics, str) else topics.get(topic, 0)
-
-    @property
-    def failures(self) -> dict[str, str]:
-        return {
-            alias: answer
-            for alias, answer in sorted(self.answers.items(), key=itemgetter(0))
-            if isinstance(answer, str)
-        }
+def _partitions(kafkas: Mapping[str, RunningKafka], alias: str, topic: str) -> int | None:
+    """Return the partitions of a topic, 0 where it is not there, None where that is not known."""
+    kafka = kafkas.get(alias)
+    return None if kafka is None or kafka.failure else kafka.topics.get(topic, 0)
 
 
 @dataclass(frozen=True)
@@ -157,7 +144,7 @@ class _Wording:
     routes: Routes
     owners: Ownership
     states: Mapping[Subject, str]
-    topics: _ListedTopics
+    kafkas: Mapping[str, RunningKafka]
     _by_leg: dict[tuple[object, ...], Mirroring] = field(default_factory=dict)
 
     def leg(self, hop: TopicHop) -> Mirroring:
@@ -170,7 +157,7 @@ class _Wording:
             hop.start.topic,
             names[hop.hop.target],
             hop.end.topic if hop.end else None,
-            self.topics.partitions(names[hop.hop.target], hop.end.topic) if hop.end else None,
+            _partitions(self.kafkas, names[hop.hop.target], hop.end.topic) if hop.end else None,
             hop.takes,
             hop.reason,
             connect,
@@ -265,26 +252,26 @@ def topics(workspace: Workspace, flows: Sequence[str], *, every: bool = False) -
     """
     chosen = workspace.flows(flows)
     clusters = {cluster.alias for flow in chosen for cluster in (flow.source, flow.target)}
-    listings = workspace.ask(_list_topics(clusters), _LIMITS)
-    return [_of_flow(flow, listings[flow.source.alias], listings[flow.target.alias], every) for flow in chosen]
+    kafkas = workspace.ask(_list_topics(clusters), _LIMITS)
+    return [_of_flow(flow, kafkas, every) for flow in chosen]
 
 
-def _list_topics(aliases: Iterable[str]) -> Steps[dict[str, Mapping[str, int] | str]]:
-    """Return the topics of Kafka clusters with their partitions; for those that do not answer the reason."""
-    questions = [PartitionCounts(alias) for alias in sorted(aliases)]
-    snapshot = yield questions
-    answers = ((question.cluster, snapshot.get(question)) for question in questions)
-    return {alias: topics.one_line if isinstance(topics, Mm2mgrError) else topics for alias, topics in answers}
+def _list_topics(aliases: Iterable[str]) -> Steps[dict[str, RunningKafka]]:
+    return list_topics(dict.fromkeys(sorted(aliases), no_topic))
 
 
-def _of_flow(flow: Flow, source: Mapping[str, int] | str, target: Mapping[str, int] | str, every: bool) -> FlowTopics:
+def _of_flow(flow: Flow, kafkas: Mapping[str, RunningKafka], every: bool) -> FlowTopics:
     ends = flow.id, flow.source.alias, flow.target.alias
-    if isinstance(source, str):
-        return FlowTopics(*ends, (), f"the topics of '{flow.source.alias}' could not be listed: {source}")
-    unlisted = f"the topics of '{flow.target.alias}' could not be listed: {target}"
-    notes, there = ((unlisted,), None) if isinstance(target, str) else ((), target)
-    taken = _topics_of(flow, source, there)
-    return FlowTopics(*ends, tuple(topic for topic in taken if every or topic.is_taken), notes=notes)
+    source, target = (kafkas[alias] for alias in ends[1:])
+    errors = [
+        failure and f"the topics of '{alias}' could not be listed: {one_line(failure.message)}"
+        for alias, failure in zip(ends[1:], (source.failure, target.failure), strict=True)
+    ]
+    if errors[0]:
+        return FlowTopics(*ends, (), errors[0])
+    taken = _topics_of(flow, source.topics, None if errors[1] else target.topics)
+    topics = tuple(topic for topic in taken if every or topic.is_taken)
+    return FlowTopics(*ends, topics, notes=(errors[1],) if errors[1] else ())
 
 
 def _topics_of(flow: Flow, source: Mapping[str, int], there: Mapping[str, int] | None) -> Iterator[TakenTopic]:

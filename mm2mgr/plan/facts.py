@@ -1,24 +1,17 @@
-"""What is asked of live clusters before a plan is judged: validations of configs, ids and topics of Kafka clusters.
+"""What is asked of live clusters before a plan is judged: validations of configs, ids and quotas of Kafka clusters.
 
 Placeholders are never sent, because config providers resolve them during validation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import login_user
 from mm2mgr.kafka.quotas import ProducerQuotas
-from mm2mgr.live.questions import (
-    ClusterId,
-    ConfigValidation,
-    PartitionCounts,
-    Quotas,
-    TopicLogs,
-)
-from mm2mgr.live.snapshot import Snapshot, Steps
+from mm2mgr.live.questions import ClusterId, ConfigValidation, Quotas
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.topology import Topology
 
 
@@ -63,60 +56,6 @@ def cluster_ids(
         else:
             ids[question.cluster] = answer
     return ids, unknown
-
-
-@dataclass(frozen=True)
-class TopicListing:
-    """Topics of one Kafka cluster: partitions of each that mm2mgr may see; of the wanted ones the records in their
-    logs.
-
-    `written` has the sum of their end offsets: above zero, a topic has had records, whether or not they are still
-    there.
-    """
-
-    partitions: Mapping[str, int]
-    records: Mapping[str, int] = field(default_factory=dict)
-    written: Mapping[str, int] = field(default_factory=dict)
-
-
-def list_topics(snapshot: Snapshot, alias: str) -> TopicListing:
-    """Return the topics of a Kafka cluster, with the records of those whose logs were asked for. Raises Mm2mgrError."""
-    partitions = snapshot[PartitionCounts(alias)]
-    records, written = dict[str, int](), dict[str, int]()
-    for topic, count in partitions.items():
-        question = TopicLogs(alias, topic, count)
-        if question in snapshot.answers:
-            logs = snapshot[question]
-            records[topic] = sum(log.end - log.start for log in logs)
-            written[topic] = sum(log.end for log in logs)
-    return TopicListing(partitions, records, written)
-
-
-def list_with_records(wanted: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, TopicListing | str]]:
-    """Return the topics of Kafka clusters by alias, with the records of the wanted ones; of one that does not answer,
-    why not.
-    """
-    snapshot = yield [PartitionCounts(alias) for alias in wanted]
-    questions = [
-        TopicLogs(alias, topic, count)
-        for alias, is_wanted in wanted.items()
-        if not isinstance(topics := snapshot.get(PartitionCounts(alias)), Mm2mgrError)
-        for topic, count in topics.items()
-        if is_wanted(topic)
-    ]
-    snapshot = yield questions
-    # A file may lack what a changed tree asks for: that is unknown, not a topic without records.
-    missing = {question.cluster: question for question in questions if question not in snapshot.answers}
-
-    def listed(alias: str) -> TopicListing | str:
-        try:
-            if alias in missing:
-                _ = snapshot[missing[alias]]  # raises
-            return list_topics(snapshot, alias)
-        except Mm2mgrError as error:
-            return error.message
-
-    return {alias: listed(alias) for alias in wanted}
 
 
 def quotas_of(topology: Topology, aliases: Iterable[str]) -> Steps[dict[str, ProducerQuotas | str]]:

@@ -121,7 +121,7 @@ def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict
         return by_topic
     for partition, offset in {**state.former.get((named, ""), {}), **(state.offsets.get(named) or {})}.items():
         by_topic.setdefault(partition.topic, {})[partition] = offset
-    listed = state.listing(hop.subject.source)
+    listed = state.kafka(hop.subject.source)
     if listed and not _has_stored_all(hop):
         for topic, written in listed.written.items():
             if written and topic not in by_topic and hop.selection and hop.selection.takes(topic):
@@ -134,7 +134,7 @@ def _is_known(named: Named, hop: Hop, state: MirroredState) -> bool:
     yet.
     """
     stored = state.offsets.get(named) is not None
-    return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.listing(hop.subject.source) is not None))
+    return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.kafka(hop.subject.source) is not None))
 
 
 def _is_half_made(hop: Hop) -> bool:
@@ -279,7 +279,7 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
             f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing"
             " mirrors them any more",
         )
-    there, target = _topics_on_target(widening, state), state.listing(widening.target)
+    there, target = _topics_on_target(widening, state), state.kafka(widening.target)
     cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there is not None and target is not None:
         topics = set(state.begun.get(widening.named, ()))
@@ -348,10 +348,10 @@ def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: st
 
 def _topics_on_target(widening: Widening, state: MirroredState) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
-    begun, target = state.begun.get(widening.named), state.listing(widening.target)
+    begun, target = state.begun.get(widening.named), state.kafka(widening.target)
     if begun is None or target is None:
         return None
-    return sorted(topic for topic in begun if target.written.get(widening.name_on_target(topic), 0))
+    return sorted(topic for topic in begun if target.written[widening.name_on_target(topic)])
 
 
 def _ends(name: str) -> Iterator[tuple[str, str]]:

@@ -66,12 +66,10 @@ class Estimate:
             return Price()
         if named not in self.widenings and not any(key.key == "tasks.max" for key in change.keys):
             return Price()
-        listed = self.seen.listing(desired.source)
+        listed = self.seen.kafka(desired.source)
         most = whole_number((change.config or {}).get("tasks.max", "1"), 10)
         tasks = change.tasks, 1 if most is None else most
-        moves = (
-            count_moved(listed.partitions, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
-        )
+        moves = count_moved(listed.topics, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
         return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
 
     def heartbeats(self, change: Change) -> Price:
@@ -215,9 +213,9 @@ def _read_sizes(
     """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
     counts: dict[str, dict[str, int]] = {alias: {HEARTBEATS: 1} for alias in with_heartbeats}
     for widening in widenings:
-        if listed := state.listing(widening.source):
+        if listed := state.kafka(widening.source):
             for topic in verdicts[widening.named].topics:
-                counts.setdefault(widening.source, {})[topic] = listed.partitions.get(topic, 0)
+                counts.setdefault(widening.source, {})[topic] = listed.topics.get(topic, 0)
     return (
         yield from _answers({alias: MeasuredTopics(alias, tuple(topics.items())) for alias, topics in counts.items()})
     )
@@ -234,16 +232,16 @@ def _read_stored(
     """
     sampled: dict[str, dict[str, tuple[int, float]]] = {}
     for widening in widenings:
-        listed, sizes_there = state.listing(widening.target), sizes.get(widening.source)
+        listed, sizes_there = state.kafka(widening.target), sizes.get(widening.source)
         if not listed or not sizes_there:
             continue
         for topic in verdicts[widening.named].topics:
             name, mean = widening.name_on_target(topic), sizes_there.record_bytes.get(topic)
-            if mean is not None and listed.written.get(name, 0):
-                sampled.setdefault(widening.target, {})[name] = listed.partitions[name], mean
+            if mean is not None and listed.written[name]:
+                sampled.setdefault(widening.target, {})[name] = listed.topics[name], mean
     questions = {}
     for alias, topics in sampled.items():
-        listed = state.listing(alias)
+        listed = state.kafka(alias)
         largest = sorted(topics, key=lambda name: -listed.written[name] if listed else 0)[:_MEASURED_TOPICS]
         questions[alias] = StoredSizes(alias, tuple((name, *topics[name]) for name in largest))
     answers = yield from _answers(questions)

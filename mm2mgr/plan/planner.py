@@ -17,6 +17,7 @@ from mm2mgr.connectors import Connector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers, version_of
+from mm2mgr.live.kafka_state import list_topics
 from mm2mgr.live.questions import (
     AnsweringWorker,
     Configs,
@@ -31,7 +32,7 @@ from mm2mgr.live.snapshot import Snapshot, Steps, ask, side_by_side
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.draft import Answers, Declared, Draft, Live, make_draft
-from mm2mgr.plan.facts import TopicListing, cluster_ids, list_with_records, quotas_of, refusals, user_of
+from mm2mgr.plan.facts import cluster_ids, quotas_of, refusals, user_of
 from mm2mgr.plan.guards import Connectors, writes_through_workers
 from mm2mgr.plan.heartbeats import carrier_notes
 from mm2mgr.plan.history import adopting, read_claims, rewriting, with_claims_shown
@@ -237,10 +238,10 @@ def _with_topics(
         change = replace(change, needs_offsets=()).with_remarks(Remark(again, "notes"))
     if widening is None:
         return change
-    verdict, listed, takes = verdicts[widening.named], state.listing(widening.source), topics_taken(widening, state)
+    verdict, listed, takes = verdicts[widening.named], state.kafka(widening.source), topics_taken(widening, state)
     change = replace(change, takes=takes)
     if listed and takes and not takes.topics:
-        nothing = matches_nothing(draft.declared.flows[change.flows[0]], listed.partitions)
+        nothing = matches_nothing(draft.declared.flows[change.flows[0]], listed.topics)
         change = change.with_remarks(*([Remark(nothing, "warns")] if nothing else []))
     if is_allowed:
         whose = (Remark(f"mirrors again what {again} already mirrored", "notes") for again in verdict.again)
@@ -254,8 +255,8 @@ def _notes_on_unlisted(writes: Iterable[Widening], state: MirroredState) -> Iter
     """Yield Connect clusters with a note on the sources whose topics could not be listed."""
     reasons: dict[str, dict[str, str]] = {}
     for connect, alias in sorted({(widening.named[0], widening.source) for widening in writes}):
-        if isinstance(reason := state.topics.get(alias), str):
-            reasons.setdefault(connect, {})[alias] = reason
+        if (kafka := state.kafkas.get(alias)) and kafka.failure:
+            reasons.setdefault(connect, {})[alias] = kafka.failure.message
     for connect, by_alias in reasons.items():
         which, reason = few([f"'{alias}'" for alias in by_alias]), next(iter(by_alias.values()))
         yield connect, f"not verified: which topics of {which} these flows take; they could not be listed ({reason})"
@@ -313,20 +314,18 @@ def _read_mirrored(draft: Draft, writes: Sequence[Widening]) -> Steps[MirroredSt
     concerned |= {widening.named: widening.before.subject.source for widening in writes if widening.before}
     aliases = {widening.source for widening in writes} | draft.sources_with_other_tasks
     started = {alias: StartedTopics(w for w in writes if w.source == alias) for alias in sorted(aliases)}
-    snapshot, topics = yield from side_by_side(
-        ask(StoredOffsets(*named) for named in concerned), list_with_records(started)
-    )
+    snapshot, kafkas = yield from side_by_side(ask(StoredOffsets(*named) for named in concerned), list_topics(started))
     begun = {
         named: tuple(names)
         for alias, by_write in started.items()
-        if isinstance(topics[alias], TopicListing)
+        if not kafkas[alias].failure
         for named, names in by_write.topics.items()
     }
     targets = {
         alias: ArrivedTopics((w for w in writes if w.target == alias), begun, unread=bool(draft.errors))
         for alias in sorted({widening.target for widening in writes})
     }
-    topics |= yield from list_with_records(targets)
+    kafkas |= yield from list_topics(targets)
     offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
     former: dict[tuple[Named, str], Mapping[TopicPartition, int]] = {}
     turned = {(old, widening.source) for widening in writes for old in widening.opposite}
@@ -338,7 +337,7 @@ def _read_mirrored(draft: Draft, writes: Sequence[Widening]) -> Steps[MirroredSt
         offsets[named] = parse_stored(entries, source)
         former.update({(old, alias): parse_stored(entries, alias) for old, alias in turned if old == named})
         former[named, ""] = parse_stored(entries, "", {*declared, source})
-    return MirroredState(offsets, topics, begun, former, declared)
+    return MirroredState(offsets, kafkas, begun, former, declared)
 
 
 def _ask_dedicated(draft: Draft) -> Steps[list[tuple[Named, Remark]]]:
@@ -363,7 +362,7 @@ def _ask_retention(draft: Draft, state: MirroredState) -> Steps[Objections]:
     for change in draft.writes:
         over, alias = change.takes_over, (change.config or {}).get("source.cluster.alias", "")
         stored = state.offsets.get(over.giver) if over and not over.move.carried else None
-        if over and stored and isinstance(state.topics.get(alias), TopicListing):
+        if over and stored and state.kafka(alias):
             position = tuple((partition, last + 1) for partition, last in sorted(stored.items()))
             questions[change.named] = Expiring(alias, position, _LONGEST_PAUSE_SECONDS)
     snapshot = yield questions.values()

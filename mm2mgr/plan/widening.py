@@ -13,9 +13,9 @@ from mm2mgr.lint.rules import silence_of
 from mm2mgr.lint.rules.topics import NAME_TOO_LONG, named_too_long, too_long_text
 from mm2mgr.lint.subject import SourceFile, Subject
 from mm2mgr.lint.target_names import Naming, naming_of, routers
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, Taken
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.guards import Connectors
 from mm2mgr.remarks import Remark
 from mm2mgr.topics.names import NameFilter, Selection
@@ -27,12 +27,10 @@ Stored = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True)
 class MirroredState:
-    """What was read of offsets and topics. An offset map of None, or a reason in place of topics: it could not be
-    read.
-    """
+    """What was read of offsets and topics. An offset map of None: it could not be read."""
 
     offsets: Mapping[Named, Stored | None] = field(default_factory=dict)
-    topics: Mapping[str, TopicListing | str] = field(default_factory=dict)
+    kafkas: Mapping[str, RunningKafka] = field(default_factory=dict)
     begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
     """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
     former: Mapping[tuple[Named, str], Stored] = field(default_factory=dict)
@@ -42,10 +40,10 @@ class MirroredState:
     aliases: Collection[str] = ()
     """All declared Kafka clusters."""
 
-    def listing(self, alias: str) -> TopicListing | None:
-        """Return the topics of a Kafka cluster, None when they were not read."""
-        listing = self.topics.get(alias)
-        return listing if isinstance(listing, TopicListing) else None
+    def kafka(self, alias: str) -> RunningKafka | None:
+        """Return a Kafka cluster, None when its topics were not read."""
+        kafka = self.kafkas.get(alias)
+        return kafka if kafka and not kafka.failure else None
 
 
 @dataclass(frozen=True)
@@ -186,11 +184,11 @@ def _may_share(hop: Hop, other: Hop) -> bool:
 
 def topics_taken(widening: Widening, state: MirroredState) -> Taken | None:
     """Return what a write will take that is there now; None when the source's topics were not read."""
-    listed = state.listing(widening.source)
+    listed = state.kafka(widening.source)
     if listed is None:
         return None
     begun = state.begun.get(widening.named, ())
-    return Taken({t: (listed.partitions[t], listed.records.get(t, 0)) for t in begun}, len(listed.partitions))
+    return Taken({t: (listed.topics[t], listed.records[t]) for t in begun}, len(listed.topics))
 
 
 class StartedTopics:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import ClassVar, Literal, TypeVar, dataclass_transform
 
 from mm2mgr.comparison.journal import Journal
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
@@ -178,8 +178,8 @@ class FlowCase(ConnectorCase):
     overlaps: tuple[LiveProblem, ...] = field(kw_only=True, default=())
 
     @property
-    def source(self) -> SeenKafka:
-        return self.reading.clusters.get(self.flow.source.alias, SeenKafka())
+    def source(self) -> RunningKafka:
+        return self.reading.clusters.get(self.flow.source.alias, RunningKafka())
 
     @property
     def exactly_once(self) -> bool | None:

@@ -14,7 +14,7 @@ from mm2mgr.comparison.differences import Named, selects_otherwise
 from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, Standing
 from mm2mgr.problems.kind import (
     NAMED,
@@ -163,7 +163,7 @@ def _shared_topics(
     rivals = {named: subject for named, subject in subjects.items() if named not in flows or named in changed}
     there: dict[Named, Collection[str]] = {}
     for named, (flow, connector) in flows.items():
-        source = reading.clusters.get(flow.source.alias, SeenKafka())
+        source = reading.clusters.get(flow.source.alias, RunningKafka())
         assigned = (topic for partitions in connector.partitions_by_task().values() for topic, _ in partitions)
         there[named] = {*assigned} if source.failure else source.topics
     reported = set[tuple[Named, Named]]()
@@ -188,7 +188,7 @@ def _dedicated_connectors(
     notes: dict[str, tuple[str, ...]] = {}
     for flow in flows:
         source, target = flow.source.alias, flow.target.alias
-        runs = reading.clusters.get(target, SeenKafka()).dedicated.get(source)
+        runs = reading.clusters.get(target, RunningKafka()).dedicated.get(source)
         name = f"{dedicated_names(source)[2]} on {target}"
         if runs is None:
             continue

@@ -27,7 +27,7 @@ from mm2mgr.live.anonymous import (
     collect_names,
     kafka_words,
 )
-from mm2mgr.live.kafka_state import KafkaState, SeenKafka, WantedLogs
+from mm2mgr.live.kafka_state import KafkaState, RunningKafka, WantedLogs
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.questions import Configs, PartitionCounts, Plugins, Statuses, TaskConfigs, TextsByKey, UserTopics
 from mm2mgr.live.reach import ClientLogin
@@ -161,7 +161,7 @@ def snapshot_of(estate: dict[str, Any]) -> Snapshot:
         Plugins(connect): (Plugin(f"com.{estate['user']}.Policy", "source", "1"),),
         PartitionCounts(alias): counts,
         UserTopics(alias): KafkaError(f"{alias}: no broker of {host}:9092 answered within 3 s"),
-        KafkaState(alias, WantedLogs()): SeenKafka(
+        KafkaState(alias, WantedLogs()): RunningKafka(
             counts, logs, group_offsets={estate["group"]: dict.fromkeys(logs, 1)}
         ),
         LogIn(alias, login): LoggedIn(Principal(f"User:{estate['user']}"), view),

@@ -18,14 +18,13 @@ from mm2mgr.cli import main
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live import read as live_read
-from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
+from mm2mgr.live.kafka_state import RunningKafka, WantedLogs, list_topics
 from mm2mgr.live.questions import PartitionCounts
 from mm2mgr.live.snapshot import Snapshot
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.state_file import state_file
 from mm2mgr.operations import Choice, Workspace, apply, forget_history, pause, reconcile, watch
 from mm2mgr.partitions import Offsets
-from mm2mgr.plan.facts import list_with_records
 from tests.asking import answer_kafka
 from tests.hostile.probes import Ground
 from tests.plan.site import Site
@@ -222,12 +221,12 @@ def test_secrets_are_masked_and_one_that_did_not_change_is_no_change(
 def test_topics_whose_logs_are_not_in_the_file_are_not_taken_for_empty(
     ground: Ground, mm2mgr: Command, tmp_path: Path
 ) -> None:
-    asking = list_with_records({"a": lambda _: True})
+    asking = list_topics({"a": lambda _: True})
     next(asking)
     asking.send(Snapshot({PartitionCounts("a"): {"t": 1}}))
     with pytest.raises(StopIteration) as end:
         asking.send(Snapshot({PartitionCounts("a"): {"t": 1}}))
-    assert "not in the snapshot" in end.value.value["a"]
+    assert "not in the snapshot" in end.value.value["a"].failure.message
 
 
 def test_lint_of_a_snapshot_needs_no_credentials(ground: Ground, mm2mgr: Command, tmp_path: Path) -> None:
@@ -291,9 +290,9 @@ def test_five_hundred_connectors_with_ten_thousand_partitions_are_under_five_meg
     topics = {f"team{number}.orders": partitions for number in range(248)}
     mirrors = {f"a.{topic}": count for topic, count in topics.items()}
 
-    def state(access: KafkaAccess, wanted: WantedLogs) -> SeenKafka:
+    def state(access: KafkaAccess, wanted: WantedLogs) -> RunningKafka:
         there = topics if access.alias == "a" else mirrors
-        return SeenKafka(there, dict.fromkeys(wanted.ends or wanted(there), Offsets(1_234_567_890, 1_234_987_654)))
+        return RunningKafka(there, dict.fromkeys(wanted.ends or wanted(there), Offsets(1_234_567_890, 1_234_987_654)))
 
     _, *others = ObserveOptions.__init__.__defaults__ or ()
     monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (state, *others))

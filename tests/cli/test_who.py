@@ -10,10 +10,10 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.plan.facts import TopicListing
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
-from tests.asking import answer_kafka
+from tests.asking import answer_kafka, topics_with
 from tests.cli.command import Command
 from tests.connect.dead_ends import dead_url
 from tests.fake_connect import MIRROR, FakeConnect, serving
@@ -59,10 +59,10 @@ class Estate:
         mm2mgr.tree.mkdir()
         self.declare(urls)
 
-    def read_topics(self, access: KafkaAccess, wanted: object) -> TopicListing:
+    def read_topics(self, access: KafkaAccess) -> RunningKafka:
         if access.alias not in self.kafka:
             raise KafkaError(f"{access.alias}: no broker answered")
-        return TopicListing(dict.fromkeys(self.kafka[access.alias], 3))
+        return topics_with(dict.fromkeys(self.kafka[access.alias], 3))
 
     def declare(self, urls: dict[str, str]) -> None:
         (self.mm2mgr.tree / "tree.yaml").write_text(TREE.format(**urls))

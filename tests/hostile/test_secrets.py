@@ -244,9 +244,9 @@ def hostile(
 
 
 def _no_topics(*_: object) -> Any:
-    from mm2mgr.plan.facts import TopicListing
+    from tests.asking import topics_with
 
-    return TopicListing({"orders": 1})
+    return topics_with({"orders": 1})
 
 
 def said(mm2mgr: Command, *arguments: str) -> str:

@@ -16,7 +16,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
-from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
+from mm2mgr.live.kafka_state import RunningKafka, WantedLogs
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -86,14 +86,14 @@ class FakeKafka:
     dedicated: dict[tuple[str, str], DedicatedMirrorMaker] = field(default_factory=dict)  # by target and source
     asked_ends: list[tuple[str, TopicPartition]] = field(default_factory=list)
 
-    def __call__(self, access: KafkaAccess, choose: WantedLogs) -> SeenKafka:
+    def __call__(self, access: KafkaAccess, choose: WantedLogs) -> RunningKafka:
         self.before_read(access.alias)
         if access.alias in self.down:
-            return SeenKafka(failure=Failure(f"{access.alias}: no broker answered", "check the network"))
+            return RunningKafka(failure=Failure(f"{access.alias}: no broker answered", "check the network"))
         topics = self.clusters[access.alias]
         if choose.ends:
             self.asked_ends += [(access.alias, one) for one in choose.ends]
-            return SeenKafka(offsets={one: Offsets(*topics[one.topic][one.partition]) for one in choose.ends})
+            return RunningKafka(offsets={one: Offsets(*topics[one.topic][one.partition]) for one in choose.ends})
         chosen = choose({name: len(logs) for name, logs in topics.items()})
         self.asked += [(access.alias, one) for one in chosen]
         unread = {one: self.unread[access.alias][one] for one in chosen if one in self.unread.get(access.alias, {})}
@@ -105,7 +105,7 @@ class FakeKafka:
         dedicated = {
             one: self.dedicated[access.alias, one] for one in choose.dedicated if (access.alias, one) in self.dedicated
         }
-        return SeenKafka(
+        return RunningKafka(
             counts,
             found,
             unread,

@@ -16,7 +16,7 @@ from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, Tas
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
 from mm2mgr.problems.overlaps import Overlaps, find_overlaps
 from mm2mgr.render import render
@@ -149,10 +149,10 @@ class Beside:
         )
         dedicated = {"A": DedicatedMirrorMaker(1, self.dedicated.config)} if self.dedicated else {}
         kafka = {
-            "A": SeenKafka(failure=Failure("no answer"))
+            "A": RunningKafka(failure=Failure("no answer"))
             if self.source_is_down
-            else SeenKafka(dict.fromkeys(TOPICS, 1)),
-            "B": SeenKafka({}, dedicated=dedicated),
+            else RunningKafka(dict.fromkeys(TOPICS, 1)),
+            "B": RunningKafka({}, dedicated=dedicated),
         }
         connect = SeenConnect("cb", live, others=others, version="4.1.0")
         return Reading(0.0, _topology().flows, {"cb": connect}, kafka, declared=_topology().flows)

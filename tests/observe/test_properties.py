@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of
 from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
@@ -78,7 +78,7 @@ def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], 
     )
     seen = LiveConnector(desired, running)
     found = {TopicPartition("orders", n): Offsets(*log) for n, log in enumerate(draw.logs)}
-    clusters = {"A": SeenKafka({"orders": len(draw.logs)}, found), "B": SeenKafka()}
+    clusters = {"A": RunningKafka({"orders": len(draw.logs)}, found), "B": RunningKafka()}
     return Reading(
         now, (flow,), {"cb": SeenConnect("cb", {desired.name: seen}, exactly_once=False)}, clusters, begun_at=now
     )
@@ -130,11 +130,11 @@ def seen_by(declared: Declared, look: Look, draw: Draw, arrived: int, now: float
     """Return a reading of the draw in which some sides could not be read."""
     whole = reading(declared, draw, "RUNNING", ["RUNNING"], now)
     ends = {TopicPartition("A.orders", 0): Offsets(0, arrived)}
-    source, target = whole.clusters["A"], SeenKafka({"A.orders": 1}, ends)
+    source, target = whole.clusters["A"], RunningKafka({"A.orders": 1}, ends)
     if "source" in look.unread:
-        source = SeenKafka(failure=DOWN)
+        source = RunningKafka(failure=DOWN)
     if "target" in look.unread:
-        target = SeenKafka(failure=DOWN)
+        target = RunningKafka(failure=DOWN)
     connects = whole.connects
     if "connect" in look.unread:
         connects = {"cb": SeenConnect("cb", failure=DOWN)}
@@ -241,7 +241,7 @@ def test_records_that_arrive_are_never_said_to_be_elsewhere_nor_to_come_twice(
         there = {TopicPartition("A.orders", 0): Offsets(0, had + sum(log[:mirrored]))}
         look = reading(declared, Draw([[0, len(log)]], [stored]), "RUNNING", ["RUNNING"], 1000.0 * number)
         source = replace(look.clusters["A"], later_ends={TopicPartition("orders", 0): len(log)})
-        look = replace(look, clusters={"A": source, "B": SeenKafka({"A.orders": 1}, there)})
+        look = replace(look, clusters={"A": source, "B": RunningKafka({"A.orders": 1}, there)})
         lags = measure_lags(look, memory)
         earlier, memory = memory, remember(memory, look, lags)
         (flow,) = judge(look, lags, Remembered(earlier, memory)).flows

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.acls import Acl
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.beside_records import COPIED, Sides, TopicSync, mirrored_acl
 from mm2mgr.observe.state_file import timed_looks
 from mm2mgr.problems.health import FlowStatus
@@ -236,9 +236,12 @@ def test_what_mirrormaker_makes_of_any_acls_is_all_that_the_target_needs(acls: s
                 made.add(replace(one, name="A.orders"))
     assert {each for one in acls if (each := mirrored_acl(one, "A.orders"))} == made
     assert all(not (one.allow and one.operation in {"Write", "All"}) for one in made)
-    side, there = SeenKafka(acls={"orders": frozenset(acls)}), made | {replace(one, name="A.orders") for one in others}
+    side, there = (
+        RunningKafka(acls={"orders": frozenset(acls)}),
+        made | {replace(one, name="A.orders") for one in others},
+    )
     for absent in [None, *made]:
-        target = SeenKafka(acls={"A.orders": frozenset(there - {absent})})
+        target = RunningKafka(acls={"A.orders": frozenset(there - {absent})})
         missing = COPIED["acls"].missing(Sides(side, target, "orders", "A.orders"), TopicSync(ROUND))
         assert missing == ({str(absent)} if absent else set())
 

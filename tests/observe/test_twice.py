@@ -13,7 +13,7 @@ from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
-from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
+from mm2mgr.live.kafka_state import RunningKafka, WantedLogs
 from mm2mgr.problems.health import FlowStatus
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, FakeKafka, estate, kinds, sentences, topology_of
@@ -256,7 +256,7 @@ class SlowTarget(FakeKafka):
     meanwhile = 0
     source_was_read = threading.Event()
 
-    def __call__(self, access: KafkaAccess, choose: WantedLogs) -> SeenKafka:
+    def __call__(self, access: KafkaAccess, choose: WantedLogs) -> RunningKafka:
         if choose.ends or access.alias == "A":
             seen = super().__call__(access, choose)
             self.source_was_read.set()

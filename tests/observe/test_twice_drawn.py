@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
-from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.observe.surplus import doubtful
@@ -192,13 +192,13 @@ class Day:
         )
         exactly_once = None if "workers" in self.hidden else bool(self.batch)
         logs = {} if "partition" in self.hidden else {SOURCE: Offsets(min(self.start, end), end)}
-        source = SeenKafka({TOPIC: 1}, logs, topic_ids={TOPIC: str(self.topic_id)})
-        target = SeenKafka({}, cluster_id=self.cluster)
+        source = RunningKafka({TOPIC: 1}, logs, topic_ids={TOPIC: str(self.topic_id)})
+        target = RunningKafka({}, cluster_id=self.cluster)
         if there is not None:
-            target = SeenKafka({remote.topic: 1}, {remote: Offsets(0, there)}, cluster_id=self.cluster)
+            target = RunningKafka({remote.topic: 1}, {remote: Offsets(0, there)}, cluster_id=self.cluster)
         clusters = {
-            "A": SeenKafka(failure=Failure("down")) if "source" in self.hidden else source,
-            "B": SeenKafka(failure=Failure("down")) if "target" in self.hidden else target,
+            "A": RunningKafka(failure=Failure("down")) if "source" in self.hidden else source,
+            "B": RunningKafka(failure=Failure("down")) if "target" in self.hidden else target,
         }
         connect = SeenConnect("cb", {connector.name: live}, kafka_cluster_id="k", exactly_once=exactly_once)
         reading = Reading(self.now, flows, {"cb": connect}, clusters, begun_at=self.now - 1, declared=flows)

@@ -30,8 +30,7 @@ from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.kafka.lease import SESSION_SECONDS, Holder
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.operations import Applied, Workspace
-from mm2mgr.plan.facts import TopicListing
-from tests.asking import answer_kafka
+from tests.asking import answer_kafka, topics_with
 from tests.clock import Clock, jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
@@ -239,7 +238,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr(ConnectClient, "__init__", wired)
     answer_kafka(
         monkeypatch,
-        topics=lambda *_: TopicListing(dict.fromkeys(FLOWS, 1)),
+        topics=lambda *_: topics_with(dict.fromkeys(FLOWS, 1)),
         sizes=lambda *_: TopicSizes({}, {}),
         groups=lambda *_: (),
         expiring=tuple,

@@ -18,17 +18,17 @@ from mm2mgr.connectors import Connector
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.questions import OffsetsSince, PartitionEnds
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan, Wish
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
-from tests.asking import answer_kafka
+from tests.asking import answer_kafka, topics_with
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
@@ -53,14 +53,14 @@ class Site:
     urls: dict[str, str]
     fakes: dict[str, FakeConnect] = field(default_factory=dict)
     owner: str = "team"
-    kafka: dict[str, TopicListing] | None = field(
+    kafka: dict[str, RunningKafka] | None = field(
         default_factory=lambda: {
-            "a": TopicListing({"orders": 1, "logs.web": 1}),
-            "east": TopicListing({}),
-            "west": TopicListing({}),
+            "a": topics_with({"orders": 1, "logs.web": 1}),
+            "east": topics_with({}),
+            "west": topics_with({}),
         }
     )
-    """TopicListing of the Kafka clusters; None: no broker answers."""
+    """The Kafka clusters; None: no broker answers."""
     ends: Callable[[str, TopicPartition], int] | None = None
     """Log ends of the Kafka clusters, by alias and partition; None: no broker answers."""
     since: Callable[[str, TopicPartition, int], int] | None = None
@@ -79,25 +79,19 @@ class Site:
     called: dict[str, str] = field(default_factory=dict)
     """What the tree calls a Connect cluster, where that is another name than that of its Kafka cluster."""
 
-    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool]) -> TopicListing:
-        """Answer what topics there are, with the records of the wanted ones."""
+    def read_topics(self, access: KafkaAccess) -> RunningKafka:
+        """Answer what topics there are, with their records."""
         if self.kafka is None:
             raise KafkaError("no broker answered")
-        found = self.kafka[access.alias]
-        chosen = [topic for topic in found.partitions if wanted(topic)]
-        return TopicListing(
-            found.partitions,
-            {topic: found.records.get(topic, 0) for topic in chosen},
-            {topic: found.written.get(topic, 0) for topic in chosen},
-        )
+        return self.kafka[access.alias]
 
     def read_sizes(self, access: KafkaAccess, topics: Mapping[str, int]) -> TopicSizes:
         """Answer as `RecordSizes` does, with one partition per topic and 100 bytes per record."""
         if self.kafka is None:
             raise KafkaError("no broker answered")
-        records, written = self.kafka[access.alias].records, self.kafka[access.alias].written
-        ends = {topic: written.get(topic, records.get(topic, 0)) for topic in topics}
-        logs = {TopicPartition(topic, 0): Offsets(end - records.get(topic, 0), end) for topic, end in ends.items()}
+        there = self.kafka[access.alias].offsets
+        partitions = (TopicPartition(topic, 0) for topic in topics)
+        logs = {partition: there.get(partition, Offsets(0, 0)) for partition in partitions}
         return TopicSizes(logs, dict.fromkeys(topics, 100.0))
 
     def read_stored(self, _access: KafkaAccess, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.kafka_state import RunningKafka, list_topics
 from mm2mgr.live.questions import PartitionCounts, TopicLogs
 from mm2mgr.live.reach import KafkaReach, Limits
-from mm2mgr.live.snapshot import Snapshot
-from mm2mgr.partitions import Offsets
-from mm2mgr.plan.facts import TopicListing, list_topics, list_with_records
+from mm2mgr.live.snapshot import Snapshot, Steps
+from mm2mgr.partitions import Offsets, TopicPartition
 from tests.kafka.conftest import mock_cluster
 from tests.kafka.quick import Producer
 
@@ -25,14 +27,27 @@ def test_a_cluster_that_is_source_and_target_is_listed_once(mock_cluster: KafkaA
     snapshot = Snapshot(
         {PartitionCounts("a"): topics} | TopicLogs.ask_all(reach, [TopicLogs("a", "orders", topics["orders"])])
     )
-    as_source = list_topics(snapshot, "a")
+    as_source = _answered(list_topics({"a": lambda _: False}), snapshot)["a"]
     assert as_source.records == as_source.written == {"orders": 3}
-    steps = list_with_records({"a": {"orders", "a.orders"}.__contains__})
+    steps = list_topics({"a": {"orders", "a.orders"}.__contains__})
     assert snapshot.lacking(next(steps)) == []
     assert snapshot.lacking(steps.send(snapshot)) == [TopicLogs("a", "a.orders", topics["a.orders"])]
     reach.close()
 
 
 def test_a_topic_of_which_records_were_deleted_has_had_records() -> None:
-    snapshot = Snapshot({PartitionCounts("a"): {"t": 2}, TopicLogs("a", "t", 2): (Offsets(5, 7), Offsets(0, 1))})
-    assert list_topics(snapshot, "a") == TopicListing({"t": 2}, {"t": 3}, {"t": 8})
+    logs = {TopicPartition("t", 0): Offsets(5, 7), TopicPartition("t", 1): Offsets(0, 1)}
+    snapshot = Snapshot({PartitionCounts("a"): {"t": 2}, TopicLogs("a", "t", 2): logs})
+    cluster = _answered(list_topics({"a": lambda _: False}), snapshot)["a"]
+    assert cluster == RunningKafka({"t": 2}, logs)
+    assert (cluster.records, cluster.written) == ({"t": 3}, {"t": 8})
+
+
+def _answered(steps: Steps[dict[str, RunningKafka]], snapshot: Snapshot) -> dict[str, RunningKafka]:
+    """Return the result of a judgement to which the snapshot has all answers."""
+    next(steps)
+    steps.send(snapshot)
+    with pytest.raises(StopIteration) as end:
+        steps.send(snapshot)
+    result: dict[str, RunningKafka] = end.value.value
+    return result

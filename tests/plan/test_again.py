@@ -12,8 +12,8 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.plan.changes import Plan
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.stages import stages
+from tests.asking import topics_with
 from tests.plan.site import DEADLINE_SECONDS, Site, actions, errors
 
 ONE = "flows:\n  orders: {sources: [a], targets: [east], topics: {include: [orders, 'logs[.].*']}}\n"
@@ -27,14 +27,14 @@ TWO = (
 )
 MOVED = TWO.replace("[orders]", "[nothing]").replace("['logs[.].*']", "[orders, 'logs[.].*']")
 SOURCE, NEW, LOGS = "mm2.a.east.source.orders", "mm2.a.east.source.trade", "mm2.a.east.source.logs"
-THERE = TopicListing(
+THERE = topics_with(
     {"orders": 2, "logs.web": 1, "other": 1}, {"orders": 70, "logs.web": 5}, {"orders": 100, "logs.web": 5}
 )
 
 
 @pytest.fixture(autouse=True)
 def _topics(site: Site) -> None:
-    site.kafka = {"a": THERE, "east": TopicListing({}), "west": TopicListing({})}
+    site.kafka = {"a": THERE, "east": topics_with({}), "west": topics_with({})}
 
 
 def action(plan: Plan, connector: str, connect: str = "east") -> str:
@@ -168,7 +168,7 @@ def test_what_gives_a_topic_away_keeps_it_while_the_other_is_blocked(site: Site)
 
 def test_it_may_move_before_it_had_a_record(site: Site) -> None:
     site.converge(TWO)
-    site.kafka = {**(site.kafka or {}), "a": TopicListing({"orders": 2, "logs.web": 1}, {}, {"logs.web": 5})}
+    site.kafka = {**(site.kafka or {}), "a": topics_with({"orders": 2, "logs.web": 1}, {}, {"logs.web": 5})}
     assert action(site.plan(MOVED), LOGS) == "update"
 
 
@@ -228,7 +228,7 @@ def test_what_may_have_run_on_a_dead_connect_cluster_is_blocked_where_the_target
     site.converge(ONE)
     site.urls["east"] = "http://127.0.0.1:1"
     assert site.kafka
-    site.kafka["east"] = TopicListing({"a.orders": 2}, {"a.orders": 0}, {"a.orders": 100})
+    site.kafka["east"] = topics_with({"a.orders": 2}, {"a.orders": 0}, {"a.orders": 100})
     plan = site.plan(ELSEWHERE)
     assert action(plan, SOURCE, "west") == "blocked"
     assert reason(plan, SOURCE).startswith(
@@ -275,7 +275,7 @@ def test_a_widened_flow_lists_what_it_takes_beside(site: Site) -> None:
 def arrived_before(site: Site) -> None:
     """Let the target hold records of orders, which a connector that was deleted has brought."""
     assert site.kafka
-    site.kafka["east"] = TopicListing({"a.orders": 2}, {"a.orders": 100}, {"a.orders": 100})
+    site.kafka["east"] = topics_with({"a.orders": 2}, {"a.orders": 100}, {"a.orders": 100})
 
 
 def test_a_flow_that_comes_back_under_its_name_goes_on(site: Site) -> None:

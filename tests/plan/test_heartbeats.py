@@ -19,13 +19,12 @@ from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Change, Plan
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import HEARTBEATS_KEY, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
-from tests.asking import answer_kafka
+from tests.asking import answer_kafka, topics_with
 from tests.clock import jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
@@ -232,7 +231,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeConnect]]:
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)
     answer_kafka(
-        monkeypatch, topics=lambda *_: TopicListing({}), sizes=lambda *_: TopicSizes({}, {}), groups=lambda *_: ()
+        monkeypatch, topics=lambda *_: topics_with({}), sizes=lambda *_: TopicSizes({}, {}), groups=lambda *_: ()
     )
     with jumping():
         yield fakes

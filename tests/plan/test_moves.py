@@ -20,14 +20,14 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live import dedicated
 from mm2mgr.live import read as live_read
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Plan
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.plan.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
-from tests.asking import answer_kafka
+from tests.asking import answer_kafka, topics_with
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect
 from tests.plan import simulated
@@ -242,13 +242,12 @@ class Workers:
         def asked(target: ConnectTarget, **_: object) -> ConnectClient:
             return ConnectClient(target, deadline_seconds=5, transport=self.fakes[target.name].transport())
 
-        def listed(access: KafkaAccess, wanted: Callable[[str], bool]) -> TopicListing:
+        def listed(access: KafkaAccess) -> RunningKafka:
             held = {
                 topic: sum(map(len, logs))
                 for topic, logs in self.world.clusters[self.world.at(access.bootstrap_servers)].items()
             }
-            chosen = {topic: count for topic, count in held.items() if wanted(topic)}
-            return TopicListing(dict.fromkeys(held, 1), chosen, chosen)
+            return topics_with(dict.fromkeys(held, 1), held)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(live_read, "ConnectClient", asked)

@@ -14,7 +14,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -34,19 +34,19 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.plan import planner
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Wish
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.judges import JUDGES, PARTNERS, Facts, judge_parts
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
-from tests.asking import answer_kafka
+from tests.asking import answer_kafka, topics_with
 from tests.clock import jumping
 from tests.fake_connect import STARTING_PAGE, FakeConnect, Fault
 from tests.plan.drawn import scenarios
@@ -136,12 +136,11 @@ class Estate:
                     id_ = f"{cluster}/{topic}-{number}/{self.produced}"
                     self.world.produce(cluster, topic, id_, partition=number)
 
-    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool]) -> TopicListing:
+    def read_topics(self, access: KafkaAccess) -> RunningKafka:
         """Answer what a look at a Kafka cluster would."""
         topics = self.world.clusters[self.world.at(access.bootstrap_servers)]
-        chosen = {topic: logs for topic, logs in topics.items() if wanted(topic)}
-        records = {topic: sum(map(len, logs)) for topic, logs in chosen.items()}
-        return TopicListing({topic: len(logs) for topic, logs in topics.items()}, records, dict(records))
+        records = {topic: sum(map(len, logs)) for topic, logs in topics.items()}
+        return topics_with({topic: len(logs) for topic, logs in topics.items()}, records)
 
     # What Connect has, as the simulation sees it, and back
 

@@ -11,10 +11,10 @@ from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
 from mm2mgr.partitions import Offsets, TopicPartition, listing_of, moved_partitions, predict
 from mm2mgr.plan.changes import KINDS, Change, Plan, Price, Volume
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.mirroring_cost import count_moved, log_bytes, volume
 from mm2mgr.spec.models import FlowSettings
+from tests.asking import topics_with
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
 ORDERS, LOGS = "mm2.a.east.source.orders", "mm2.a.east.source.logs"
@@ -34,8 +34,8 @@ def mirrored(site: Site) -> Site:
     site.converge()
     site.east.add_offsets(ORDERS, "orders", {0: 299_999}, "a")
     assert site.kafka
-    site.kafka["a"] = TopicListing({"orders": 1, "logs.web": 4}, {"orders": 300_000}, {"orders": 300_000})
-    site.kafka["east"] = TopicListing({"a.orders": 1}, {"a.orders": 300_000}, {"a.orders": 300_000})
+    site.kafka["a"] = topics_with({"orders": 1, "logs.web": 4}, {"orders": 300_000}, {"orders": 300_000})
+    site.kafka["east"] = topics_with({"a.orders": 1}, {"a.orders": 300_000}, {"a.orders": 300_000})
     return site
 
 
@@ -316,7 +316,7 @@ def test_a_name_that_is_too_long_on_the_target_is_blocked_and_named(site: Site, 
     site.converge()
     long = f"logs.{'n' * (length - 5)}"
     assert site.kafka
-    site.kafka["a"] = TopicListing({"orders": 1, "logs.web": 1, "logs.x": 1, long: 1}, {}, {})
+    site.kafka["a"] = topics_with({"orders": 1, "logs.web": 1, "logs.x": 1, long: 1}, {}, {})
     flows = FLOWS.replace("logs[.].*", "logs[.](web|x)")
     site.converge(flows)
     held = change(site.plan(), LOGS)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mm2mgr.plan.changes import Plan
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
+from tests.asking import topics_with
 from tests.fake_connect import CLASSES
 from tests.plan.site import FLOWS, Site
 
@@ -318,13 +318,13 @@ def test_a_remedy_that_is_typed_as_it_is_written_ends_the_block(name: str, site:
     case = CASES[name]
     site.east.version = case.version
     site.kafka = {
-        "a": TopicListing(
+        "a": topics_with(
             {"orders": 1, "logs.web": 1, "logs.app": 1, "more": 1},
             {"orders": 9, "logs.web": 9, "logs.app": 9, "more": 9},
             {"orders": 9, "logs.web": 9, "logs.app": 9, "more": 9},
         ),
-        "east": TopicListing({}),
-        "west": TopicListing({}),
+        "east": topics_with({}),
+        "west": topics_with({}),
     }
     for tree in case.before:
         assert not [each for each in site.converge(tree) if each.error]
@@ -347,7 +347,7 @@ def test_a_remedy_that_is_typed_as_it_is_written_ends_the_block(name: str, site:
 @pytest.mark.parametrize("name", ["it's", "orders: old", "#1", "true", "123", "a, b", "- x", "[x]", "&x", "ü"])
 @pytest.mark.parametrize("owner", ["", "team", "42"])
 def test_a_remedy_names_whatever_a_connector_is_called_as_yaml_reads_it(name: str, owner: str, site: Site) -> None:
-    site.kafka = {alias: TopicListing({"orders": 1} if alias == "a" else {}) for alias in ("a", "east", "west")}
+    site.kafka = {alias: topics_with({"orders": 1} if alias == "a" else {}) for alias in ("a", "east", "west")}
     site.east.add(name, A_TO_EAST | ({OWNER_KEY: owner} if owner else {}))
     site.east.add_offsets(name, "orders", {0: 8}, alias="a")
     text = name.replace("'", "''")

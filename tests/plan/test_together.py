@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.plan.changes import Change, Plan
-from mm2mgr.plan.facts import TopicListing
+from tests.asking import topics_with
 from tests.fake_connect import MIRROR
 from tests.plan.site import Site, actions
 
@@ -137,7 +137,7 @@ def test_a_value_that_would_fail_the_task_blocks(site: Site) -> None:
 
 def test_two_checkpoint_connectors_of_a_pair(site: Site) -> None:
     site.converge(ONE)
-    site.kafka = {alias: TopicListing({}) for alias in ("a", "east", "west")}
+    site.kafka = {alias: topics_with({}) for alias in ("a", "east", "west")}
     site.east.connectors["theirs"] = site.east.connectors.pop("mm2.a.east.checkpoint")
     site.east.connectors["theirs"].config.update({"name": "theirs", "mm2mgr.owner": "another"})
     assert of(site.plan(ONE), "mm2.a.east.checkpoint").action == "blocked"

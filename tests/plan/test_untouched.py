@@ -29,16 +29,16 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Change, Plan, Wish, type_of
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.history import Claim, HistoryEntry
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
-from tests.asking import answer_kafka
+from tests.asking import answer_kafka, topics_with
 from tests.clock import jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
@@ -186,8 +186,8 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     def wired(self: ConnectClient, target: Any, **options: Any) -> None:
         init(self, target, **{**options, "transport": Wire(target.name)})
 
-    def listed(access: KafkaAccess, *_: object) -> TopicListing:
-        return TopicListing(dict.fromkeys(TOPICS, 1) if access.alias != "b" else {})
+    def listed(access: KafkaAccess) -> RunningKafka:
+        return topics_with(dict.fromkeys(TOPICS, 1) if access.alias != "b" else {})
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)
     answer_kafka(monkeypatch, topics=listed, sizes=lambda *_: TopicSizes({}, {}), groups=lambda *_: (), expiring=tuple)

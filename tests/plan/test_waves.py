@@ -17,8 +17,8 @@ from mm2mgr.apply.waves import Event, Halted, Result, RolledBack, Rollout, WaveB
 from mm2mgr.live.reach import Limits
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Plan
-from mm2mgr.plan.facts import TopicListing
 from mm2mgr.render import OWNER_KEY
+from tests.asking import topics_with
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site, actions, errors
 
 HEARTBEAT, LOGS, ORDERS, CHECKPOINT = ON_EAST
@@ -149,7 +149,7 @@ def test_a_new_connector_without_tasks_is_bad_if_its_topics_exist(site: Site) ->
 
 def test_a_new_connector_whose_topics_do_not_exist_yet_is_good(site: Site) -> None:
     assert site.kafka is not None
-    site.kafka["a"] = TopicListing({"others": 1})
+    site.kafka["a"] = topics_with({"others": 1})
     site.east.source_topics = site.west.source_topics = {}
     seen = applied(site, site.plan())
     assert seen.halted == {}
@@ -159,7 +159,7 @@ def test_a_new_connector_whose_topics_do_not_exist_yet_is_good(site: Site) -> No
 
 def test_what_has_records_to_copy_is_good_when_the_first_has_arrived(site: Site) -> None:
     assert site.kafka is not None
-    site.kafka["a"] = TopicListing({"orders": 1, "logs.web": 1}, {"orders": 3000})
+    site.kafka["a"] = topics_with({"orders": 1, "logs.web": 1}, {"orders": 3000})
     plan = site.plan()
     seen = applied(site, plan, wait_seconds=3.0)
     assert seen.halted["east"].why == f"{ORDERS}: RUNNING, no record has arrived yet (a right may be missing)"
@@ -282,7 +282,7 @@ def test_a_connector_whose_last_topic_is_taken_out_has_no_tasks_and_is_good(
     other = FLOWS.replace("[orders]}", "[more]}")
     site.east.source_topics = {"more": 1, "logs.web": 1}
     site.converge(other)
-    site.kafka["a"] = TopicListing(topics)
+    site.kafka["a"] = topics_with(topics)
     with_tasks_lost(site, ORDERS)
     seen = applied(site, site.plan(), wait_seconds=2.0, rollback=True)
     assert (seen.halted["east"].verdict if seen.halted else None) == verdict
@@ -310,7 +310,7 @@ def test_where_records_of_transforms_arrive_is_not_known_and_no_reason_to_take_b
 
 def test_a_new_connector_whose_transforms_drop_all_that_is_there_is_good(site: Site) -> None:
     assert site.kafka is not None
-    site.kafka["a"] = TopicListing({"orders": 1, "logs.web": 1}, {"orders": 3000})
+    site.kafka["a"] = topics_with({"orders": 1, "logs.web": 1}, {"orders": 3000})
     seen = applied(site, site.plan(TRANSFORMED), TRANSFORMED, wait_seconds=2.0, rollback=True)
     assert seen.halted == {}
     assert seen.states["east", ORDERS].state.startswith("RUNNING, no record has arrived yet (its transforms may drop")
@@ -600,7 +600,7 @@ def test_after_a_rollback_live_is_what_it_was(site: Site, seed: int) -> None:
 def test_a_rollback_brings_back_nothing_that_another_connect_cluster_has_begun(site: Site) -> None:
     beside = "  beside: {sources: [west], targets: [east], run_on: east, topics: {include: [bills]}}\n"
     flows = FLOWS.replace("[east, west]", "[east]") + beside
-    site.kafka = (site.kafka or {}) | {"west": TopicListing({"bills": 1})}
+    site.kafka = (site.kafka or {}) | {"west": topics_with({"bills": 1})}
     site.converge(flows)
     site.fakes["west"].cluster_id = "east"
     elsewhere = flows.replace("targets: [east], topics", "targets: [east], run_on: west, topics")

@@ -13,8 +13,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.plan.facts import TopicListing
-from tests.asking import answer_kafka
+from tests.asking import answer_kafka, topics_with
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr
 from tests.clock import Clock, jumping
@@ -85,7 +84,7 @@ def estate(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]
             raise KafkaError(f"{access.alias}: no broker answers")
 
         monkeypatch.setattr(ConnectClient, "__init__", wired)
-        answer_kafka(monkeypatch, topics=lambda *_: TopicListing({}))
+        answer_kafka(monkeypatch, topics=lambda *_: topics_with({}))
         # A real client would wait seconds for each broker that is not there, which the jumping clock cannot shorten.
         monkeypatch.setattr(Kafka, "__init__", no_broker)
         yield made
