@@ -48,7 +48,7 @@ class Listen(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
         return host.strip("[]"), int(port)
 
 
-@command("Every day", 13)
+@command("Every day", 15)
 @option("--listen", type=Listen(), default="127.0.0.1:8642", help="Address and port; port 0 takes a free one.")
 @option(
     "--every",
