@@ -284,12 +284,7 @@ _END_SECONDS = 0.5
 @output_option
 @click.pass_obj
 def watch(
-    workspace: Workspace,
-    flows: tuple[str, ...],
-    every: float,
-    once: bool,
-    dog: WatchdogOptions,
-    output: str,
+    workspace: Workspace, flows: tuple[str, ...], every: float, once: bool, dog: WatchdogOptions, output: str
 ) -> int:
     """Restart FAILED tasks that a restart can cure, one by one.
 

@@ -296,11 +296,7 @@ def reconcile(
     from mm2mgr.output.plan_text import say_event
 
     order = operations.ReconcileOrder(
-        options,
-        wait_seconds=wait,
-        rollback=rollback,
-        report_only=report_only,
-        reason=reason,
+        options, wait_seconds=wait, rollback=rollback, report_only=report_only, reason=reason
     )
     rounds = operations.reconcile(
         workspace, order, every_seconds=every, events=events, report=say_event, interrupts=_ending

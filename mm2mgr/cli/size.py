@@ -258,12 +258,7 @@ By = Literal["partition", "topic", "flow", "hour"]
     default="partition",
     help="What to print; `hour` is the pattern by day of week and hour of day.",
 )
-@option(
-    "--top",
-    type=Count(0),
-    default=20,
-    help="Rows to print, busiest first; 0: no row as text, every row as JSON.",
-)
+@option("--top", type=Count(0), default=20, help="Rows to print, busiest first; 0: no row as text, every row as JSON.")
 @option("--show", is_flag=True, help="Only print what is rolled up already.")
 @option(
     "--spark/--no-spark", default=None, help="Where to roll up. Default: Spark when over 100 million samples are due."

@@ -109,12 +109,7 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
 
 @command("Every change", 4)
 @click.argument("flows", nargs=-1)
-@option(
-    "--timeout",
-    type=Duration(1),
-    default="20s",
-    help="Time limit for the check; unanswered checks are reported.",
-)
+@option("--timeout", type=Duration(1), default="20s", help="Time limit for the check; unanswered checks are reported.")
 @option(
     "--fix-only",
     is_flag=True,

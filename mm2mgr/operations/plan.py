@@ -115,10 +115,7 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
 
 
 def read_plan_of(
-    workspace: Workspace,
-    wish: Wish,
-    only: Sequence[str] | None,
-    skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
+    workspace: Workspace, wish: Wish, only: Sequence[str] | None, skip: Mapping[str, Mm2mgrError] = MappingProxyType({})
 ) -> Plan:
     """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet.
 

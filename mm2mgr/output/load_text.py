@@ -353,12 +353,7 @@ def _range(end: ProbedEnd) -> str:
 
 
 _BAR_CELLS = 24
-OVER = {
-    "round trip": "round trip",
-    "tasks": "tasks",
-    "fetch": "max.partition.fetch.bytes",
-    "batch": "batch.size",
-}
+OVER = {"round trip": "round trip", "tasks": "tasks", "fetch": "max.partition.fetch.bytes", "batch": "batch.size"}
 
 
 def say_forecasts(report: LinkReport) -> None:

@@ -86,11 +86,7 @@ def _over_link(comparison: LinkComparison) -> Context:
         "table": forecast_table(comparison),
         "stalls": stalls,
         "curves": [
-            {
-                "title": f"Rate over {OVER[curve.over]}",
-                "drawn": curves(curve),
-                "table": curve_table(curve, drawn=False),
-            }
+            {"title": f"Rate over {OVER[curve.over]}", "drawn": curves(curve), "table": curve_table(curve, drawn=False)}
             for curve in comparison.curves
         ],
     }
