@@ -37,7 +37,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.live.kafka_state import RunningKafka, WantedLogs, read_kafka
 from mm2mgr.observe.read import ObserveOptions
-from mm2mgr.operations.lag import LagOptions, report
+from mm2mgr.operations.status import LagOptions, report
 from mm2mgr.problems.status import observe
 from mm2mgr.render import render
 from mm2mgr.sandbox.kafka_servers import Broker

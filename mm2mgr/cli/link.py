@@ -60,7 +60,7 @@ def read(workspace: Workspace, clusters: tuple[str, ...], check: bool, timeout: 
       mm2mgr link read --check
     """
     from mm2mgr.output.console import say_as, talk
-    from mm2mgr.output.link_text import say_brokers
+    from mm2mgr.output.load_text import say_brokers
 
     report = operations.link_read(workspace, clusters, write=not check, timeout_seconds=timeout, notify=talk)
     say_as(output, report, say_brokers)
@@ -135,7 +135,7 @@ def probe(
       mm2mgr link probe dc1 agg-east --bandwidth --topic app.orders --seconds 20 --write
     """
     from mm2mgr.output.console import say_as, talk
-    from mm2mgr.output.link_text import say_probe
+    from mm2mgr.output.load_text import say_probe
 
     if bandwidth != bool(topic or temporary_topic) or (topic and temporary_topic):
         raise click.UsageError("--bandwidth needs one of --topic NAME and --temporary-topic, and they need --bandwidth")
@@ -181,7 +181,7 @@ def explain(
       mm2mgr link explain 'dc1->agg' --page link.html
     """
     from mm2mgr.output.console import say_as
-    from mm2mgr.output.link_text import say_forecasts
+    from mm2mgr.output.load_text import say_forecasts
 
     report = operations.link_explain(workspace, flow, partitions=partitions, record_bytes=record_size)
     say_as(output, report, say_forecasts)

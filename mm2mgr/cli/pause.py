@@ -1,9 +1,12 @@
-"""The daily verbs `pause`, `resume`, `stop` and `restart`, on flows, pairs and single connectors."""
+"""The daily verbs `pause`, `resume`, `stop`, `restart` and `offsets`, on flows, pairs and single connectors; and `watch`."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -12,19 +15,24 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.options import (
     OUTCOME_CODES,
+    CommandGroup,
+    Count,
     Decorated,
     Duration,
+    WatchdogOptions,
     command,
     connector_options,
+    in_help,
     option,
     output_option,
+    watchdog_options,
     with_options,
 )
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import StateChange, Turned
+    from mm2mgr.operations import FlowReset, Place, StateChange, Turned
 
 
 def _verb_options(command: Decorated) -> Decorated:
@@ -55,7 +63,7 @@ class _VerbOptions(TypedDict):
     wait: float
 
 
-@command("Every day", 3)
+@command("Every day", 4)
 @_verb_options
 @click.pass_obj
 def pause(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]) -> int:
@@ -73,7 +81,7 @@ def pause(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions])
     return _turn(workspace, operations.pause, "pause", output, **options)
 
 
-@command("Every day", 4)
+@command("Every day", 5)
 @_verb_options
 @click.pass_obj
 def resume(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]) -> int:
@@ -88,7 +96,7 @@ def resume(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]
     return _turn(workspace, operations.resume, "resume", output, **options)
 
 
-@command("Every day", 5)
+@command("Every day", 6)
 @_verb_options
 @click.pass_obj
 def stop(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]) -> int:
@@ -104,7 +112,7 @@ def stop(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]) 
     return _turn(workspace, operations.stop, "stop", output, **options)
 
 
-@command("Every day", 6)
+@command("Every day", 7)
 @option("--failed", "only_failed", is_flag=True, help="Only what FAILED: single tasks, or the connector itself.")
 @_verb_options
 @click.pass_obj
@@ -125,7 +133,7 @@ def _turn(
     workspace: Workspace, operation: Callable[..., Turned], verb: str, output: str, **options: Unpack[_VerbOptions]
 ) -> int:
     from mm2mgr.output.console import carrying_on, say_as
-    from mm2mgr.output.verbs_text import say_sent, say_turned, say_turns
+    from mm2mgr.output.history_text import say_sent, say_turned, say_turns
 
     choice, wait = operations.Choice(options["names"], dict(options["labels"]), options["everything"]), options["wait"]
 
@@ -156,3 +164,180 @@ def confirm(name: str, question: str, output: str) -> None:
     if not sys.stdin.isatty():
         raise Mm2mgrError(f"{name} asks first and there is no terminal", hint="add --yes")
     click.confirm(question[0].upper() + question[1:], abort=True, err=True)
+
+
+@in_help("Every day", 8)
+@click.group(cls=CommandGroup)
+def offsets() -> None:
+    """Show or reset the stored offsets of flows.
+
+    \b
+    Example:
+      mm2mgr offsets show logging
+    """
+
+
+@offsets.command("show")
+@connector_options
+@output_option
+@click.pass_obj
+def show(
+    workspace: Workspace, names: tuple[str, ...], labels: tuple[tuple[str, str], ...], everything: bool, output: str
+) -> int:
+    """Show stored offset, log start and end, and lag in records of each partition.
+
+    NAMES as for `pause`; only source connectors store offsets of records. A stored offset is that of the last
+    mirrored record, and is exact while its connector is STOPPED.
+
+    \b
+    Example:
+      mm2mgr offsets show 'logging:dc1-logging->agg-east' -o json
+    """
+    from mm2mgr.output.console import say_as, working
+    from mm2mgr.output.history_text import say_offsets
+
+    choice = operations.Choice(names, dict(labels), everything)
+    with working("reading Connect and Kafka"):
+        stored = operations.offsets(workspace, choice)
+    say_as(output, {"flows": stored}, lambda _: say_offsets(stored))
+    return 1 if any(flow.unknown for flow in stored) else 0
+
+
+class _Place(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """`earliest`, `latest` or an offset."""
+
+    name = "place"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        text = str(value)
+        if text not in {"earliest", "latest"} and not text.isdecimal():
+            self.fail(f"{text!r} is none of earliest, latest and an offset from 0 on", param, ctx)
+        return "earliest" if text == "earliest" else "latest" if text == "latest" else int(text)
+
+
+@offsets.command("reset")
+@connector_options
+@option(
+    "--to",
+    type=_Place(),
+    required=True,
+    metavar="earliest|latest|OFFSET",
+    help="The next record to mirror: the first or the one after the last in each log, or that of an offset.",
+)
+@option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this source topic (repeatable).")
+@option(
+    "--partition", "partitions", type=Count(0), multiple=True, metavar="N", help="Only this partition (repeatable)."
+)
+@option("--reason", default="", show_default=False, metavar="TEXT", help="Why; kept in the history.")
+@option("--yes", "-y", is_flag=True, help="Do not ask.")
+@output_option
+@click.pass_obj
+def reset(
+    workspace: Workspace,
+    names: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
+    everything: bool,
+    to: Place,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    reason: str,
+    yes: bool,
+    output: str,
+) -> int:
+    """Make stopped flows continue at other offsets of their sources' logs.
+
+    Refused unless every connector is STOPPED (`mm2mgr stop`), and its source can be read; waits up to 30 s for its
+    tasks to end. Shows how many records are mirrored again or skipped, asks, writes, and reads back. The flows stay
+    stopped: `mm2mgr resume` starts them again. Needs Kafka 3.6.
+
+    \b
+    Example:
+      mm2mgr stop logging && mm2mgr offsets reset logging --topic app.orders --to earliest
+    """
+    from mm2mgr.output.console import carrying_on, say_as
+    from mm2mgr.output.history_text import say_planned_resets, say_resets
+
+    choice = operations.Choice(names, dict(labels), everything)
+
+    def approve(planned: Sequence[FlowReset]) -> bool:
+        say_planned_resets(planned)
+        if not yes and any(flow.changes for flow in planned):
+            confirm("offsets reset", "Write these offsets?", output)
+        return True
+
+    with carrying_on():
+        order = operations.ResetOrder(to, topics, partitions)
+        done = operations.reset_offsets(workspace, choice, order, reason=reason, approve=approve)
+        say_as(output, done, say_resets)
+    return 0 if done.outcome == "done" else 1
+
+
+_END_SECONDS = 0.5
+"""What threads get that wait for a broker, once the leases are given up."""
+
+
+@command("Every day", 14)
+@click.argument("flows", nargs=-1)
+@option("--every", type=Duration(1), default="10s", help="Time between two looks, 10 % more or less.")
+@option("--once", is_flag=True, help="End after one look; --first-wait 0s then restarts at once.")
+@watchdog_options
+@output_option
+@click.pass_obj
+def watch(
+    workspace: Workspace, flows: tuple[str, ...], every: float, once: bool, dog: WatchdogOptions, output: str
+) -> int:
+    """Restart FAILED tasks that a restart can cure, one by one.
+
+    A task that FAILED because a cluster did not answer in time, a quota was used up, or a broker or leader moved, is
+    restarted: that task alone, after --first-wait, then after twice as long each time, and not more often than
+    --restarts within --window; after that it is left alone until it is seen to run. What FAILED for another reason
+    (authentication, a missing right, a record that is too large or cannot be read, a bug) is reported once and never
+    restarted. Only connectors of this tree are touched.
+
+    Of several processes with the same owner one restarts, the others stand by. Its lease is a consumer group,
+    mm2mgr-OWNER-watch, on each Kafka cluster that Connect clusters run on. A Connect cluster that cannot be read is
+    asked again after longer and longer pauses, 10 min at most, while the others continue. SIGTERM and Ctrl-C end it
+    within two seconds.
+
+    \b
+    Example:
+      mm2mgr watch --events watch.jsonl --freeze-file /run/mm2mgr/freeze
+      mm2mgr watch --dry-run --once --first-wait 0s
+    """
+    from mm2mgr.output.console import say_json_line, talk
+    from mm2mgr.output.history_text import say_watch_round
+
+    workspace.flows(flows)  # an unknown flow is an error before anything is asked
+    rounds = operations.watch(workspace, dog.order(flows), every_seconds=every, events=dog.events)
+    printed = ""
+    try:
+        for done in rounds:
+            if output == "json":
+                say_json_line(done)
+            else:
+                printed = say_watch_round(done, printed)
+            if once:
+                rounds.close()
+                return 1 if done.failed else 0
+    except KeyboardInterrupt:
+        with _soon():
+            rounds.close()
+    talk("ended")
+    return 0
+
+
+@contextmanager
+def _soon() -> Iterator[None]:
+    """Let the process end in time, also where a thread still waits for a broker that does not answer."""
+    from mm2mgr.output.console import flush
+
+    def end() -> None:
+        flush()
+        os._exit(0)
+
+    timer = threading.Timer(_END_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+    yield
+    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
+        timer.cancel()

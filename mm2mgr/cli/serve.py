@@ -48,30 +48,16 @@ class Listen(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
         return host.strip("[]"), int(port)
 
 
-@command("Every day", 13)
+@command("Every day", 15)
 @option("--listen", type=Listen(), default="127.0.0.1:8642", help="Address and port; port 0 takes a free one.")
+@option("--every", type=Duration(1), default="30s", help="Time between two looks at status and lag.")
 @option(
-    "--every",
-    type=Duration(1),
-    default="30s",
-    help="Time between two looks at status and lag.",
+    "--survey-every", type=Duration(10), default="5min", help="Time between two readings of lint, plan and history."
 )
-@option(
-    "--survey-every",
-    type=Duration(10),
-    default="5min",
-    help="Time between two readings of lint, plan and history.",
-)
-@option(
-    "--user",
-    default="mm2mgr",
-    help=f"User of the login; its password is in --password-file or ${PASSWORD}.",
-)
+@option("--user", default="mm2mgr", help=f"User of the login; its password is in --password-file or ${PASSWORD}.")
 @option("--password-file", type=_File, help="File with the password of the login (the first line).")
 @option(
-    "--token-file",
-    type=_File,
-    help=f"File with a bearer token that is admitted too (the first line). Or ${TOKEN}.",
+    "--token-file", type=_File, help=f"File with a bearer token that is admitted too (the first line). Or ${TOKEN}."
 )
 @option("--no-auth", is_flag=True, help="Serve without a login, also on an address that other machines can reach.")
 @option("--tls-certificate", type=_File, help="PEM file with the certificate of the server.")

@@ -1,29 +1,41 @@
-"""The command `size`: measured throughput → tasks per flow, in a file for review."""
+"""The commands about load, from samples to workers: `sample`, `throughput`, `size`, `fleet` and `simulate`."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from mm2mgr.cli.interrupts import handle_signals
 from mm2mgr.cli.options import (
+    LEAST_SECONDS,
     Count,
     Duration,
+    DurationWithUnit,
     Hours,
+    Number,
     command,
     evidence_options,
     option,
     output_option,
     page_option,
     snapshot_option,
+    store_option,
+    window_option,
     write_page,
 )
 from mm2mgr.errors import ExitCode
+from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.text import number_of
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import EvidenceOptions
+    from mm2mgr.operations import EvidenceOptions, Round
     from mm2mgr.operations.size import SizingReport
 
 
@@ -114,3 +126,287 @@ def _say_written(report: SizingReport) -> int:
         message = f"{path}: not written for {', '.join(report.refused)}: the entries changed while size was running"
         complain(message, "look at what others wrote, then run size again")
     return 1 if report.failures or report.refused else 0
+
+
+@command("Load", 5)
+@evidence_options
+@option("--lag", type=Duration(), default="1h", help="Lag to recover from, in traffic.")
+@option("--lag-records", type=Count(1), help="Lag to recover from, in records of each Connect cluster.")
+@option("--workers", type=Count(1), multiple=True, help="Worker count to estimate recovery for (repeatable).")
+@option(
+    "--session-timeout",
+    type=Duration(),
+    default="10s",
+    help="session.timeout.ms of the workers (not available over REST).",
+)
+@option(
+    "--rebalance-delay",
+    type=Duration(),
+    default="5min",
+    help="scheduled.rebalance.max.delay.ms of the workers (not available over REST).",
+)
+@page_option
+@output_option
+@click.pass_obj
+@snapshot_option
+def fleet(
+    workspace: Workspace,
+    evidence: EvidenceOptions,
+    lag: float,
+    lag_records: int | None,
+    workers: tuple[int, ...],
+    session_timeout: float,
+    rebalance_delay: float,
+    page: Path | None,
+    output: str,
+) -> int:
+    """Compute the workers that each Connect cluster needs.
+
+    Also shows what each worker runs, what the loss of one or two means, and how long it takes to catch up. From the
+    same sizing as `size`, without writing anything but --page. What a worker can carry is declared as `workers:` of
+    the Connect cluster.
+
+    \b
+    Example:
+      mm2mgr fleet --lag 4h --workers 10 --workers 30
+    """
+    from mm2mgr.operations import Failover, Lag
+    from mm2mgr.operations.size import fleet as judge_fleet
+    from mm2mgr.output.console import say_as
+    from mm2mgr.output.load_text import say_fleet
+
+    failover = Failover(session_timeout, rebalance_delay)
+    report = judge_fleet(workspace, evidence, lag=Lag(lag, lag_records), worker_counts=workers, failover=failover)
+    say_as(output, report, say_fleet)
+    if page:
+        write_page(page, report.views, report, report.measured)
+    return complain_of_sources(report.failures)
+
+
+def complain_of_sources(failures: Mapping[str, str]) -> int:
+    """Print the sources that could not be read; return the exit code."""
+    from mm2mgr.output.console import complain
+
+    for message in failures.values():
+        complain(f"{message}; its flows are not counted", "check bootstrap_servers and access: of this cluster")
+    return 1 if failures else 0
+
+
+class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """`NAME=VALUE`, split at the last sign, since topics cannot hold one."""
+
+    name = "name=value"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        left, sign, right = str(value).partition("=")
+        if not (left and sign and right):
+            self.fail(f"{value!r} is not of the form {param.metavar if param else self.name}", param, ctx)
+        return left, right
+
+
+@command("Load", 6)
+@evidence_options
+@option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
+@option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeatable).")
+@option("--move", type=_Assigned(), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow.")
+@option("--add-target", multiple=True, metavar="[FLOW=]ALIAS", help="Mirror all flows, or one, there as well.")
+@option("--limit", type=_Assigned(), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")
+@output_option
+@click.pass_obj
+@snapshot_option
+def simulate(
+    workspace: Workspace,
+    evidence: EvidenceOptions,
+    traffic: float | None,
+    lose_source: tuple[str, ...],
+    move: tuple[tuple[str, str], ...],
+    add_target: tuple[str, ...],
+    limit: tuple[tuple[str, str], ...],
+    output: str,
+) -> int:
+    """Compare tasks and workers before and after a change.
+
+    Sources are taken out first, then topics moved, targets added, limits set and traffic multiplied. Nothing is
+    written.
+
+    \b
+    Example:
+      mm2mgr simulate --traffic 1.5 --add-target agg-north
+    """
+    from mm2mgr.operations import Changes
+    from mm2mgr.operations.size import simulate as compare
+    from mm2mgr.output.console import say_as
+    from mm2mgr.output.load_text import say_comparison
+
+    changes = Changes(traffic, lose_source, move, add_target, limit)
+    report = compare(workspace, changes, evidence)
+    say_as(output, report, say_comparison)
+    return complain_of_sources(report.failures)
+
+
+By = Literal["partition", "topic", "flow", "hour"]
+
+
+@command("Load", 2)
+@store_option("Folder or URI that `sample` wrote to.")
+@window_option("24h", "all")
+@option(
+    "--by",
+    type=click.Choice(["partition", "topic", "flow", "hour"]),
+    default="partition",
+    help="What to print; `hour` is the pattern by day of week and hour of day.",
+)
+@option("--top", type=Count(0), default=20, help="Rows to print, busiest first; 0: no row as text, every row as JSON.")
+@option("--show", is_flag=True, help="Only print what is rolled up already.")
+@option(
+    "--spark/--no-spark", default=None, help="Where to roll up. Default: Spark when over 100 million samples are due."
+)
+@output_option
+@click.pass_obj
+def throughput(
+    workspace: Workspace,
+    store: Path,
+    window: float | None,
+    by: By,
+    top: int,
+    show: bool,
+    spark: bool | None,
+    output: str,
+) -> int:
+    """Roll up samples by hour; print bytes/s and records/s.
+
+    Only hours with new samples cost anything. Small jobs run in this process, without Spark or Java. Percentiles over
+    several hours are at most 2 % off; means and maxima are exact. Spark needs Java 17+; the same job runs on a
+    cluster: spark-submit mm2mgr/throughput/job.py --store DIR, or any command as spark-submit mm2mgr/__main__.py.
+
+    \b
+    Example:
+      mm2mgr throughput --window 24h --top 10
+      mm2mgr throughput --show --by flow
+    """
+    from mm2mgr.operations.size import busiest_partitions, group_rates, read_throughput, week
+    from mm2mgr.output.console import say_json
+    from mm2mgr.output.load_text import say_groups, say_rates, say_week
+
+    if not show:
+        _roll_up(store, spark)
+    as_json = output == "json"
+    rates = read_throughput(store, window)
+    measured = rates.window.text()
+    if by == "partition":
+        busy = busiest_partitions(store, rates, top, with_curves=not as_json)
+        if as_json:
+            say_json([asdict(rate) for rate in busy.rates])
+        else:
+            shown = slice(None) if top else slice(0)
+            totals = {"resets": busy.resets, "gaps": busy.gaps}
+            say_rates(busy.rates[shown], busy.curves[shown], busy.partitions, totals, measured)
+    elif by == "hour":
+        pattern = week(store, rates)
+        if as_json:
+            say_json(asdict(pattern))
+        else:
+            say_week(pattern, measured)
+    else:
+        groups = group_rates(workspace, store, rates, by)
+        if as_json:
+            say_json([asdict(group) for group in (groups[:top] if top else groups)])
+        else:
+            say_groups(groups, top, by, measured)
+    return 0
+
+
+def _roll_up(store: Path, spark: bool | None) -> None:
+    from mm2mgr.operations.size import roll_up
+    from mm2mgr.output.console import talk, working
+
+    done = roll_up(store, spark, working)
+    for note in done.notes:
+        talk(note, style="yellow")
+    if done.report is None:
+        talk(f"nothing new to roll up in {store}")
+        return
+    for path, reason in done.report.unreadable.items():
+        talk(f"  left out: {path}: {reason}", style="yellow")
+    where = "on Spark" if done.on_spark else "in this process"
+    roll_ups = number_of(len(done.report.made), "roll-up")
+    talk(f"{done.report.samples} samples rolled up {where}, {roll_ups} made in {store}")
+
+
+_WITH_PAST = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)
+
+
+@command("Load", 1)
+@store_option("Folder or URI (s3://…) of the tables, appended to.")
+@option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples.")
+@option("--duration", type=Duration(), default="5min", help="How long to sample.")
+@option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
+@option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeatable).")
+@option(
+    "--keep", type=DurationWithUnit(LEAST_SECONDS), help="Remove samples older than this, such as 90d. Default: none."
+)
+@option(
+    "--from",
+    "kind",
+    type=click.Choice(["kafka", *(kind.name for kind in METRIC_SOURCES)]),
+    default="kafka",
+    help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
+)
+@option(
+    "--back",
+    type=Duration(),
+    default="0s",
+    show_default=False,
+    help=f"How much of the past a first run takes from {_WITH_PAST}, such as 24h.",
+)
+@click.pass_obj
+def sample(
+    workspace: Workspace,
+    store: Path,
+    interval: float,
+    duration: float,
+    follow: bool,
+    aliases: tuple[str, ...],
+    keep: float | None,
+    kind: str,
+    back: float,
+) -> int:
+    """Record the traffic of every mirrored topic at an interval.
+
+    Appends end offsets and record sizes to the table `samples`. Also looks once per minute at the offsets that
+    connectors commit, to measure what one task carries while it lags, and as `status` does, for trends (see `lag`)
+    and for records that may never arrive (see `losses`). With --follow a cluster that fails is asked less and less
+    often until it answers, and only what changes is printed; SIGTERM and Ctrl-C end it after the round.
+
+    \b
+    Example:
+      mm2mgr sample --interval 30s --duration 1h
+      mm2mgr sample --follow --interval 1min --keep 90d
+      mm2mgr sample --from prometheus --back 24h
+    """
+    from mm2mgr.operations.sample import SampleOrder
+    from mm2mgr.operations.sample import sample as run
+    from mm2mgr.output.console import complain, say, talk
+    from mm2mgr.output.load_text import say_round
+
+    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, kind, back)
+    stop = threading.Event()
+
+    def progress(round_: Round) -> None:
+        """Print each round of a bounded run; when following for months, the first and what changes."""
+        shown = round_.number == 1 or not follow
+        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if follow else ""
+        say_round(round_.number if shown else None, round_.samples, round_.news, at)
+
+    with handle_signals(stop.set):  # as a service manager expects: the loop ends after its round
+        done = run(workspace, order, progress, lambda message: talk(f"  {message}", style="yellow"), stop)
+    if done.interrupted:
+        say(f"stopped; the samples so far are in {store}")
+    else:
+        say(f"{done.samples} samples of {len(done.clusters)} clusters in {store}")
+    if done.never_read:
+        hint = f"check {'bootstrap_servers and access:' if kind == 'kafka' else 'metrics:'} of these clusters"
+        complain(f"never read: {', '.join(sorted(done.never_read))}", hint)
+    return 1 if done.never_read else 0

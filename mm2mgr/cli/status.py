@@ -1,8 +1,9 @@
-"""The commands `status` (one look, or one after the other), `describe`, `check`, and `losses`: the ledger of records
-that may never arrive."""
+"""The commands that only look: `status`, `describe`, `check`, `losses`, `lag`, `history`, `drift`, `snapshot`, `who` and
+`topics`."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,19 +12,23 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.options import (
     LEAST_SECONDS,
+    Count,
     Duration,
+    DurationWithUnit,
+    OutputFile,
     command,
+    invalid_arguments,
     option,
     output_option,
     show_looks,
     snapshot_option,
     store_option,
 )
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import Status
+    from mm2mgr.operations import LagLevel, LagReport, Status
 
 
 @command("Every day", 1)
@@ -58,8 +63,7 @@ def status(
       mm2mgr status --ack 3f2a9c1b04
     """
     from mm2mgr.output.console import talk
-    from mm2mgr.output.losses_text import acknowledged_text
-    from mm2mgr.output.status_text import say_look, say_status
+    from mm2mgr.output.status_text import acknowledged_text, say_look, say_status
 
     if ack and workspace.snapshot:
         raise Mm2mgrError("--ack writes, and a snapshot is only read", hint="leave one of --ack and --snapshot out")
@@ -105,12 +109,7 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
 
 @command("Every change", 4)
 @click.argument("flows", nargs=-1)
-@option(
-    "--timeout",
-    type=Duration(1),
-    default="20s",
-    help="Time limit for the check; unanswered checks are reported.",
-)
+@option("--timeout", type=Duration(1), default="20s", help="Time limit for the check; unanswered checks are reported.")
 @option(
     "--fix-only",
     is_flag=True,
@@ -145,7 +144,7 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
     return 0 if checked.good else 1
 
 
-@command("Every day", 12)
+@command("Every day", 13)
 @click.argument("flows", nargs=-1)
 @option("--all", "everything", is_flag=True, help="Acknowledged losses too, with who acknowledged them, when and why.")
 @option(
@@ -177,8 +176,7 @@ def losses(
       mm2mgr losses orders --ack 3f2a9c1b04 --reason "restored from backup"
     """
     from mm2mgr.output.console import say_as, talk
-    from mm2mgr.output.losses_text import acknowledged_text, say_losses
-    from mm2mgr.output.status_text import say_warnings
+    from mm2mgr.output.status_text import acknowledged_text, say_losses, say_warnings
 
     if reason and not ack:
         raise click.UsageError("--reason goes with --ack")
@@ -189,3 +187,228 @@ def losses(
     say_warnings(report.warnings)
     say_as(output, report, say_losses)
     return 1 if report.still_open else 0
+
+
+@command("Every day", 3)
+@click.argument("flows", nargs=-1)
+@option("--by", type=click.Choice(["partition", "topic", "task", "flow"]), default="flow", help="What a row is about.")
+@option(
+    "--timestamps",
+    is_flag=True,
+    help="Count seconds from the timestamp of the next record to mirror: one is read of each partition that is behind.",
+)
+@option(
+    "--watch",
+    type=Duration(LEAST_SECONDS),
+    help="Look again after this time, until Ctrl-C; with -o json one document per line.",
+)
+@option(
+    "--rows",
+    type=Count(min=0),
+    default=30,
+    metavar="N",
+    help="Rows per flow, most behind first (as text; JSON has all).",
+)
+@store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")
+@output_option
+@click.pass_obj
+@snapshot_option
+def lag(
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    by: LagLevel,
+    timestamps: bool,
+    watch: float | None,
+    rows: int,
+    store: Path,
+    output: str,
+) -> int:
+    """Show how far flows are behind, and when they will be level.
+
+    In records, bytes and seconds, with the trend since the lag began to grow or shrink, the time until it is level
+    and until retention deletes records that still wait, both with an interval. A lag is counted from the target's end
+    where only this mirror writes there, else from the stored offset, which is up to one `flush_interval` of the
+    workers old; that of a STOPPED connector is exact. Seconds and bytes come from the samples of `mm2mgr sample`,
+    trends from earlier looks, also those of `status`, `serve` and a running `sample`. "at least" marks a sum that
+    lacks partitions. A heartbeat's age is the most that a record takes from end to end.
+
+    \b
+    Example:
+      mm2mgr lag --by task
+      mm2mgr lag logging --by partition --timestamps
+    """
+    from mm2mgr.output.status_text import say_lag, say_look
+
+    watching = watch is not None
+
+    def show(report: LagReport) -> None:
+        say_look(output, report, lambda look: say_lag(look, rows), watching=watching)
+
+    options = operations.LagOptions(by, timestamps, store)
+    looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
+    workspace.flows(flows)  # an unknown flow is an error before anything is asked
+    return show_looks(looks, show, lambda report: 0 if report.is_known else 1, watching=watching)
+
+
+@command("Every day", 11)
+@click.argument("flows", nargs=-1)
+@option("--connect", "connects", multiple=True, help="Only this Connect cluster (repeatable).")
+@option("--since", type=Duration(), help="Only changes of this last period, such as 2d.")
+@option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
+@option("--full", is_flag=True, help="Show every key that changed.")
+@option(
+    "--forget",
+    type=DurationWithUnit(),
+    metavar="AGE",
+    help="Delete changes that are older, such as 400d, and show them.",
+)
+@output_option
+@click.pass_obj
+def history(
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    connects: tuple[str, ...],
+    since: float | None,
+    last: int | None,
+    full: bool,
+    forget: float | None,
+    output: str,
+) -> int:
+    """Show what was changed, by whom and when, newest last.
+
+    FLOWS may be flows of the tree, flows that it had once, or names of connectors; all by default. What `apply`,
+    `reconcile` and the verbs do is kept in topic mm2mgr.history.internal, on the Kafka cluster that each Connect
+    cluster runs on, without secrets. A change that stays `begun` is one of a command that was killed.
+
+    \b
+    Example:
+      mm2mgr history orders --since 7d --full
+      mm2mgr history --forget 400d
+    """
+    from mm2mgr.output.console import say_as
+    from mm2mgr.output.history_text import say_history
+
+    with invalid_arguments():
+        if forget is not None and (flows or since is not None or last is not None):
+            raise InvalidArgument("forget", "deletes all that is older, so leave FLOWS, --since and --last out")
+        report = (
+            operations.history(workspace, flows, connects=connects, since_seconds=since, last=last)
+            if forget is None
+            else operations.forget_history(workspace, forget, connects=connects)
+        )
+    say_as(output, report, partial(say_history, full=full))
+    return 1 if report.unread else 0
+
+
+@command("Every change", 7)
+@click.argument("flows", nargs=-1)
+@output_option
+@click.pass_obj
+@snapshot_option
+def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
+    """Show what people changed by hand since the last apply.
+
+    Keys, states and deleted connectors: what is live is compared with what was applied last (see `history`), not with
+    the tree: what is only edited there is no drift, `plan` shows it. Where no history can be read the tree is
+    compared, which the output says. A connector that was paused or stopped by a command is no drift. Of secrets it is
+    only known whether there is one. Connect does not record who changed something. Client quotas count as well.
+    Writes nothing.
+
+    \b
+    Example:
+      mm2mgr drift -o json
+    """
+    from mm2mgr.output.console import say_as
+    from mm2mgr.output.history_text import say_drift
+
+    report = operations.drift(workspace, flows)
+    say_as(output, report, say_drift)
+    if report.failed or report.failed_quotas:
+        return ExitCode.NO
+    return ExitCode.DIFFERS if report.drifts or report.quotas else ExitCode.YES
+
+
+@command("Every day", 17)
+@option("--out", type=OutputFile(), required=True, help="File to write.")
+@option(
+    "--anonymous",
+    is_flag=True,
+    help="With made-up names, for strangers; a tree with the same names is written beside it.",
+)
+@output_option
+@click.pass_obj
+def snapshot(workspace: Workspace, out: Path, anonymous: bool, output: str) -> int:
+    """Write what the clusters answer now to a file, secrets masked.
+
+    With --snapshot FILE, `plan`, `status`, `describe`, `lag`, `who`, `topics`, `drift`, `lint`, `check`, `size`,
+    `fleet` and `simulate` answer from it as they would have answered then, anywhere, and contact nothing: for a bug
+    report, for a plan that is reviewed offline, or to see what a new version says of last night. The tree is not in
+    the file.
+
+    \b
+    Example:
+      mm2mgr snapshot --out night.json
+      mm2mgr plan --snapshot night.json
+    """
+    from mm2mgr.output.console import say_as, working
+    from mm2mgr.output.history_text import say_taken
+
+    with working("asking Connect and Kafka"):
+        taken = operations.snapshot(workspace, out, anonymous=anonymous)
+    say_as(output, taken, say_taken)
+    return 1 if taken.failed else 0
+
+
+@command("Every day", 9)
+@click.argument("topic")
+@option("--cluster", metavar="ALIAS", help="Kafka cluster on which it has this name. Default: where it is.")
+@option("--offline", is_flag=True, help="Contact nothing: what the tree declares.")
+@output_option
+@click.pass_obj
+@snapshot_option
+def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, output: str) -> int:
+    """Show who mirrors TOPIC, and where it ends up.
+
+    Over all hops, by connectors of the tree and all others that the declared Connect clusters run: every name that
+    the topic has on its way, the connector behind each, its state and owner. TOPIC may be a mirrored name, such as
+    dc1.orders: then it is shown where it comes from, too. Brokers are asked whether the names are there. Connectors
+    whose list names the topic, but do not mirror it, are shown with the reason.
+
+    \b
+    Example:
+      mm2mgr who app.orders
+    """
+    from mm2mgr.output.console import say_as, working
+    from mm2mgr.output.history_text import say_routes
+
+    with working("reading Connect and Kafka"), invalid_arguments():
+        routes = operations.who(workspace, topic, cluster=cluster, offline=offline)
+    say_as(output, routes, say_routes)
+    return 1 if routes.unread else 0
+
+
+@command("Every day", 10)
+@click.argument("flows", nargs=-1, required=True)
+@option("--all", "every", is_flag=True, help="Also topics of the source that are not taken, with the reason.")
+@output_option
+@click.pass_obj
+@snapshot_option
+def topics(workspace: Workspace, flows: tuple[str, ...], every: bool, output: str) -> int:
+    """Show which topics FLOWS take of their sources now.
+
+    The brokers of source and target are asked: partitions of each topic, its name on the target, and whether it is
+    there.
+
+    \b
+    Example:
+      mm2mgr topics 'logging:dc1-logging->agg-east' --all
+    """
+    from mm2mgr.output.console import say_as, working
+    from mm2mgr.output.history_text import say_topics
+
+    with working("reading Kafka"):
+        taken = operations.topics(workspace, flows, every=every)
+    say_as(output, taken, say_topics)
+    if any(flow.error for flow in taken):
+        return ExitCode.NO
+    return ExitCode.LOOK if any(flow.notes for flow in taken) else ExitCode.YES

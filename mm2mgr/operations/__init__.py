@@ -37,15 +37,21 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.operations.fix import Fixes, fix
-    from mm2mgr.operations.fleet import FleetReport, SimulationReport, fleet, simulate
-    from mm2mgr.operations.history import HistoryReport, drift, forget_history, history
-    from mm2mgr.operations.lag import LagOptions, LagReport, lag, watch_lag
+    from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
-    from mm2mgr.operations.offsets import FlowOffsets, ResetOffsets, offsets, reset_offsets
-    from mm2mgr.operations.pause import Turned, pause, restart, resume, stop
-    from mm2mgr.operations.plan import PlanOptions, apply, plan
-    from mm2mgr.operations.reconcile import ReconcileOrder, ReconcileRound, reconcile
+    from mm2mgr.operations.pause import (
+        FlowOffsets,
+        ResetOffsets,
+        Turned,
+        offsets,
+        pause,
+        reset_offsets,
+        restart,
+        resume,
+        stop,
+    )
+    from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
     from mm2mgr.operations.sandbox import (
@@ -58,17 +64,33 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         sandbox_up,
     )
     from mm2mgr.operations.serve import EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
-    from mm2mgr.operations.size import SizingReport, size
-    from mm2mgr.operations.snapshot import SnapshotTaken, snapshot
-    from mm2mgr.operations.status import LossReport, acknowledge, check, describe, losses, status, watch_status
-    from mm2mgr.operations.throughput import (
+    from mm2mgr.operations.size import (
         BusiestPartitions,
+        FleetReport,
         RolledUp,
+        SimulationReport,
+        SizingReport,
         busiest_partitions,
+        fleet,
         group_rates,
         read_throughput,
         roll_up,
+        simulate,
+        size,
         week,
+    )
+    from mm2mgr.operations.status import (
+        LagOptions,
+        LagReport,
+        LossReport,
+        acknowledge,
+        check,
+        describe,
+        lag,
+        losses,
+        status,
+        watch_lag,
+        watch_status,
     )
     from mm2mgr.operations.watch import WatchOrder, WatchRound, watch
     from mm2mgr.operations.who import FlowTopics, TopicRoutes, topics, who
@@ -102,25 +124,20 @@ _HOMES: Mapping[str, str] = {
         "operations.fix": "Fixes fix",
         "evidence.changes": "Changes",
         "evidence.read": "EvidenceOptions",
-        "operations.fleet": "FleetReport SimulationReport fleet simulate",
-        "operations.history": "HistoryReport drift forget_history history",
-        "operations.lag": "LagOptions LagReport lag watch_lag",
+        "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
         "operations.link": "BrokersReport LinkProbe LinkReport link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
-        "operations.offsets": "FlowOffsets ResetOffsets offsets reset_offsets",
-        "operations.pause": "Turned pause restart resume stop",
-        "operations.plan": "PlanOptions apply plan",
-        "operations.reconcile": "ReconcileOrder ReconcileRound reconcile",
+        "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
+        "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
         "operations.sandbox": "SandboxUp sandbox_create_topic sandbox_down sandbox_produce "
         "sandbox_status sandbox_topics sandbox_up",
         "operations.serve": "EstateView EstateWatch ServeOrder WatchdogOrder serve",
-        "operations.size": "SizingReport size",
-        "operations.snapshot": "SnapshotTaken snapshot",
-        "operations.status": "LossReport acknowledge check describe losses status watch_status",
-        "operations.throughput": "BusiestPartitions RolledUp "
-        "busiest_partitions group_rates read_throughput roll_up week",
+        "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
+        "fleet group_rates read_throughput roll_up simulate size week",
+        "operations.status": "LagOptions LagReport LossReport acknowledge check describe lag losses status "
+        "watch_lag watch_status",
         "operations.watch": "WatchOrder WatchRound watch",
         "operations.who": "FlowTopics TopicRoutes topics who",
         "operations.workspace": "Workspace",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
+from mm2mgr import timing
 from mm2mgr.apply.history import Recorder, author
+from mm2mgr.apply.resets import write_resets
 from mm2mgr.apply.verbs import (
     Choice,
     Report,
@@ -16,12 +19,24 @@ from mm2mgr.apply.verbs import (
     choose_connectors,
     plan_states,
     send_requests,
+    untouchable,
     wait_for_states,
 )
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.errors import Failure, Mm2mgrError
+from mm2mgr.json_values import to_json
+from mm2mgr.observe.lag import FlowLag
+from mm2mgr.observe.memory import measure_lags
+from mm2mgr.observe.read import ObserveOptions, read_estate
+from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
+from mm2mgr.plan.resets import FlowReset, ResetOrder, resets
+from mm2mgr.text import few
 from mm2mgr.timing import wait_for
+from mm2mgr.topology import Flow, Topology
+from mm2mgr.truth.reach import text_of
 
 
 @dataclass(frozen=True)
@@ -118,3 +133,188 @@ def _as_recorded(change: StateChange, request: StateRequest) -> Change:
     """Return a request as the history has it: an update of the state alone."""
     state = change.before, request.goal
     return Change(change.connect, change.connector, change.kind, "update", change.flows, state=state)
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+_END_SECONDS = 30.0
+_PAUSE_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class FlowOffsets:
+    """The stored offsets of one flow beside the source's log; `unknown`: why not, `others` are of no log."""
+
+    flow: str
+    connect: str
+    connector: str
+    state: str
+    lag: FlowLag
+    others: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unknown: str | None = None
+    exact: bool = False
+    """Whether nothing more can be stored: while it runs or is paused, what arrived may be ahead by a flush."""
+
+    @property
+    def lag_records(self) -> int | None:
+        return self.lag.total_records if self.unknown is None else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; partitions as `describe` has them."""
+        return {
+            "flow": self.flow,
+            "connect": self.connect,
+            "connector": self.connector,
+            "state": self.state,
+            "exact": self.exact,
+            "lag_records": self.lag_records,
+            "unknown": self.unknown,
+            "partitions": to_json(self.lag.partitions),
+            "not_in_the_source": [
+                {"topic": partition.topic, "partition": partition.partition, "stored_offset": stored}
+                for partition, stored in sorted(self.others.items())
+            ],
+        }
+
+
+def offsets(workspace: Workspace, choice: Choice) -> tuple[FlowOffsets, ...]:
+    """Read the stored offsets of flows and the logs of their sources; what cannot be read is in the result."""
+    flows = _flows(workspace, choice)
+    reading = wait_for(read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions()))
+    lags = measure_lags(reading)
+    return tuple(_offsets(reading, flow, lags.get(flow.id, FlowLag())) for flow in flows)
+
+
+def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
+    declared = {(source.connect, source.name) for source in workspace.connectors if source.type == "source"}
+    chosen = choose_connectors(workspace.topology, workspace.connectors, choice)
+    ids = [flow for connector in chosen if connector.named in declared for flow in connector.flows]
+    if not ids:
+        names = few([connector.name for connector in chosen])
+        raise Mm2mgrError(f"{names}: no source connector of a flow of this tree", hint="name a flow")
+    return workspace.topology.flows_of(ids)
+
+
+def _offsets(reading: Reading, flow: Flow, lag: FlowLag) -> FlowOffsets:
+    connector, failure = reading.source_connector(flow), reading.connects[flow.connect.name].failure
+    if failure or connector is None or connector.running is None:
+        reason = failure.message if failure else "its connector does not exist: run mm2mgr apply"
+        return FlowOffsets(
+            flow.id, flow.connect.name, connector.desired.name if connector else "", "", lag, unknown=reason
+        )
+    stored = {} if isinstance(connector.running.offsets, Failure) else connector.running.offsets
+    in_source = {measured.partition for measured in lag.partitions} | lag.unread.keys()
+    others = {partition: offset for partition, offset in stored.items() if partition not in in_source}
+    unread = f"{few(list(map(str, lag.unread)))} could not be read" if lag.unread else None
+    state = connector.status.state if connector.status else "no status"
+    unknown = lag.unknown or unread
+    return FlowOffsets(
+        flow.id, flow.connect.name, connector.desired.name, state, lag, others, unknown, connector.running.has_stopped
+    )
+
+
+@dataclass(frozen=True)
+class ResetOffsets:
+    """What became of the resets."""
+
+    flows: tuple[FlowReset, ...]
+    unrecorded: Mapping[str, str] = field(default_factory=dict)
+    json_keys = "outcome flows unrecorded"
+
+    @property
+    def outcome(self) -> Literal["done", "failed"]:
+        return "failed" if any(flow.error for flow in self.flows) else "done"
+
+
+def reset_offsets(
+    workspace: Workspace,
+    choice: Choice,
+    order: ResetOrder,
+    *,
+    reason: str = "",
+    approve: Callable[[Sequence[FlowReset]], bool] = lambda planned: True,
+) -> ResetOffsets:
+    """Store other offsets for STOPPED source connectors and read them back; nothing unless all can be written.
+
+    Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset
+    is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
+    """
+    workspace.refuse_snapshot()
+    flows = _flows(workspace, choice)
+    reading = wait_for(_read_once_ended(workspace, flows))
+    planned = [_plan_reset(workspace.topology, reading, flow, order) for flow in flows]
+    if not approve(planned):
+        raise Mm2mgrError("the reset was not approved; nothing was written")
+    recorder = Recorder(workspace.topology, "offsets reset", author(workspace.files), reason)
+    try:
+        done = wait_for(write_resets(workspace.topology, planned, recorder))
+    finally:
+        unrecorded = recorder.close()
+    return ResetOffsets(tuple(done), unrecorded)
+
+
+async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Reading:
+    """Read the estate, again while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
+    end = timing.now() + _END_SECONDS
+    while True:
+        reading = await read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions())
+        connectors = (reading.source_connector(flow) for flow in flows)
+        if timing.now() > end or not any(
+            connector and connector.running and connector.running.is_stopping for connector in connectors
+        ):
+            return reading
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _plan_reset(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder) -> FlowReset:
+    connector = _stopped_connector(topology, reading, flow)
+    source = reading.clusters[flow.source.alias]
+    if source.failure:
+        raise Mm2mgrError(
+            f"{flow.id}: {flow.source.alias} could not be read: {source.failure.message}", hint=source.failure.hint
+        )
+    taken = {topic: count for topic, count in source.topics.items() if flow.carries(topic)}
+    if strange := [topic for topic in order.topics if topic not in taken]:
+        there = "" if strange[0] in source.topics else f", and {flow.source.alias} has no such topic"
+        raise Mm2mgrError(
+            f"{flow.id} does not mirror {few(strange)}{there}", hint=f"it mirrors {few(sorted(taken), 5) or 'nothing'}"
+        )
+    mirrored = (TopicPartition(topic, number) for topic, count in taken.items() for number in range(count))
+    partitions = [partition for partition in mirrored if order.concerns(partition)]
+    if not partitions:
+        raise Mm2mgrError(f"{flow.id} has no such partition", hint=f"it mirrors {few(sorted(taken), 5) or 'nothing'}")
+    if unread := [partition for partition in partitions if partition not in source.offsets]:
+        raise Mm2mgrError(
+            f"{flow.id}: {few(list(map(str, unread)))} could not be read: {source.unread.get(unread[0], 'no answer')}"
+        )
+    assert connector.running is not None
+    assert not isinstance(connector.running.offsets, Failure)
+    begins_at = text_of("source", connector.running.config, "source consumer", "auto.offset.reset") or "earliest"
+    logs = {partition: source.offsets[partition] for partition in partitions}
+    return FlowReset(flow, connector.desired.name, resets(order.to, logs, connector.running.offsets, begins_at))
+
+
+def _stopped_connector(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
+    """Return a flow's connector; Mm2mgrError unless it is this tree's, STOPPED without a task, and was read."""
+    failure = reading.connects[flow.connect.name].failure
+    if failure:
+        raise Mm2mgrError(f"{flow.id}: {failure.message}", hint=failure.hint)
+    connector = reading.source_connector(flow)
+    if connector is None or connector.running is None:
+        raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
+    if refused := untouchable(
+        connector.running.config, (flow.connect.name, connector.desired.name), Ownership.of(topology)
+    ):
+        raise Mm2mgrError(f"{connector.key}: {refused.text}", hint=refused.remedy or None)
+    if not connector.running.has_stopped:
+        state = connector.status.state if connector.status else "without a status"
+        shown = "STOPPED, but its tasks have not ended" if connector.running.is_stopping else state
+        message = f"{connector.key} is {shown}: offsets can only be changed while it is STOPPED without a task"
+        raise Mm2mgrError(message, hint=f"stop it first: mm2mgr stop '{flow.id}'")
+    if isinstance(connector.running.offsets, Failure):
+        raise Mm2mgrError(
+            f"{connector.key}: stored offsets could not be read: {connector.running.offsets.message}",
+            hint=connector.running.offsets.hint,
+        )
+    return connector

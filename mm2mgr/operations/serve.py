@@ -19,7 +19,7 @@ from mm2mgr.errors import cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.trend import FLOW
-from mm2mgr.operations.lag import LagOptions, LagReport, report
+from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.partitions import TopicPartition
@@ -298,7 +298,7 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
 
 def measured_load(store: Store) -> MeasuredLoad:
     """Return the mean rates of the newest whole hour in the store."""
-    from mm2mgr.operations.throughput import read_throughput
+    from mm2mgr.operations.size import read_throughput
 
     try:
         from mm2mgr.throughput.windows import rates_of

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from mm2mgr.evidence.read import Evidence, EvidenceOptions, read
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.evidence.changes import Changes, apply_changes
+from mm2mgr.evidence.read import Evidence, EvidenceOptions, declared_workers, read
+from mm2mgr.files import cache_folder
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.samples.schema import utc_text
-from mm2mgr.sizing.scenario import FlowView, flow_view, size_scenario
+from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_pair
+from mm2mgr.sizing.placement import Placement, placement_of
+from mm2mgr.sizing.recovery import Lag, Outlook, outlook
+from mm2mgr.sizing.scenario import (
+    FlowView,
+    Outcome,
+    OutcomeComparison,
+    flow_view,
+    outcome,
+    size_scenario,
+    with_workers_seen,
+)
 from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, sizing_as_decided
 from mm2mgr.sizing.tasks import OVERLOADED, Sizing
 from mm2mgr.spec.writer import SIZING, override_target
+
+if TYPE_CHECKING:
+    from mm2mgr.samples.schema import Store
+    from mm2mgr.throughput.hourly import GroupRate, WeekPattern
+    from mm2mgr.throughput.rollup_job import Report
+    from mm2mgr.throughput.windows import PartitionRate, Throughput
 
 
 @dataclass(frozen=True)
@@ -111,3 +134,235 @@ def _judge(workspace: Workspace, evidence: Evidence, *, views: bool) -> SizingRe
     needed = {flow_id: flow.sizing.tasks for flow_id, flow in sized.items()}
     final, measured = tuple(sizings.values()), evidence.rates.text
     return SizingReport(final, needed, decisions, evidence.failures, measured, views=tuple(shown))
+
+
+# --- fleet ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConnectReport:
+    """One Connect cluster: the workers it needs, what runs there now, and its losses and recoveries with
+    `judged_workers`.
+
+    `declared_workers`: as the tree says (None: it does not). `predicted`: flows whose assignment was not read back.
+    """
+
+    need: WorkerNeed
+    judged_workers: int
+    declared_workers: int | None
+    running: Placement
+    predicted: tuple[str, ...]
+    outlook: Outlook
+    json_keys = (
+        "connect=need.connect tasks=need.tasks side_tasks=need.side_tasks bytes_per_second=need.bytes_per_second "
+        "workers_today=need.workers_today workers_needed=need.workers_needed by_limit=need.by_limit "
+        "fullest=need.fullest reasons=need.reasons judged_workers running=running_document lag=outlook.lag "
+        "losses=outlook.losses recoveries=outlook.recoveries note=outlook.note limited=outlook.limited"
+    )
+
+    @property
+    def running_reasons(self) -> list[str]:
+        """What is unusual about what runs now."""
+        predicted = "the load of each task is predicted, because its assignment was not read back."
+        return [
+            *self.running.sentences(self.declared_workers),
+            *(f"{flow_id}: {predicted}" for flow_id in self.predicted),
+        ]
+
+    @property
+    def running_document(self) -> dict[str, object]:
+        running = self.running
+        return {
+            "workers": running.workers,
+            "flows": running.flows,
+            "nowhere": running.nowhere,
+            "reasons": self.running_reasons,
+            "read": not running.note,
+        }
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """Every Connect cluster with a load, and the layout of one cluster per pair beside it.
+
+    `failures`: source clusters that could not be read, with why; their flows are not counted. `measured`: which rates
+    it was planned with. `views`: what a page shows, if asked for.
+    """
+
+    connects: Mapping[str, ConnectReport]
+    pair_layout: PairLayout
+    failures: Mapping[str, str]
+    measured: str
+    views: tuple[FlowView, ...] = ()
+    json_keys = "connect=connects pair_layout failures"
+
+
+def fleet(
+    workspace: Workspace,
+    options: EvidenceOptions = EvidenceOptions(DEFAULT_STORE),
+    *,
+    lag: Lag = Lag(),
+    worker_counts: Iterable[int] = (),
+    failover: Failover | None = None,
+) -> FleetReport:
+    """Judge every Connect cluster of the workspace; nothing is written. `worker_counts`: numbers to estimate recovery
+    for.
+
+    Mm2mgrError when nothing was rolled up.
+    """
+    evidence = read(workspace, options)
+    scenarios, topology = evidence.scenarios(), workspace.topology
+    result = outcome(scenarios, declared_workers(topology.connects, topology.flows, failover))
+    running = placements(evidence, result)
+    result = with_workers_seen(result, {name: len(placement.workers) for name, placement in running.items()})
+    counts, connects = tuple(worker_counts), {}
+    for name, load in result.loads.items():
+        need, flows = result.needs[name], running[name].flows
+        judged = need.workers_today or (need.workers_needed or need.fullest.workers) + 1
+        declared = topology.connects[name].model.workers.count
+        predicted = tuple(flow.flow_id for flow in flows if result.sizings[flow.flow_id].assignment != "live")
+        ahead = outlook(load, judged, lag, counts)
+        connects[name] = ConnectReport(need, judged, declared, running[name], predicted, ahead)
+    views = tuple(
+        flow_view(result.flows[scenario.flow_id], scenario.rates, evidence.weeks.get(scenario.flow_id, ()))
+        for scenario in (scenarios if options.views else ())
+    )
+    layout = per_pair(list(result.loads.values()))
+    return FleetReport(connects, layout, evidence.failures, evidence.rates.text, views)
+
+
+def placements(evidence: Evidence, result: Outcome) -> dict[str, Placement]:
+    """Return what every Connect cluster with a load runs now, with what its tasks carry."""
+    runs = {run.flow_id: run for load in result.loads.values() for run in load.runs}
+    flows: dict[str, dict[str, FlowRun]] = {}
+    for flow in evidence.flows:
+        flows.setdefault(flow.connect.name, {})[flow.connector_name("source")] = runs[flow.id]
+    return {
+        name: Placement(note=state.note)
+        if state.note
+        else placement_of(state.connectors, flows[name], result.loads[name].worker)
+        for name, state in evidence.connects.items()
+    }
+
+
+@dataclass(frozen=True)
+class SimulationReport(OutcomeComparison):
+    """What is and what would be. `failures`: source clusters that could not be read; their flows are not counted."""
+
+    changes: Changes
+    failures: Mapping[str, str]
+    json_keys = f"change=changes.text notes=changes.notes {OutcomeComparison.json_keys} failures"
+
+
+def simulate(
+    workspace: Workspace, changes: Changes, options: EvidenceOptions = EvidenceOptions(DEFAULT_STORE)
+) -> SimulationReport:
+    """Compare the workspace with what it would be after some changes; nothing is written.
+
+    Mm2mgrError for no changes, for names that mean nothing, and when nothing was rolled up.
+    """
+    if changes == Changes():
+        hint = "for instance --traffic 1.5, --lose-source ALIAS, --move TOPIC=FLOW, --add-target ALIAS, --limit FLOW=N"
+        raise Mm2mgrError("no change given", hint=hint)
+    evidence, topology = read(workspace, options), workspace.topology
+    scenarios, workers = evidence.scenarios(), declared_workers(topology.connects, topology.flows)
+    changed = apply_changes(topology, scenarios, changes)
+    before, after = outcome(scenarios, workers), outcome(changed, workers)
+    running = {name: len(placement.workers) for name, placement in placements(evidence, before).items()}
+    before, after = with_workers_seen(before, running), with_workers_seen(after, running)
+    return SimulationReport(before, after, changes, evidence.failures)
+
+
+# --- throughput -------------------------------------------------------------------------------------------------------
+
+
+_CURVE_HOURS = 24
+Working = Callable[[str], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class RolledUp:
+    """What a roll-up did: its report, and whether it ran on Spark; no report where nothing was new. `notes` are
+    sentences about samples that the answers leave out."""
+
+    report: Report | None
+    on_spark: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BusiestPartitions:
+    """The busiest partitions with the bytes per second of the last 24 hours, of how many, and what rates leave out."""
+
+    rates: list[PartitionRate]
+    curves: list[list[float]]
+    partitions: int
+    resets: int
+    gaps: int
+
+
+def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _: nullcontext()) -> RolledUp:
+    """Roll up the hours that are new or changed. `spark` None: on Spark where so much is due that it is faster.
+
+    `working` is entered with a sentence while the job runs. Mm2mgrError when the store holds no sample.
+    """
+    from mm2mgr.samples.clock import ahead, ahead_text
+    from mm2mgr.samples.store import SampleStore
+    from mm2mgr.throughput.rollup_job import SAMPLES_WORTH_SPARK, due, is_due, make, one_by_one, under_spark_submit
+
+    early = ahead(SampleStore(store).hours(), time.time_ns() // 1_000_000)
+    notes = (ahead_text(str(store), early),) if early else ()
+    if not is_due(store):
+        return RolledUp(None, notes=notes)
+    if spark is None:
+        spark = under_spark_submit() or due(store).samples > SAMPLES_WORTH_SPARK
+    if not spark:
+        with working(f"rolling up {store}"):
+            return RolledUp(make(store, one_by_one), notes=notes)
+    from mm2mgr.samples.schema import log_file_of
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
+
+    home = spark_java_home(find_java())
+    from mm2mgr.throughput.job import run
+
+    with working(f"rolling up {store} with Spark"):
+        return RolledUp(run(store, java_home=home, log_file=log_file_of(store, cache_folder)), True, notes)
+
+
+def read_throughput(store: Store, window_seconds: float | None = None) -> Throughput:
+    """Return the throughput of the newest whole hours, or of all; Mm2mgrError when nothing was rolled up."""
+    from mm2mgr.throughput.windows import last_hours, read_window
+
+    return read_window(store, last_hours(store, window_seconds))
+
+
+def busiest_partitions(
+    store: Store, throughput: Throughput, top: int, *, with_curves: bool = True
+) -> BusiestPartitions:
+    """Return the partitions with the highest p95, busiest first; `top` 0 is all of them."""
+    from mm2mgr.throughput.hourly import hourly
+    from mm2mgr.throughput.windows import busiest, rates_of
+
+    rows = busiest(throughput, top)
+    curves = hourly(store, throughput.window.last(_CURVE_HOURS), throughput)[rows].tolist() if with_curves else []
+    totals = [int(throughput.values[name].sum()) for name in ("resets", "gaps")]
+    return BusiestPartitions(rates_of(throughput, rows), curves, len(throughput), *totals)
+
+
+def group_rates(
+    workspace: Workspace, store: Store, throughput: Throughput, by: Literal["topic", "flow"]
+) -> list[GroupRate]:
+    """Add up the partitions of every topic, or of every flow of the tree; busiest first."""
+    from mm2mgr.throughput.hourly import by_flow, by_topic, hourly
+
+    rates = hourly(store, throughput.window, throughput)
+    if by == "topic":
+        return by_topic(throughput, rates)
+    return by_flow(throughput, rates, [(flow.id, flow.source.alias, flow.carries) for flow in workspace.topology.flows])
+
+
+def week(store: Store, throughput: Throughput) -> WeekPattern:
+    """Return the load of everything by day of week and hour of day."""
+    from mm2mgr.throughput.hourly import hourly, week_pattern
+
+    return week_pattern(throughput, hourly(store, throughput.window, throughput))

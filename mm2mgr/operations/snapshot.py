@@ -46,7 +46,7 @@ from mm2mgr.observe.read import ObserveOptions, reading_of
 from mm2mgr.observe.reading import Reading
 from mm2mgr.observe.state_file import memory_text, parse_memory, state_file, timed_looks
 from mm2mgr.operations.history import drift_of
-from mm2mgr.operations.lag import newest_heartbeat
+from mm2mgr.operations.status import newest_heartbeat
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.plan.planner import plan_steps
 from mm2mgr.spec.loader import OVERRIDES

@@ -8,21 +8,25 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.output.console import STYLES, say, say_table, talk
-from mm2mgr.output.tables import Table
-from mm2mgr.plan.changes import Change
-from mm2mgr.plan.history import HistoryEntry
+from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.connectors import Failed
-from mm2mgr.problems.watchdog import WatchAction
 from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, visible
 
 if TYPE_CHECKING:
-    from mm2mgr.operations.history import HistoryReport
-    from mm2mgr.operations.reconcile import ReconcileRound
+    from mm2mgr.apply.verbs import StateChange
+    from mm2mgr.comparison.differences import KeyChange
+    from mm2mgr.operations.history import HistoryReport, SnapshotTaken
+    from mm2mgr.operations.pause import FlowOffsets, ResetOffsets, Turned
+    from mm2mgr.operations.plan import ReconcileRound
     from mm2mgr.operations.watch import WatchRound
+    from mm2mgr.operations.who import FlowTopics, Mirroring, TakenTopic, TopicRoutes
+    from mm2mgr.plan.changes import Change
     from mm2mgr.plan.drift import DriftReport
+    from mm2mgr.plan.history import HistoryEntry
+    from mm2mgr.plan.resets import FlowReset
     from mm2mgr.problems.kind import ProblemSubject
+    from mm2mgr.problems.watchdog import WatchAction
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
 _LONGEST = 100
@@ -243,3 +247,198 @@ def not_watched(done: WatchRound) -> Iterator[str]:
         yield f"Connect cluster {connect} is not watched: {one_line(reason)}"
     if done.frozen:
         yield "frozen: nothing is restarted"
+
+
+# --- verbs ------------------------------------------------------------------------------------------------------------
+
+
+_VERDICTS = {"ok": None, "failed": STYLES["failed"], "inconclusive": "yellow"}
+
+
+def say_turns(turns: Sequence[StateChange]) -> None:
+    """Print on stderr what is decided for each connector."""
+    for turn in turns:
+        if turn.action == "write":
+            talk(f"{turn.name}: {turn.before or 'no status yet'}{f' ({turn.detail})' if turn.detail else ''}", None)
+            if turn.warning:
+                talk(f"warning: {turn.name}: {turn.warning}", STYLES["warning"])
+
+
+def say_sent(turn: StateChange, wait_seconds: float) -> None:
+    """Print on stderr what became of one request."""
+    if turn.written:
+        talk(f"{turn.name}: sent{', waiting' if wait_seconds else ''}")
+
+
+def say_turned(turned: Turned) -> None:
+    """Print one line per connector, and the count."""
+    for turn in turned.turns:
+        if turn.action in {"refused", "failed"}:
+            say(f"! {turn.name}: {turn.action}: {one_line(turn.detail)}", STYLES["failed"])
+        else:
+            shown = turn.state or ("sent, not waited for" if turn.written else "")
+            parts = [shown, turn.detail if turn.action == "none" else "", turn.doubt]
+            sign = "=" if turn.action == "none" else "~"
+            say(f"{sign} {turn.name}: {'; '.join(filter(None, parts))}", _VERDICTS.get(turn.verdict))
+        if turn.hint:
+            say(f"    {turn.hint}")
+    say_unrecorded(turned.unrecorded)
+    sent = sum(turn.written for turn in turned.turns)
+    bad = sum(turn.action in {"refused", "failed"} or turn.verdict == "failed" for turn in turned.turns)
+    unsure = sum(turn.verdict == "inconclusive" for turn in turned.turns)
+    counts = [f"{turned.verb}: {sent} of {number_of(len(turned.turns), 'connector')} sent a request"]
+    counts += [f"{bad} failed or refused"] if bad else []
+    counts += [f"{unsure} not seen in that state in time"] if unsure else []
+    say("; ".join(counts), style="bold")
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+def say_offsets(flows: Sequence[FlowOffsets]) -> None:
+    """Print the partitions of each flow, and what is stored for partitions that its source does not have."""
+    for flow in flows:
+        lag = "unknown" if flow.lag_records is None else str(flow.lag_records)
+        exact = "" if flow.exact else "; stored offsets are exact once it is STOPPED"
+        say(f"{flow.flow}: {flow.state or 'unknown'}, lag {lag} records{exact}", "bold")
+        rows = [
+            (str(lag.partition), or_dash(lag.stored), str(lag.log.start), str(lag.log.end), str(lag.lag_records))
+            for lag in flow.lag.partitions
+        ]
+        columns = ("partition", "stored offset", "log start", "log end", "lag (records)")
+        say_table(Table(columns, rows, right=columns[1:]))
+        for partition, offset in sorted(flow.others.items()):
+            say(f"  {partition}: stored offset {offset} of a partition that the flow does not mirror, or that is gone")
+        if flow.unknown:
+            say(f"! {flow.flow}: {one_line(flow.unknown)}", STYLES["unknown"])
+
+
+def say_planned_resets(flows: Sequence[FlowReset]) -> None:
+    """Print on stderr how many records are mirrored again or skipped, by topic."""
+    for flow in flows:
+        talk(f"{flow.flow.id} ({flow.flow.connect.name}/{flow.connector}):", None)
+        for topic, counts in sorted(flow.topics.items()):
+            moved = [f"{number_of(counts['again'], 'record')} mirrored again"] if counts["again"] else []
+            moved += [f"{number_of(counts['skipped'], 'record')} never mirrored"] if counts["skipped"] else []
+            where = f"{number_of(counts['partitions'], 'partition')} written" if counts["partitions"] else "unchanged"
+            talk(f"  {topic}: {', '.join([*moved, where])}", "yellow" if moved else None)
+
+
+def say_resets(done: ResetOffsets) -> None:
+    """Print what was written, and what to do next."""
+    for reset in done.flows:
+        name = f"{reset.flow.connect.name}/{reset.connector}"
+        if reset.error:
+            say(f"! {name}: {one_line(reset.error.message)}", STYLES["failed"])
+            if reset.error.hint:
+                say(f"    {reset.error.hint}")
+        elif reset.written:
+            count = number_of(len(reset.changes), "partition")
+            say(f"~ {name}: offsets of {count} written and read back; mm2mgr resume '{reset.flow.id}' starts it again")
+        else:
+            say(f"= {name}: nothing to write")
+    say_unrecorded(done.unrecorded)
+
+
+# --- who --------------------------------------------------------------------------------------------------------------
+
+
+def say_routes(report: TopicRoutes) -> None:
+    """Print each route in one line, then the connectors on them, then those that do not mirror the topic, with the
+    reason."""
+    for route in report.routes:
+        first = _stop(route[0].source, route[0].topic, None)
+        say(" → ".join([first, *(_stop(hop.target, hop.becomes, hop.partitions) for hop in route)]), style="bold")
+    if report.is_endless:
+        say(
+            "! Longer routes are cut: connectors send the topic round. `mm2mgr lint` finds such loops.",
+            style=STYLES["warning"],
+        )
+    mirroring = [hop for hop in report.connectors if hop.takes]
+    others = [hop for hop in report.connectors if not hop.takes]
+    if not mirroring:
+        nothing = "Nothing that is known" if report.unread else "Nothing"
+        say(f"{nothing} mirrors {visible(report.topic)}.", style="bold")
+    _say_connectors(mirroring, "name on target")
+    if others:
+        say()
+        say("Not mirrored by, although they could:" if mirroring else "Named, but not mirrored, by:")
+        _say_connectors(others, "")
+    for connect, reason in report.unread.items():
+        say(f"! Connect cluster {connect}: {reason}", style=STYLES["unknown"])
+    for reason in report.unlisted.values():
+        say(f"! whether it is there is not known: {reason}", style=STYLES["unknown"])
+
+
+def _stop(cluster: str, topic: str | None, partitions: int | None) -> str:
+    missing = " (not there yet)" if partitions == 0 else ""
+    return f"{visible(cluster)}:{'?' if topic is None else visible(topic)}{missing}"
+
+
+def _say_connectors(hops: Sequence[Mirroring], name: str) -> None:
+    rows = [
+        (
+            _stop(hop.source, hop.topic, None),
+            visible(hop.target),
+            *([visible(hop.becomes or "?")] if name else []),
+            visible(f"{hop.connect}/{hop.connector}"),
+            hop.state,
+            "this tree" if hop.is_ours else visible(hop.owner or "nobody"),
+            ", ".join(hop.flows),
+        )
+        for hop in hops
+    ]
+    columns = ("topic", "to", *([name] if name else []), "connector", "state", "owner", "flows")
+    below = [[hop.reason] if hop.reason else [] for hop in hops]
+    if rows:
+        say_table(Table(columns, rows, drop=("flows", "owner"), wrap=("flows",), below=below, indent=2))
+
+
+def say_topics(flows: Sequence[FlowTopics]) -> None:
+    """Print a table of each flow's topics, and how many it takes."""
+    for flow in flows:
+        taken = [topic for topic in flow.topics if topic.is_taken]
+        partitions = sum(topic.partitions for topic in taken)
+        count = f"{number_of(len(taken), 'topic')} with {number_of(partitions, 'partition')}"
+        say(f"{flow.flow}: {flow.error or count}", style=STYLES["unknown"] if flow.error else "bold")
+        reasons = any(topic.reason for topic in flow.topics)
+        rows = [
+            [
+                visible(topic.topic),
+                str(topic.partitions),
+                visible(topic.becomes or "–") if topic.is_taken else "–",
+                _there(topic),
+                *([topic.reason] if reasons else []),
+            ]
+            for topic in flow.topics
+        ]
+        last = ["not taken because"] if reasons else []
+        columns = ["topic", "partitions", f"name on {flow.target}", "there", *last]
+        if rows:
+            say_table(Table(columns, rows, right=("partitions",), wrap=last, indent=2))
+        for note in flow.notes:
+            say(f"  ! {note}", style=STYLES["unknown"])
+
+
+def _there(topic: TakenTopic) -> str:
+    if not topic.is_taken:
+        return "–"
+    if topic.arrived is None:
+        return "?"
+    if not topic.arrived:
+        return "not yet"
+    return "yes" if topic.arrived == topic.partitions else f"with {number_of(topic.arrived, 'partition')}"
+
+
+# --- snapshot ---------------------------------------------------------------------------------------------------------
+
+
+def say_taken(taken: SnapshotTaken) -> None:
+    """Print the file, its size, and the clusters that did not answer."""
+    say(f"{taken.file}: {number_of(taken.answers, 'answer')}, {taken.size_bytes / 1e6:.1f} MB")
+    if taken.tree:
+        say(f"{taken.tree}: the tree with the same made-up names; use both together: mm2mgr --clusters {taken.tree}")
+    for pattern in taken.untranslated:
+        talk(f"the pattern '{pattern}' became a list of names: made-up ones cannot match it as the real ones do")
+    for cluster, reason in taken.failed.items():
+        talk(f"not in it: something of '{cluster}' ({reason})")

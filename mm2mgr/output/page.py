@@ -20,10 +20,20 @@ import jinja2
 
 from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
 from mm2mgr.observe.trend import LagPoint
-from mm2mgr.operations.fleet import ConnectReport, FleetReport
 from mm2mgr.operations.link import LinkReport
-from mm2mgr.output.link_text import OVER, curve_table, forecast_heading, forecast_table, value_text
-from mm2mgr.output.load_text import DAYS, lag_note, recovery_notes, recovery_table, running_table
+from mm2mgr.operations.size import ConnectReport, FleetReport
+from mm2mgr.output.load_text import (
+    DAYS,
+    OVER,
+    curve_table,
+    forecast_heading,
+    forecast_table,
+    lag_note,
+    recovery_notes,
+    recovery_table,
+    running_table,
+    value_text,
+)
 from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.sizing.tasks import Sizing
@@ -76,11 +86,7 @@ def _over_link(comparison: LinkComparison) -> Context:
         "table": forecast_table(comparison),
         "stalls": stalls,
         "curves": [
-            {
-                "title": f"Rate over {OVER[curve.over]}",
-                "drawn": curves(curve),
-                "table": curve_table(curve, drawn=False),
-            }
+            {"title": f"Rate over {OVER[curve.over]}", "drawn": curves(curve), "table": curve_table(curve, drawn=False)}
             for curve in comparison.curves
         ],
     }

@@ -9,15 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from mm2mgr.output.plan_text import (
-    entity_text,
-    group_entries,
-    plan_counts_text,
-    price_text,
-    quota_text,
-    resting,
-    short,
-)
+from mm2mgr.output.plan_text import entity_text, group_entries, plan_counts_text, price_text, quota_text, resting, short
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.quotas import QuotaChange

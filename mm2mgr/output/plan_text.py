@@ -7,16 +7,7 @@ from itertools import takewhile
 from operator import eq
 
 from mm2mgr.apply.applied import Applied
-from mm2mgr.apply.waves import (
-    Event,
-    Halted,
-    LeaseAwaited,
-    Result,
-    RolledBack,
-    Unguarded,
-    Waiting,
-    WaveVerified,
-)
+from mm2mgr.apply.waves import Event, Halted, LeaseAwaited, Result, RolledBack, Unguarded, Waiting, WaveVerified
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import ListEntry
 from mm2mgr.connectors import Connector

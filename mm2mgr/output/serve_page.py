@@ -20,10 +20,9 @@ from mm2mgr.operations.lint import LintReport
 from mm2mgr.operations.serve import EstateView, Survey, TaskLoad
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.history_text import action_line, history_table, not_watched
-from mm2mgr.output.lag_text import lag_table, records_text
 from mm2mgr.output.lint_text import counts_text, finding_table
-from mm2mgr.output.losses_text import loss_cells
 from mm2mgr.output.page import lag_curve, template
+from mm2mgr.output.status_text import lag_table, loss_cells, records_text
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.problems.health import FlowStatus, Status, TaskState

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.output.console import STYLES, say, say_json, say_json_line, say_table, talk
-from mm2mgr.output.lag_text import records_text, trend_text
-from mm2mgr.output.losses_text import losses_of
 from mm2mgr.output.tables import Table, or_dash
-from mm2mgr.text import number_of, one_line
+from mm2mgr.problems.loss import LOSS_CAUSES, LOSS_REMEDIES
+from mm2mgr.text import bytes_text, few, number_of, one_line, span_text, visible
 
 if TYPE_CHECKING:
+    from mm2mgr.observe.lag_report import Amount, FlowFacts, LagLevel, LagRow
+    from mm2mgr.observe.losses import LossEntry
+    from mm2mgr.observe.trend import TimeForecast, Trend
+    from mm2mgr.operations.status import LagReport, LossReport
     from mm2mgr.problems.health import ConnectorState, Description, FlowStatus, Status
 
 _SHOWN = 5
@@ -183,3 +187,195 @@ def _per_task(flow: FlowStatus) -> str:
 
 def _lag(flow: FlowStatus) -> str:
     return records_text(flow.lag_records, flow.lag_at_least)
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+_EVIDENCE = {
+    "log-start": "seen while the stored offset lay before the log",
+    "target": "between two looks, counted on the target",
+    "offsets": "between two looks, with no count on the target",
+    "topic-id": "by the topic id",
+    "log-end": "by the log end",
+}
+
+
+def say_losses(report: LossReport) -> None:
+    """Print one line per entry, and below what to do about each cause."""
+    losses, has_acks = report.entries, any(loss.acknowledged for loss in report.entries)
+    columns: tuple[str, ...] = ("id", "flow", "partition", "offsets", "records", "cause", "after", "seen (UTC)", "how")
+    rows = [_row(loss) + ((_acknowledgement(loss),) if has_acks else ()) for loss in losses]
+    if rows:
+        columns = (*columns, "acknowledged") if has_acks else columns
+        say_table(Table(columns, rows, ("records",), ("how", "after", "flow"), ("how", "acknowledged")))
+    for cause in dict.fromkeys(loss.cause for loss in report.still_open):
+        say(f"{cause}: {LOSS_CAUSES[cause]}; {LOSS_REMEDIES[cause]}")
+    if report.still_open:
+        say(f"{losses_of(len(report.still_open))} to acknowledge: mm2mgr losses --ack ID --reason TEXT")
+    else:
+        say("No loss to acknowledge.")
+
+
+def loss_cells(loss: LossEntry) -> tuple[str, ...]:
+    """Return id, flow, partition, offsets, records, time and what happened, as a page shows an entry."""
+    happened = f"{LOSS_CAUSES[loss.cause]}; {LOSS_REMEDIES[loss.cause]}"
+    return (*_names(loss), f"{_time_text(loss.seen_utc)} UTC", happened)
+
+
+def losses_of(count: int) -> str:
+    """Write a count of losses."""
+    return "1 loss" if count == 1 else f"{count} losses"
+
+
+def acknowledged_text(loss: LossEntry) -> str:
+    """Return the confirmation of an acknowledgement."""
+    return f"acknowledged {loss.id}: {loss.flow}: {loss.partition}, offsets {loss.offsets_text} ({loss.cause})"
+
+
+def _row(loss: LossEntry) -> tuple[str, ...]:
+    since = _time_text(loss.since_utc) if loss.since_utc else "-"
+    return (*_names(loss), loss.cause, since, _time_text(loss.seen_utc), _EVIDENCE[loss.evidence])
+
+
+def _names(loss: LossEntry) -> tuple[str, ...]:
+    most = loss.records
+    records = "unknown" if most is None else f"{most}" if most == loss.least_records else f"up to {most}"
+    return loss.id, loss.flow, str(loss.partition), loss.offsets_text, records
+
+
+def _acknowledgement(loss: LossEntry) -> str:
+    ack = loss.acknowledged
+    return visible(f"{ack.who}, {_time_text(ack.at_utc)}{': ' if ack.reason else ''}{ack.reason}") if ack else "-"
+
+
+def _time_text(utc: str) -> str:
+    return utc.removesuffix("Z").replace("T", " ")
+
+
+# --- lag --------------------------------------------------------------------------------------------------------------
+
+
+_COLUMNS: Mapping[LagLevel, tuple[str, ...]] = {
+    "flow": ("flow",),
+    "task": ("flow", "task"),
+    "topic": ("flow", "topic"),
+    "partition": ("flow", "partition", "task"),
+}
+_NUMBERS = ("lag (records)", "lag (bytes)", "lag (time)")
+_OUTLOOK = ("trend", "level in", "retention in", "stored offset", "counted from")
+_UNKNOWN_SHOWN = 3
+
+
+def say_lag(report: LagReport, shown: int) -> None:
+    """Print `shown` rows per flow, then what is unknown and the heartbeats."""
+    rows = list(_first_of_each(report.rows, shown))
+    say_table(lag_table(rows, report.by))
+    left = len(report.rows) - len(rows)
+    if left:
+        say(f"{number_of(left, 'row')} less behind not shown: --rows shows more, -o json all", "dim")
+    for text in _heartbeats(report.flows):
+        say(text)
+    for note in report.notes:
+        say(f"  {note}", "dim")
+    say_failures(report.failures)
+
+
+def say_failures(failures: Mapping[str, Failure], *, hints: bool = True) -> None:
+    """Print which clusters could not be read, why, and what to do."""
+    for cluster, failure in failures.items():
+        say(f"! {cluster}: {one_line(failure.message)}", style=STYLES["unknown"])
+        if hints and failure.hint:
+            say(f"  {failure.hint}")
+
+
+def lag_table(rows: Sequence[LagRow], by: LagLevel) -> Table:
+    """Return rows of one level (partition, topic, task or flow) as a table."""
+    columns = (*_COLUMNS[by], *_NUMBERS, *_OUTLOOK)
+    cells = [(*_name_cells(row, by), *_amount_cells(row), *_outlook_cells(row)) for row in rows]
+    drop = ("counted from", "stored offset", "lag (bytes)", "retention in", "trend")
+    below = [list(_unknown_lines(row.unknown)) for row in rows]
+    return Table(columns, cells, right=("task", *_NUMBERS), drop=drop, wrap=("trend", "level in"), below=below)
+
+
+def records_text(records: float | None, at_least: bool) -> str:
+    """Write a lag in records: 40, `at least 40`, or unknown."""
+    return "unknown" if records is None else f"{'at least ' if at_least else ''}{records:.0f}"
+
+
+def _first_of_each(rows: Iterable[LagRow], shown: int) -> Iterator[LagRow]:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.flow] = counts.get(row.flow, 0) + 1
+        if counts[row.flow] <= shown:
+            yield row
+
+
+def _name_cells(row: LagRow, by: LagLevel) -> tuple[str, ...]:
+    task = or_dash(row.task)
+    names: Mapping[LagLevel, tuple[str, ...]] = {
+        "flow": (),
+        "task": (task,),
+        "topic": (row.topic or "-",),
+        "partition": ("-" if row.topic is None else f"{row.topic}-{row.partition}", task),
+    }
+    return row.flow, *names[by]
+
+
+def _amount_cells(row: LagRow) -> tuple[str, str, str]:
+    records = records_text(row.records.value, row.records.at_least)
+    return records, _amount_text(row.bytes, bytes_text), _amount_text(row.seconds, span_text)
+
+
+def _amount_text(amount: Amount, text: Callable[[float], str]) -> str:
+    return "unknown" if amount.value is None else f"{'at least ' if amount.at_least else ''}{text(amount.value)}"
+
+
+def _outlook_cells(row: LagRow) -> tuple[str, str, str, str, str]:
+    behind = row.records.value
+    if not behind:
+        return "-", "-" if behind is None else "level", "-", "-", row.basis
+    endless = "not at present rates" if row.trend and row.trend.direction != "shrinking" else "unknown"
+    return (
+        trend_text(row.trend) if row.trend else "unknown",
+        _forecast_text(row.level) if row.level else endless,
+        _forecast_text(row.overtaken) if row.overtaken else "-",
+        "new" if row.stored_seconds is None else f"{span_text(row.stored_seconds)} old",
+        row.basis,
+    )
+
+
+def trend_text(trend: Trend) -> str:
+    """Say what a lag does, and since when."""
+    return f"{trend.direction} for {span_text(trend.seconds)}"
+
+
+def _forecast_text(forecast: TimeForecast) -> str:
+    """Write a forecast: `12 min (10 min to 15 min)`; an end that is open is `or never`."""
+    if not forecast.seconds:
+        return "now"
+    until = "never" if forecast.latest_seconds is None else span_text(forecast.latest_seconds)
+    best, earliest = span_text(forecast.seconds), span_text(forecast.earliest_seconds)
+    return best if best == earliest == until else f"{best} ({earliest} to {until})"
+
+
+def _unknown_lines(unknown: Mapping[str, str]) -> Iterator[str]:
+    """Name the partitions that are unknown, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for partition, reason in unknown.items():
+        reasons.setdefault(reason, []).append(partition)
+    for reason, names in reasons.items():
+        partitions = f"{few(names, _UNKNOWN_SHOWN)} " if names != [""] else ""
+        yield f"{partitions}unknown: {one_line(reason)}"
+
+
+def _heartbeats(flows: Iterable[FlowFacts]) -> Iterator[str]:
+    """Say of each pair how old its newest heartbeat is."""
+    by_pair: dict[str, FlowFacts] = {}
+    for flow in flows:
+        by_pair.setdefault(flow.flow.partition(":")[2], flow)
+    for pair, flow in by_pair.items():
+        if isinstance(flow.heartbeat_seconds, Failure):
+            yield f"{pair}: latency unknown: {one_line(flow.heartbeat_seconds.message)}"
+        elif flow.heartbeat_seconds is not None:
+            yield f"{pair}: a heartbeat takes at most {span_text(flow.heartbeat_seconds)} from end to end"

@@ -13,7 +13,7 @@ import yaml
 from mm2mgr.lint.rules import RULES
 from mm2mgr.operations.lint import _targets
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.output.sarif import FINGERPRINT
+from mm2mgr.output.lint_text import FINGERPRINT
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect, serving
 from tests.kafka.conftest import closed_port

@@ -81,7 +81,7 @@ def test_reset_is_refused_while_it_runs(world: World) -> None:
 
 
 def test_reset_waits_for_tasks_that_have_not_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("mm2mgr.operations.offsets"), "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(import_module("mm2mgr.operations.pause"), "_PAUSE_SECONDS", 0.01)
     world.mm2mgr("stop", "orders")
     world.connect.connectors[SOURCE].ending_statuses = 3
     (flow,) = world.mm2mgr("offsets", "show", FLOW, "-o", "json").json["flows"]
@@ -91,7 +91,7 @@ def test_reset_waits_for_tasks_that_have_not_ended(world: World, monkeypatch: py
 
 
 def test_tasks_that_do_not_end_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("mm2mgr.operations.offsets"), "_END_SECONDS", 0.5)
+    monkeypatch.setattr(import_module("mm2mgr.operations.pause"), "_END_SECONDS", 0.5)
     world.mm2mgr("stop", "orders")
     world.connect.connectors[SOURCE].ending_statuses = 1_000_000
     said = world.mm2mgr("offsets", "reset", "orders", "--to", "4", "--yes", code=1)

@@ -52,7 +52,7 @@ def test_a_round_applies_the_tree_and_the_next_one_repairs_what_was_changed(mm2m
 def pruning(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], ReconcileRound]]:
     """Do one round after another, so many seconds later, with --prune; `orders` and `logs` run."""
     order = ReconcileOrder(PlanOptions(prune=True), wait_seconds=0)
-    module = sys.modules["mm2mgr.operations.reconcile"]  # the function hides it
+    module = sys.modules["mm2mgr.operations.plan"]  # the function hides it
     monkeypatch.setattr(module._Reconciling, "rest", lambda *_: None)  # type: ignore[attr-defined]
     loop = reconcile(Workspace(), order)
 
@@ -387,7 +387,7 @@ def test_a_lost_lease_ends_an_apply_that_says_so(
 def test_a_text_that_nobody_expected_ends_a_round_and_not_the_loop(
     pruning: Callable[[float], ReconcileRound], site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = sys.modules["mm2mgr.operations.reconcile"]
+    module = sys.modules["mm2mgr.operations.plan"]
     del site.east.connectors[SOURCE]
     site.declare(FLOWS.replace("  logs:", "  # logs:"))
     pruning(2)

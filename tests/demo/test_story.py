@@ -12,8 +12,7 @@ import pytest
 
 from mm2mgr import timing
 from mm2mgr.demo import story
-from mm2mgr.demo.records import RATES, RecordId
-from mm2mgr.demo.story import _partitions, _Story
+from mm2mgr.demo.story import RATES, RecordId, _partitions, _Story
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.link import HEAP_SHARE, WORKER_HEAP_BYTES

@@ -15,8 +15,7 @@ from mm2mgr.evidence.changes import Changes
 from mm2mgr.evidence.read import EvidenceOptions
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.operations.fleet import fleet, simulate
-from mm2mgr.operations.size import size
+from mm2mgr.operations.size import fleet, simulate, size
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples import store as history
 from mm2mgr.throughput import hourly, windows

@@ -14,7 +14,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import Finding, Hit, Rule, Severity
 from mm2mgr.lint.subject import Spot, Subject
 from mm2mgr.lint.unjudged import NotJudged
-from mm2mgr.output.sarif import FINGERPRINT, SCHEMA, sarif
+from mm2mgr.output.lint_text import FINGERPRINT, SCHEMA, sarif
 
 ROOT = Path("/repository")
 

@@ -33,15 +33,14 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.observe.trend import Points, follow_lag
-from mm2mgr.operations.fleet import ConnectReport, FleetReport, SimulationReport
-from mm2mgr.operations.lag import LagReport
 from mm2mgr.operations.lint import LintReport
+from mm2mgr.operations.size import ConnectReport, FleetReport, SimulationReport
+from mm2mgr.operations.status import LagReport
 from mm2mgr.output import console
-from mm2mgr.output.lag_text import say_lag
 from mm2mgr.output.lint_text import say_check, say_explained, say_findings, say_rules
 from mm2mgr.output.load_text import say_comparison, say_fleet, say_groups, say_rates, say_round, say_sizings, say_week
 from mm2mgr.output.plan_text import say_plan, say_topology
-from mm2mgr.output.status_text import say_description, say_status
+from mm2mgr.output.status_text import say_description, say_lag, say_status
 from mm2mgr.output.tables import Table
 from mm2mgr.partitions import ASSIGNED_KEY, Assignment, LogHistory, Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan
