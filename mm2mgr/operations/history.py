@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from mm2mgr.apply.history import forget
 from mm2mgr.check.run import check
@@ -293,7 +292,7 @@ async def _take(workspace: Workspace) -> Snapshot:
     return replace(taken, taken_at=reading.taken_at, memory=memory)
 
 
-def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:
+def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[object]]:
     """Yield what a changed tree may ask for, too."""
     for alias in topology.clusters:
         yield from (PartitionCounts(alias), UserTopics(alias), ClusterId(alias), Quotas(alias))
@@ -306,7 +305,7 @@ def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:
                 yield from (StoredOffsets(connect.name, name), TaskConfigs(connect.name, name))
 
 
-def _of_lag(reading: Reading) -> Iterator[Question[Any]]:
+def _of_lag(reading: Reading) -> Iterator[Question[object]]:
     """Yield what `lag` asks beside the state of clusters."""
     for flow in reading.flows:
         for topic in dict.fromkeys(partition.topic for partition in reading.clusters[flow.source.alias].offsets):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from mm2mgr import timing
 from mm2mgr.apply.history import Recorder, author
@@ -160,7 +160,7 @@ class FlowOffsets:
     def lag_records(self) -> int | None:
         return self.lag.total_records if self.unknown is None else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values; partitions as `describe` has them."""
         return {
             "flow": self.flow,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from mm2mgr import timing
 from mm2mgr.apply.applied import Applied, Interrupts, Progress, no_interrupts, to_logged_plan, write_approved
@@ -285,7 +284,7 @@ class ReconcileRound:
             failed |= {connect for (connect, _), settled in self.applied.states.items() if settled.verdict == "failed"}
         return failed
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values without secrets."""
         return {
             "round": self.number,
