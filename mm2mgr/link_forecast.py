@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mm2mgr.defaults import Text, by_default
@@ -317,41 +317,36 @@ def ceilings(
     route: Route, clients: Clients, traffic: FlowTraffic, source: BrokerLimits, target: BrokerLimits
 ) -> tuple[Ceiling, ...]:
     """Return the buffers that cap a flow and were read from brokers, on the legs that its workers have to them."""
-    ceilings_found: list[Ceiling] = []
+    forecast, ceilings_found = partial(predict, route, clients), list[Ceiling]()
     if route.reading and source.read and source.send_buffer_bytes != BY_SYSTEM:
         ways = (source, target), (replace(source, send_buffer_bytes=BY_SYSTEM), target)
-        ceilings_found += _ceiling("source", "socket.send.buffer.bytes", route, route.reading, clients, traffic, ways)
+        ceilings_found += _ceiling("source", route.reading, forecast, traffic, ways)
     if route.writing and target.read and target.receive_buffer_bytes != BY_SYSTEM:
         ways = (source, target), (source, replace(target, receive_buffer_bytes=BY_SYSTEM))
-        ceilings_found += _ceiling(
-            "target", "socket.receive.buffer.bytes", route, route.writing, clients, traffic, ways
-        )
+        ceilings_found += _ceiling("target", route.writing, forecast, traffic, ways)
     return tuple(ceilings_found)
 
 
-def _ceiling(  # noqa: PLR0913, PLR0917  the arguments of the model, twice
+def _ceiling(
     end: Literal["source", "target"],
-    key: str,
-    route: Route,
     leg: Leg,
-    clients: Clients,
+    forecast: Callable[[FlowTraffic, BrokerLimits, BrokerLimits], Forecast],
     traffic: FlowTraffic,
     ways: tuple[tuple[BrokerLimits, BrokerLimits], tuple[BrokerLimits, BrokerLimits]],
 ) -> Iterator[Ceiling]:
     single = replace(traffic, partitions=1, tasks=1)
-    now, lifted = (predict(route, clients, single, *way).partition for way in ways)
+    now, lifted = (forecast(single, *way).partition for way in ways)
     if not lifted or lifted <= GAIN_WORTH_SAYING * now:
         return
-    whole = predict(route, clients, traffic, *ways[1]).flow
-    flows = {
-        n: predict(route, clients, replace(traffic, tasks=n), *ways[0]).flow for n in range(1, traffic.partitions + 1)
-    }
+    whole = forecast(traffic, *ways[1]).flow
+    flows = {n: forecast(replace(traffic, tasks=n), *ways[0]).flow for n in range(1, traffic.partitions + 1)}
     enough = (n for n, flow in flows.items() if flow >= _AS_MUCH * whole)
     tasks = next(enough, max(flows, key=lambda n: flows[n]))
+    key = "socket.send.buffer.bytes" if end == "source" else "socket.receive.buffer.bytes"
     yield Ceiling(end, key, leg, now, lifted, tasks, flows[tasks], whole)
 
 
-def capped(flows: Iterable[Flow]) -> list[str]:
+def buffer_advice(flows: Iterable[Flow]) -> list[str]:
     """Return a sentence for each buffer of brokers that caps flows whose tasks do not make up for it: what to set, and
     the gain.
     """

@@ -9,6 +9,7 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, Permission, Right
@@ -51,6 +52,11 @@ from mm2mgr.live.rights import (
 )
 from mm2mgr.live.snapshot import Question, Snapshot, Steps
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.plan.changes import Plan, Wish
+from mm2mgr.plan.draft import Declared
+from mm2mgr.plan.planner import plan_steps
+from mm2mgr.spec.loader import Spec
+from mm2mgr.topology import Topology
 
 Result = TypeVar("Result")
 ReadTopics = Callable[[KafkaAccess], RunningKafka]
@@ -176,3 +182,18 @@ async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Es
     """Return what a Connect cluster runs, as lint sees it."""
     limits = Limits(connect_seconds=deadline_seconds)
     return (await answered(read_estate_of(target.name), Clusters({target.name: target}), limits))[0]
+
+
+async def make_plan(
+    topology: Topology,
+    connectors: Sequence[Connector],
+    wish: Wish = Wish(),
+    *,
+    only: Sequence[str] | None = None,
+    spec: Spec | None = None,
+    deadline_seconds: float = 30.0,
+) -> Plan:
+    """Return the plan of a tree, from clusters that are asked side by side."""
+    declared = Declared(topology, connectors, wish, None if only is None else frozenset(only), spec)
+    limits = Limits(connect_seconds=deadline_seconds)
+    return (await answered(plan_steps(declared), Clusters.of(topology), limits))[0]

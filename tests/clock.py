@@ -52,6 +52,16 @@ class Clock(timing.Clock):
             return runner.run(coroutine)
 
 
+class ShownClock(timing.Clock):
+    """Shows what it is given, and waits as this machine does."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now()
+
+
 class _Selector(selectors.DefaultSelector):
     """Waits for nothing but what will not come by time."""
 

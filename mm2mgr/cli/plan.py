@@ -98,7 +98,7 @@ def plan(
         undeclared = f"overrides: cluster '{entry}' is no longer declared"
         talk(f"{undeclared}; its limits are ignored, and mm2mgr link read removes them")
     if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
-        for line in operations.capped(workspace.flows(options.flows)):
+        for line in operations.buffer_advice(workspace.flows(options.flows)):
             talk(f"link: {line}")
     plan = operations.plan(workspace, options, out=out, report=show)
     if out:
@@ -296,11 +296,9 @@ def reconcile(
     from mm2mgr.output.plan_text import say_event
 
     order = operations.ReconcileOrder(
-        options, wait_seconds=wait, rollback=rollback, report_only=report_only, reason=reason
+        options, every, wait_seconds=wait, rollback=rollback, report_only=report_only, reason=reason
     )
-    rounds = operations.reconcile(
-        workspace, order, every_seconds=every, events=events, report=say_event, interrupts=_ending
-    )
+    rounds = operations.reconcile(workspace, order, events=events, report=say_event, interrupts=_ending)
     printed = ""
     try:
         for done in rounds:

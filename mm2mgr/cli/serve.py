@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.interrupts import halting
+from mm2mgr.cli import interrupts
 from mm2mgr.cli.options import (
     Duration,
     WatchdogOptions,
@@ -24,6 +25,8 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
+    import asyncio
+
     from mm2mgr.serve.app import Login
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
@@ -119,10 +122,21 @@ def serve(
     asked = operations.WatchdogOrder(dog.order(), pause, dog.events, _WatchPrinter()) if watchdog else None
     watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked))
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
-    app = application(lambda: watch.view, login, hosts=hosts, ticks=time.monotonic, closed=connections.closed)
+    app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
     with invalid_arguments(), listening(binding) as (listener, url):
+
+        @contextmanager
+        def halting(first: Callable[[], None], second: Callable[[], None]) -> Iterator[asyncio.Event]:
+            def stop() -> None:
+                watch.stop()
+                first()
+
+            with interrupts.halting(stop, second) as halt:
+                talk(f"serving {url}; Ctrl-C ends it")
+                yield halt
+
         watch.start()
-        run(app, binding, listener, halting, lambda: talk(f"serving {url}; Ctrl-C ends it"), watch.stop, connections)
+        run(app, binding, listener, halting, connections)
     if not watch.close(_CLOSE_SECONDS):
         # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written
         # whole or not.

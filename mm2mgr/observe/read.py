@@ -92,10 +92,8 @@ def reading_of(
         chosen = {name: [] for name in (*chosen, *topology.connects)}
     for connector in connectors_of(connectors, flows):
         chosen[connector.connect].append(connector)
-    connects = yield from side_by_side(
-        *(_read_connect(topology, name, chosen[name], declared, how, orphans=whole) for name in chosen)
-    )
-    by_name = {connect.name: connect for connect in connects}
+    connects = yield from side_by_side(*(_read_connect(topology, name, chosen[name], declared, how) for name in chosen))
+    by_name = {connect.name: connect if whole else replace(connect, orphans=()) for connect in connects}
     reading = Reading(how.clock(), tuple(flows), by_name, {}, whole, begun_at, declared=topology.flows)
     if how.earlier:
         reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
@@ -116,14 +114,8 @@ def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
 # --- Connect ----------------------------------------------------------------------------------------------------------
 
 
-def _read_connect(  # noqa: PLR0913  what is chosen of a cluster, and what is declared there
-    topology: Topology,
-    name: str,
-    chosen: Sequence[Connector],
-    declared: Collection[Named],
-    how: ObserveOptions,
-    *,
-    orphans: bool,
+def _read_connect(
+    topology: Topology, name: str, chosen: Sequence[Connector], declared: Collection[Named], how: ObserveOptions
 ) -> Steps[SeenConnect]:
     connect, owners = topology.connects[name], Ownership.of(topology)
     snapshot = yield [Configs(name), Statuses(name)]
@@ -151,7 +143,7 @@ def _read_connect(  # noqa: PLR0913  what is chosen of a cluster, and what is de
         name,
         {connector.desired.name: complete(connector) for connector in live},
         kafka_cluster_id="" if isinstance(root, Mm2mgrError) else root.kafka_cluster_id,
-        orphans=tuple(_orphans(name, {connector.name for connector in chosen}, owners, connectors)) if orphans else (),
+        orphans=tuple(_orphans(name, {connector.name for connector in chosen}, owners, connectors)),
         silent_workers=frozenset() if isinstance(silent, Mm2mgrError) else silent,
         others=tuple(_others(name, declared, owners, connectors)),
         version=version,

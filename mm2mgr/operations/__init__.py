@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.evidence.read import EvidenceOptions
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
-    from mm2mgr.link_forecast import capped
+    from mm2mgr.link_forecast import buffer_advice
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.operations.fix import Fixes, fix
@@ -116,7 +116,7 @@ _HOMES: Mapping[str, str] = {
         "check.judge": "Checked",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
-        "link_forecast": "capped",
+        "link_forecast": "buffer_advice",
         "lint.findings": "Finding Rule Severity",
         "problems.health": "Description Status",
         "observe.lag_report": "LagLevel",

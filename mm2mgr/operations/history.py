@@ -42,6 +42,7 @@ from mm2mgr.observe.reading import Reading
 from mm2mgr.observe.state_file import memory_text, parse_memory, state_file, timed_looks
 from mm2mgr.operations.status import newest_heartbeat
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.plan.draft import Declared
 from mm2mgr.plan.drift import DriftReport, find_drift
 from mm2mgr.plan.history import HistoryEntry, read_history
 from mm2mgr.plan.planner import plan_steps
@@ -280,7 +281,7 @@ async def _take(workspace: Workspace) -> Snapshot:
     )
     steps = side_by_side(
         reading_of(topology, connectors, topology.flows, how),
-        plan_steps(topology, connectors, spec=workspace.spec),
+        plan_steps(Declared(topology, connectors, spec=workspace.spec)),
         read_estates(topology.connects),
         drift_of(workspace, ()),
         ask(_whole(topology, taken)),

@@ -25,10 +25,11 @@ from mm2mgr.files import check_free
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.plan.changes import KINDS, Change, Plan, Wish, count_deletes
+from mm2mgr.plan.draft import Declared
 from mm2mgr.plan.history import HistoryEntry, read_history
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.planfile import PLAN, as_reviewed, read_plan, write_plan
-from mm2mgr.plan.planner import make_plan
+from mm2mgr.plan.planner import plan_steps
 from mm2mgr.plan.schedule import (
     UNCHANGED_SECONDS,
     RestartRules,
@@ -118,10 +119,12 @@ def read_plan_of(
 ) -> Plan:
     """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet.
 
-    `skip`: see `make_plan`.
+    `skip`: see `plan_steps`.
     """
-    topology, connectors, spec = workspace.topology, workspace.connectors, workspace.spec
-    return wait_for(make_plan(topology, connectors, wish, only=only, spec=spec, skip=skip, snapshot=workspace.snapshot))
+    chosen = None if only is None else frozenset(only)
+    return workspace.ask(
+        plan_steps(Declared(workspace.topology, workspace.connectors, wish, chosen, workspace.spec), skip)
+    )
 
 
 def hold_restarts(workspace: Workspace, plan: Plan, rules: RestartRules) -> Plan:
@@ -310,6 +313,7 @@ class ReconcileOrder:
     """What every round does: what it plans, how carefully it writes, or that it only reports."""
 
     options: PlanOptions = PlanOptions()
+    every_seconds: float = 60.0
     wait_seconds: float = 30.0
     rollback: bool = False
     report_only: bool = False
@@ -320,11 +324,10 @@ class ReconcileOrder:
         return Rollout(self.wait_seconds, rollback=self.rollback)
 
 
-def reconcile(  # noqa: PLR0913  one argument per option
+def reconcile(
     workspace: Workspace,
     order: ReconcileOrder | None = None,
     *,
-    every_seconds: float = 60.0,
     events: Path | None = None,
     report: Callable[[Event], None] = lambda event: None,
     interrupts: Interrupts = no_interrupts,
@@ -335,8 +338,9 @@ def reconcile(  # noqa: PLR0913  one argument per option
     and longer pauses.
     """
     workspace.refuse_snapshot()
-    rounds = Rounds(Leases(lease_group), RoundSchedule(every_seconds), workspace.event_log(events))
-    reconciling = _Reconciling(workspace, order or ReconcileOrder(), rounds, report, interrupts)
+    order = order or ReconcileOrder()
+    rounds = Rounds(Leases(lease_group), RoundSchedule(order.every_seconds), workspace.event_log(events))
+    reconciling = _Reconciling(workspace, order, rounds, report, interrupts)
     return rounds.run(reconciling.reconcile_once, reconciling.fail, reconciling.rest)
 
 

@@ -338,7 +338,7 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
 class EstateWatch:
     """Looks in the background from `start` to `close`; `look` and `survey` may raise any exception."""
 
-    def __init__(  # noqa: PLR0913  what a test gives otherwise: the looks and the clocks
+    def __init__(
         self,
         workspace: Workspace,
         order: ServeOrder | None = None,
@@ -346,13 +346,12 @@ class EstateWatch:
         look: Callable[[Workspace, Store], EstateLook] = look,
         survey: Callable[[Workspace, Store], Survey] = survey,
         clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = timing.now,
     ) -> None:
         self._workspace, self._order = workspace, order or ServeOrder()
-        self._look, self._survey, self._clock, self._ticks = look, survey, clock, ticks
+        self._look, self._survey, self._clock = look, survey, clock
         self._closing, self._lock, self._stopped_at = threading.Event(), threading.Lock(), 0.0
         self._view = EstateView(
-            clock(), self._order.every_seconds, owner=str(workspace.topology.owner), started_tick=ticks()
+            clock(), self._order.every_seconds, owner=str(workspace.topology.owner), started_tick=timing.now()
         )
         if asked := self._order.watchdog:
             self._view = replace(self._view, watchdog=WatchdogView(is_dry_run=asked.order.dry_run))
@@ -401,7 +400,7 @@ class EstateWatch:
             words = cause(error)
             self._publish(lambda view: replace(view, began_at=None, failed_looks=view.failed_looks + 1, error=words))
         else:
-            self._publish(lambda view: after_look(view, newest, self._ticks()))
+            self._publish(lambda view: after_look(view, newest, timing.now()))
 
     def survey_once(self) -> None:
         """Read the tree again where it has changed, make the slow part and publish it."""

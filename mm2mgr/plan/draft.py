@@ -30,6 +30,7 @@ from mm2mgr.plan.heartbeats import (
 from mm2mgr.plan.moves import with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
 from mm2mgr.remarks import Remark
+from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow, ListedConnector, Topology
 
@@ -52,12 +53,16 @@ Answers = Mapping[str, Live | Mm2mgrError]
 
 @dataclass(frozen=True)
 class Declared:
-    """What the tree wants: `connectors` as they are rendered, `only` for these flows (None: for all)."""
+    """What the tree wants: `connectors` as they are rendered, `only` for these flows, by their ids (None: for all).
+
+    With `spec`, comments in the tree's files silence guards as a flow's `silence:` does.
+    """
 
     topology: Topology
     connectors: Sequence[Connector]
-    wish: Wish
-    only: frozenset[str] | None
+    wish: Wish = Wish()
+    only: frozenset[str] | None = None
+    spec: Spec | None = None
 
     @cached_property
     def owners(self) -> Ownership:

@@ -110,13 +110,12 @@ def heartbeat_carriers(
     left_over = sorted(running.left_over(declared))
     return {
         carrier.pair: carrier
-        for pair, sources in by_pair.items()
-        if (carrier := _carrier(pair, sources, flows, topology.moved, running, left_over))
+        for sources in by_pair.values()
+        if (carrier := _carrier(sources, flows, topology.moved, running, left_over))
     }
 
 
-def _carrier(  # noqa: PLR0913, PLR0917  the pair, the tree and what runs
-    pair: str,
+def _carrier(
     sources: Sequence[Connector],
     flows: Mapping[str, Flow],
     moved: Iterable[Moved],
@@ -126,7 +125,7 @@ def _carrier(  # noqa: PLR0913, PLR0917  the pair, the tree and what runs
     by_name = next((c for c in sources if c.config.get(HEARTBEATS_KEY) == "true"), None)
     if by_name is None:  # a template of the user's own decides
         return None
-    first, names = (by_name.connect, by_name.name), [(c.connect, c.name) for c in sources]
+    pair, first, names = by_name.pair, (by_name.connect, by_name.name), [(c.connect, c.name) for c in sources]
     for named in names:
         if named in running.owned and running.is_carrying(named, pair):
             return Carrier(pair, first, named)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.journal import Journal, TakeOver
+from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, TakeOver
 from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import connector_text
+from mm2mgr.plan.changes import Change, connector_text
 from mm2mgr.plan.guards import Connectors
 from mm2mgr.plan.widening import (
     MirroredState,
@@ -164,21 +164,15 @@ class MirrorVerdict:
     renamed: tuple[tuple[str, str], ...] = ()
 
 
-def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
-    widening: Widening,
-    state: MirroredState,
-    connectors: Connectors,
-    version: str | None,
-    over: TakeOver | None = None,
-    *,
-    begun: bool = False,
+def judge(
+    widening: Widening, state: MirroredState, connectors: Connectors, version: str | None, change: Change
 ) -> MirrorVerdict:
     """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known.
 
-    What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun
-    with.
+    What it takes over comes with its stored offsets; a move that was begun ends under the names that it was begun with.
     """
-    giver = over.giver if over else None
+    over = change.takes_over
+    giver, begun = over.giver if over else None, JOURNAL_KEY in (change.before or {})
     repeats = (
         *_mirrored_by_other_connector(widening, state, connectors.is_abandoned, over),
         *_mirrored_by_former_config(widening, state),

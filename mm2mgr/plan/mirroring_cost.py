@@ -17,6 +17,7 @@ from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.live.snapshot import Answer, Question, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition, listing_of, partitions_by_task, predict
 from mm2mgr.plan.changes import WRITES, Change, Price, Volume
+from mm2mgr.plan.draft import Draft
 from mm2mgr.plan.guards import Connectors, mirrors_heartbeats
 from mm2mgr.plan.mirrored import MirrorVerdict
 from mm2mgr.plan.widening import MirroredState, Widening, renamed_text
@@ -179,20 +180,19 @@ def _assigned_topics(subject: Subject) -> _Assigned | None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one plan
-    clusters: Collection[str],
+def read_estimate(
+    draft: Draft,
     run: Connectors,
     state: MirroredState,
     found: Sequence[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
-    writes: Iterable[Change],
 ) -> Steps[Estimate]:
-    """Read what the estimate for these writes needs, beside what was read already."""
-    widenings, writes = {widening.named: widening for widening in found}, tuple(writes)
+    """Read what the estimate for the draft's writes needs, beside what was read already."""
+    widenings, writes = {widening.named: widening for widening in found}, tuple(draft.writes)
     sources = [run.desired[write.named].source for write in writes if _begins_heartbeats(write, run)]
     sizes = yield from _read_sizes(state, found, verdicts, sources)
     stored, groups = yield from side_by_side(
-        _read_stored(state, found, verdicts, sizes), _read_groups(clusters, run, writes)
+        _read_stored(state, found, verdicts, sizes), _read_groups(draft.declared.topology.clusters, run, writes)
     )
     return Estimate(run, state, widenings, verdicts, sizes, stored, groups)
 

@@ -11,9 +11,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.connectors import Connector, with_statuses
+from mm2mgr.connectors import with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers, version_of
@@ -26,11 +25,9 @@ from mm2mgr.live.questions import (
     Expiring,
     StoredOffsets,
 )
-from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import Clusters, answered
-from mm2mgr.live.snapshot import Snapshot, Steps, ask, side_by_side
+from mm2mgr.live.snapshot import Steps, ask, side_by_side
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan
 from mm2mgr.plan.draft import Answers, Declared, Draft, Live, make_draft
 from mm2mgr.plan.facts import cluster_ids, quotas_of, refusals, user_of
 from mm2mgr.plan.guards import Connectors, writes_through_workers
@@ -44,7 +41,6 @@ from mm2mgr.plan.quotas import quota_changes, wanted_quotas
 from mm2mgr.plan.stages import steps_of
 from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, topics_taken, unseen_successors, widenings
 from mm2mgr.remarks import Remark
-from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few, one_line
 from mm2mgr.topology import Topology, matches_nothing
 
@@ -55,53 +51,27 @@ Objections = tuple[list[tuple[Named, Remark]], dict[str, str]]
 """What answers have against single writes, and by Connect cluster what could not be verified."""
 
 
-async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is wanted of it
-    topology: Topology,
-    connectors: Sequence[Connector],
-    wish: Wish | None = None,
-    *,
-    only: Iterable[str] | None = None,
-    spec: Spec | None = None,
-    deadline_seconds: float = 30.0,
-    skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
-    snapshot: Snapshot | None = None,
-) -> Plan:
-    """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow
-    ids.
+def plan_steps(declared: Declared, skip: Mapping[str, Mm2mgrError] = MappingProxyType({})) -> Steps[Plan]:
+    """Compare what the tree declares with what every Connect cluster runs: yields the questions that it lacks. Pure.
 
     A cluster that cannot be read is in the plan with its error; the others are planned anyway. All is judged: what
-    must not be written is blocked, what could not be verified is noted. With `spec`, comments in the tree's files
-    silence guards as a flow's `silence:` does. Connect clusters to `skip` are not asked: what runs there is unknown,
-    with this error. What a `snapshot` answers is not asked again, and beside one from a file nothing is asked.
+    must not be written is blocked, what could not be verified is noted. Connect clusters to `skip` are not asked: what
+    runs there is unknown, with this error.
     """
-    steps = plan_steps(topology, connectors, wish, only=only, spec=spec, skip=skip)
-    limits = Limits(connect_seconds=deadline_seconds)
-    return (await answered(steps, Clusters.of(topology), limits, snapshot))[0]
-
-
-def plan_steps(  # noqa: PLR0913  the tree in three forms, and what is wanted of it
-    topology: Topology,
-    connectors: Sequence[Connector],
-    wish: Wish | None = None,
-    *,
-    only: Iterable[str] | None = None,
-    spec: Spec | None = None,
-    skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
-) -> Steps[Plan]:
-    """Make the same plan from answers: it yields the questions that it lacks. Pure."""
-    chosen = None if only is None else with_other_sides(only, topology.moved)
-    declared = Declared(topology, connectors, wish or Wish(), chosen)
+    topology = declared.topology
+    if declared.only is not None:
+        declared = replace(declared, only=with_other_sides(declared.only, topology.moved))
     draft = make_draft(declared, (yield from _read_running(topology, skip)))
     quotas = wanted_quotas(topology, (connector for on in draft.by_cluster.values() for connector in on), user_of)
     aliases = {quota.kafka for quota in quotas} | {alias for alias, _ in draft.client_ids.values()}
     plan: Plan
-    (plan, draft), read = yield from side_by_side(_judge_steps(draft, spec), quotas_of(topology, aliases))
+    (plan, draft), read = yield from side_by_side(_judge_steps(draft), quotas_of(topology, aliases))
     if not read:
         return plan
     return replace(plan, quotas=quota_changes(plan.owner, quotas, read, draft.used_client_ids(plan)))
 
 
-def _judge_steps(draft: Draft, spec: Spec | None) -> Steps[tuple[Plan, Draft]]:
+def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
     """Return the plan without quotas, and the draft that it was made from."""
     declared, topology = draft.declared, draft.declared.topology
     if any(part.writes for part in draft.parts):
@@ -120,12 +90,12 @@ def _judge_steps(draft: Draft, spec: Spec | None) -> Steps[tuple[Plan, Draft]]:
     shown = [with_claims_shown(part, claims) for part in draft.parts]
     if not claims.others and draft.is_as_declared(clusters):
         return _finish_plan(draft, shown, _notes(draft, unknown_ids)), draft
-    run = draft.all_connectors(from_tree(topology, draft.connectors, spec))
+    run = draft.all_connectors(from_tree(topology, draft.connectors, declared.spec))
     writes = widenings(draft.writes, run.desired, run.live)
     state = yield from _read_mirrored(draft, writes)
     verdicts = _verdicts(draft, writes, state, run)
     dedicated, late = yield from side_by_side(_ask_dedicated(draft), _ask_retention(draft, state))
-    estimate = yield from read_estimate(topology.clusters, run, state, writes, verdicts, draft.writes)
+    estimate = yield from read_estimate(draft, run, state, writes, verdicts)
     against = {
         named: [r for r in verdict.objections if not _is_allowed(declared, named, r)]
         for named, verdict in verdicts.items()
@@ -206,8 +176,7 @@ def _verdicts(draft: Draft, writes: Iterable[Widening], state: MirroredState, ru
             state,
             run,
             live[named[0]].worker.version if named[0] in live else None,
-            changes[named].takes_over,
-            begun=changes[named].takes_over is not None and JOURNAL_KEY in (changes[named].before or {}),
+            changes[named],
         )
         for widening in writes
         for named in [widening.named]

@@ -137,26 +137,23 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Worker(Server):
-    """A worker; `group_id` defaults to its name, `scheme` is https when extra properties set up TLS for REST."""
+    """A worker; its group is called as it is, unless its properties have a `group.id`."""
 
     kind = "worker"
     heap = "768m"  # for the ten tasks of the demo with a backlog; with half of it, workers ran out of memory
 
-    def __init__(  # noqa: PLR0913 - a worker needs its Kafka cluster and its group
+    def __init__(
         self,
         name: str,
         directory: Path,
         bootstrap_servers: str,
         properties: Mapping[str, str] | None = None,
         *,
-        group_id: str | None = None,
-        scheme: str = "http",
         runtime: Runtime | None = None,
     ) -> None:
         super().__init__(name, directory, properties, runtime)
         self.bootstrap_servers = bootstrap_servers
-        self.group_id = group_id or name
-        self.scheme = scheme
+        self.group_id = self.properties.get("group.id", name)
 
     @property
     def port_names(self) -> tuple[str, ...]:
@@ -165,7 +162,7 @@ class Worker(Server):
     @property
     def url(self) -> str:
         """Where REST answers; known after the first start."""
-        return f"{self.scheme}://{HOST}:{self.ports[REST]}"
+        return f"http://{HOST}:{self.ports[REST]}"
 
     @property
     def address(self) -> str:
@@ -198,7 +195,7 @@ class Worker(Server):
     def ready(self) -> bool:
         """Tell whether it has joined its group and answers: before that, writes meet a rebalance and GET / is a 404."""
         joined = self.log_has("Finished starting connectors and tasks")
-        return joined and (self.scheme == "https" or self._answers())
+        return joined and self._answers()
 
     def _answers(self) -> bool:
         try:

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mm2mgr import timing
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output import serve_page
@@ -128,22 +129,21 @@ def _host_name(host: bytes) -> str:
     return parts[1].decode().strip("[]").lower() if parts else ""
 
 
-def application(  # noqa: PLR0913  what to show, to whom, and the clocks
+def application(
     view: Callable[[], EstateView],
     login: Login | None = None,
     *,
     hosts: Callable[[str], bool] | None = None,
     clock: Callable[[], float] = time.time,
-    ticks: Callable[[], float] | None = None,
     closed: Mapping[str, int] | None = None,
 ) -> ASGIApp:
     """Return the application over a function that returns the newest view. `hosts`: which names it answers to (None:
     any).
 
-    `ticks`: the clock of the view's ages (None: that of `clock`). `closed`: how many connections the server has ended,
+    `closed`: how many connections the server has ended,
     by reason.
     """
-    pages = _Pages(view, clock, ticks or clock, {} if closed is None else closed)
+    pages = _Pages(view, clock, {} if closed is None else closed)
     routes: list[BaseRoute] = [
         Route("/metrics", pages.metrics),
         Route("/api/status", pages.api_status),
@@ -173,20 +173,19 @@ class _Pages:
         self,
         view: Callable[[], EstateView],
         clock: Callable[[], float],
-        ticks: Callable[[], float],
         closed: Mapping[str, int],
     ) -> None:
-        self._view, self._clock, self._ticks, self._closed = view, clock, ticks, closed
+        self._view, self._clock, self._closed = view, clock, closed
 
     def healthz(self, request: Request) -> Response:
-        health = self._view().health_dict(self._ticks())
+        health = self._view().health_dict(timing.now())
         return JSONResponse(health, 200 if health["state"] == "ok" else 503)
 
     def metrics(self, request: Request) -> Response:
-        return Response(exposition(self._view(), self._ticks(), self._closed), headers={"Content-Type": _METRICS_TYPE})
+        return Response(exposition(self._view(), timing.now(), self._closed), headers={"Content-Type": _METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
-        return JSONResponse(to_json(self._view().overview_dict(self._ticks())))
+        return JSONResponse(to_json(self._view().overview_dict(timing.now())))
 
     def api_flow(self, request: Request) -> Response:
         view = self._view()
@@ -249,4 +248,4 @@ class _Pages:
         seconds = int(refresh) if refresh.isascii() and refresh.isdecimal() and len(refresh) < 6 else None
         if seconds is not None:
             seconds = min(max(seconds, _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS)
-        return HTMLResponse(serve_page.html(page, view, self._ticks(), context, seconds), status)
+        return HTMLResponse(serve_page.html(page, view, timing.now(), context, seconds), status)

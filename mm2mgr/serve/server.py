@@ -222,19 +222,8 @@ class Connections:
                 connection.transport.abort()
 
 
-def run(  # noqa: PLR0913, PLR0917  what to serve, where, and what to call when
-    app: ASGIApp,
-    binding: Binding,
-    listener: socket.socket,
-    halting: Halting,
-    started: Callable[[], None],
-    ending: Callable[[], None],
-    connections: Connections | None = None,
-) -> None:
-    """Serve until a signal comes; then connections get a second to end.
-
-    `started` is called once signals are handled, `ending` at once when the first one comes.
-    """
+def run(app: ASGIApp, binding: Binding, listener: socket.socket, halting: Halting, connections: Connections) -> None:
+    """Serve until a signal comes; then connections get a second to end."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -249,17 +238,15 @@ def run(  # noqa: PLR0913, PLR0917  what to serve, where, and what to call when
         ssl_keyfile=binding.key,
     )
     config.load()
-    server, crowd = _Server(config), connections or Connections()
+    server = _Server(config)
 
     def stop(*, at_once: bool) -> None:
-        ending()
         server.should_exit, server.force_exit = True, at_once
 
-    async def served() -> None:
+    async def serve() -> None:
         with halting(lambda: stop(at_once=False), lambda: stop(at_once=True)):
-            started()
-            accepting = asyncio.create_task(crowd.accept(listener, server))
+            accepting = asyncio.create_task(connections.accept(listener, server))
             await server.serve(sockets=[])
             accepting.cancel()
 
-    asyncio.run(served())
+    asyncio.run(serve())

@@ -153,11 +153,11 @@ def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) 
     if key not in CLUSTER_KEYS and any(keys.history(type_, key) for type_ in CLIENTS):
         return _connector_key(key, types, version, keys)
     if pair := _PAIR.match(key):
-        return _line_of_pair(key, pair["target"], key[pair.end() :], types, version, keys)
+        return _line_of_pair(key, pair, types, version, keys)
     prefix, plain = split(key, keys)
     scopes = [kind for kind in KINDS if keys.history(kind, plain)]
     if not scopes:
-        return _elsewhere(key, prefix, plain, types, version, keys)
+        return _elsewhere(prefix, plain, types, version, keys)
     effects = tuple(_effects(prefix, plain, types, version, keys))
     return Explanation(
         key,
@@ -330,10 +330,11 @@ _ENABLED = Definition(_DRIVER, "boolean", "", "false", False, (), "since 2.7 or 
 _BEGINS = "is a line of mm2.properties"
 
 
-def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the key in parts
-    key: str, target: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys
+def _line_of_pair(
+    key: str, match: re.Match[str], types: Sequence[ConnectorType], version: str, keys: Keys
 ) -> Explanation:
     """Explain a line `A->B.…` (MirrorMakerConfig.connectorBaseConfig): the pair's connectors get the rest."""
+    target, plain = match["target"], key[match.end() :]
     pair = key.removesuffix(f".{plain}")
     notes: tuple[str, ...]
     if plain == "enabled":
@@ -429,11 +430,9 @@ def _connector_ways(key: str, owners: Sequence[ConnectorType]) -> Iterator[Inste
         yield Instead(tuple(types), "connector", yaml, key, "")
 
 
-def _elsewhere(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the key in parts
-    key: str, prefix: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys
-) -> Explanation:
+def _elsewhere(prefix: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
     """Explain a key that no client knows: a connector key with a prefix, a worker key, or an unknown key."""
-    owners = [type_ for type_ in CLIENTS if prefix and keys.history(type_, plain)]
+    key, owners = prefix + plain, [type_ for type_ in CLIENTS if prefix and keys.history(type_, plain)]
     if owners:
         right = _connector_key(plain, owners, version, keys)
         verdict = f"does nothing: it is a connector's own key and has no prefix {prefix}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
@@ -150,16 +150,15 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
 
 
-def _own(  # noqa: PLR0913, PLR0917 - a row of the table
-    name: str,
-    kind: ClientKind,
-    side: Literal["source", "target"],
-    role: str,
-    exists: Exists = "always",
-    block: str | None = None,
-    since: tuple[int, ...] = (),
+def _own(
+    name: str, role: str, exists: Exists = "always", block: str | None = None, since: tuple[int, ...] = ()
 ) -> Client:
-    """Return a client that MirrorMaker itself creates; all of them have the same three prefixes."""
+    """Return a client that MirrorMaker itself creates; all of them have the same three prefixes.
+
+    The last word of its name is its kind. It is the source's unless its role names the target.
+    """
+    kind: ClientKind = next(kind for kind in get_args(ClientKind) if name.endswith(kind))
+    side: Side = "target" if "-target-" in role else "source"
     sided = Layer(f"{side}.{kind}.", since=() if kind == "admin" else _SIDED)
     layers = (Layer(f"{side}.cluster.", filtered=True), Layer(f"{kind}."), sided)
     # MirrorConnectorConfig puts this one last.
@@ -170,18 +169,10 @@ def _own(  # noqa: PLR0913, PLR0917 - a row of the table
 def _syncs(
     kind: ClientKind, on_source: str | None, on_target: str, since: tuple[int, ...] = ()
 ) -> tuple[Client, Client]:
-    name = f"offset-syncs {kind}"
+    name, since_target = f"offset-syncs {kind}", max(since, _SYNCS_LOCATION)
     return (
-        _own(name, kind, "source", f"offset-syncs-source-{kind}", "syncs on source", on_source, since),
-        _own(
-            name,
-            kind,
-            "target",
-            f"offset-syncs-target-{kind}",
-            "syncs on target",
-            on_target,
-            max(since, _SYNCS_LOCATION),
-        ),
+        _own(name, f"offset-syncs-source-{kind}", "syncs on source", on_source, since),
+        _own(name, f"offset-syncs-target-{kind}", "syncs on target", on_target, since_target),
     )
 
 
@@ -224,32 +215,25 @@ EXACTLY_ONCE_FORCES = {
 
 CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
     "source": (
-        _own("source consumer", "consumer", "source", "replication-consumer", block="source_consumer"),
+        _own("source consumer", "replication-consumer", block="source_consumer"),
         *_framework("record_producer"),
-        _own("source admin", "admin", "source", "replication-source-admin", block="source_admin"),
-        _own("target admin", "admin", "target", "replication-target-admin", block="target_admin"),
+        _own("source admin", "replication-source-admin", block="source_admin"),
+        _own("target admin", "replication-target-admin", block="target_admin"),
         *_syncs("producer", "offset_syncs_producer", "offset_syncs_producer"),
         *_syncs("admin", "source_admin", "target_admin"),
     ),
     "checkpoint": (
         *_framework(None),
-        _own("source admin", "admin", "source", "checkpoint-source-admin", block="source_admin"),
-        _own("target admin", "admin", "target", "checkpoint-target-admin", block="target_admin"),
+        _own("source admin", "checkpoint-source-admin", block="source_admin"),
+        _own("target admin", "checkpoint-target-admin", block="target_admin"),
         *_syncs("consumer", None, "target_consumer"),
         *_syncs("admin", "source_admin", "target_admin", _SYNCS_ADMIN),
-        _own(
-            "checkpoints consumer",
-            "consumer",
-            "target",
-            "checkpoints-target-consumer",
-            block="target_consumer",
-            since=_READ_BACK,
-        ),
+        _own("checkpoints consumer", "checkpoints-target-consumer", block="target_consumer", since=_READ_BACK),
     ),
     # Written so that heartbeats land on the flow's source: there `target` is the cluster that the flow reads from.
     "heartbeat": (
         *_framework(None),
-        _own("target admin", "admin", "target", "heartbeats-target-admin", block="source_admin"),
+        _own("target admin", "heartbeats-target-admin", block="source_admin"),
     ),
 }
 

@@ -170,7 +170,7 @@ def test_without_a_lease_nothing_is_written_and_the_others_go_on(
 
 def rounds(count: int, between: dict[int, Callable[[], object]] | None = None) -> list[ReconcileRound]:
     """Return so many rounds without a pause; `between` has what is done before a round."""
-    found, loop = [], reconcile(Workspace(), ReconcileOrder(wait_seconds=0), every_seconds=0.001)
+    found, loop = [], reconcile(Workspace(), ReconcileOrder(every_seconds=0.001, wait_seconds=0))
     for number in range(1, count + 1):
         (between or {}).get(number, lambda: None)()
         found.append(next(loop))
@@ -214,7 +214,7 @@ def test_a_lost_lease_ends_the_writes_and_the_loop_goes_on(site: Site, leases: t
 
     leases.__init__ = noted  # type: ignore[method-assign,assignment]
     try:
-        loop = reconcile(Workspace(), ReconcileOrder(wait_seconds=0), every_seconds=0.001, report=lambda event: lose())
+        loop = reconcile(Workspace(), ReconcileOrder(every_seconds=0.001, wait_seconds=0), report=lambda event: lose())
 
         def lose() -> None:
             leases.of_others = {"east", "west"} if lost else leases.of_others

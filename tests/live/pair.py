@@ -97,7 +97,7 @@ def serving_pair(
     src, tgt = (Broker(name, folder / name, brokers, listeners=listeners, runtime=runtime) for name in ("src", "tgt"))
     with serving([src, tgt]):
         group = [
-            Worker(name, folder / name, tgt.bootstrap_servers, settings, group_id="pair", runtime=runtime)
+            Worker(name, folder / name, tgt.bootstrap_servers, settings | {"group.id": "pair"}, runtime=runtime)
             for name in workers
         ]
         for worker in group:

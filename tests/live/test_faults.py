@@ -18,11 +18,11 @@ from mm2mgr.apply.waves import Event, Result
 from mm2mgr.live.reach import Limits
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
-from mm2mgr.plan.planner import make_plan
 from mm2mgr.problems.status import observe
 from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sandbox.runtime import Runtime
 from mm2mgr.sandbox.server import start_all
+from tests.asking import make_plan
 
 from .command import Tree
 from .pair import Pair, flow, serving_pair

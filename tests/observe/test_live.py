@@ -37,7 +37,6 @@ from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
 from mm2mgr.observe.state_file import load
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.planner import make_plan
 from mm2mgr.problems.health import ConnectorState, FlowStatus
 from mm2mgr.problems.status import describe, status
 from mm2mgr.problems.watchdog import Watchdog
@@ -46,6 +45,7 @@ from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.sandbox.server import free_ports
 from mm2mgr.topology import Topology
+from tests.asking import make_plan
 from tests.live.conftest import serving
 from tests.live.seen import config_of, connector_url, rest
 from tests.observe.estate import sentences, topology_of

@@ -27,13 +27,13 @@ from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.observe.losses import Acknowledgement, LossEntry
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.planner import make_plan
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.status import acknowledge, status
 from mm2mgr.render import render
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.topology import Topology
+from tests.asking import make_plan
 from tests.live.conftest import serving
 from tests.live.seen import admin, delete, topics, until
 from tests.observe.estate import sentences, topology_of

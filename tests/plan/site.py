@@ -24,11 +24,10 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan, Wish
-from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
-from tests.asking import answer_kafka, topics_with
+from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write

@@ -14,10 +14,10 @@ from mm2mgr.json_values import to_json
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.guards import ALONE, TOGETHER, ClusterFacts, objections
-from mm2mgr.plan.planner import make_plan
 from mm2mgr.remarks import Remark
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
+from tests.asking import make_plan
 from tests.lint import made
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 

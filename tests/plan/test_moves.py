@@ -23,11 +23,10 @@ from mm2mgr.live import read as live_read
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Plan
-from mm2mgr.plan.planner import make_plan
 from mm2mgr.plan.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
-from tests.asking import answer_kafka, topics_with
+from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect
 from tests.plan import simulated

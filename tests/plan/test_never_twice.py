@@ -42,11 +42,10 @@ from mm2mgr.plan import planner
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.judges import JUDGES, PARTNERS, Facts, judge_parts
 from mm2mgr.plan.planfile import write_plan
-from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
-from tests.asking import answer_kafka, topics_with
+from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
 from tests.fake_connect import STARTING_PAGE, FakeConnect, Fault
 from tests.plan.drawn import scenarios

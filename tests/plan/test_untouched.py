@@ -34,11 +34,10 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Change, Plan, Wish, type_of
 from mm2mgr.plan.history import Claim, HistoryEntry
-from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
-from tests.asking import answer_kafka, topics_with
+from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect

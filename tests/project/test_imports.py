@@ -242,7 +242,7 @@ LAYERS: dict[str, set[str]] = {
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("sizing", "operations"),
     },
-    "serve": {"json_values", "errors", "problems", "operations", "output"},  # of problems their kinds
+    "serve": {"json_values", "timing", "errors", "problems", "operations", "output"},  # of problems their kinds
     "cli": {
         "metric_sources",
         "json_values",

@@ -205,8 +205,8 @@ def test_extra_properties_win_and_each_listener_has_its_port(tmp_path: Path) -> 
 
 
 def test_workers_of_one_group_share_their_topics(tmp_path: Path) -> None:
-    one = Worker("one", tmp_path, "k:1", {"producer.acks": "1"}, group_id="g")
-    two = Worker("two", tmp_path, "k:1", group_id="g")
+    one = Worker("one", tmp_path, "k:1", {"producer.acks": "1", "group.id": "g"})
+    two = Worker("two", tmp_path, "k:1", {"group.id": "g"})
     for port, worker in enumerate((one, two)):
         worker.adopt(ProcessId(0, "never"), {"REST": port})
     shared = {key: value for key, value in one.server_properties().items() if key.endswith(".storage.topic")}

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from mm2mgr import timing
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Failure
 from mm2mgr.lint.findings import Finding
@@ -37,6 +38,7 @@ from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.watchdog import WatchAction
 from mm2mgr.serve.app import application
 from mm2mgr.serve.server import Binding, Connections, listening, run
+from tests.clock import ShownClock
 
 NOW = 1_700_000_000.0
 CHROMIUM = next(
@@ -144,13 +146,15 @@ def serving(
     def halting(first: Callable[[], None], _: Callable[[], None]) -> Iterator[asyncio.Event]:
         loop = asyncio.get_running_loop()
         stop.append(lambda: loop.call_soon_threadsafe(first))
+        started.set()
         yield asyncio.Event()
 
     binding = Binding(port=0, certificate=tls, key=tls)
     crowd = connections or Connections()
     app = application(view, closed=crowd.closed, **more)
-    with listening(binding) as (listener, url):
-        line = (app, binding, listener, halting, started.set, lambda: None, crowd)
+    clock = timing.use(ShownClock(more["clock"])) if "clock" in more else nullcontext()
+    with listening(binding) as (listener, url), clock:
+        line = (app, binding, listener, halting, crowd)
         thread = threading.Thread(target=run, args=line, daemon=True)
         thread.start()
         assert started.wait(10)

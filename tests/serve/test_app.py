@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr import timing
 from mm2mgr.errors import Failure
 from mm2mgr.operations.serve import EstateView, MeasuredLoad, after_look
 from mm2mgr.operations.watch import WatchdogView
@@ -21,6 +22,7 @@ from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
 from mm2mgr.serve.server import is_loopback
+from tests.clock import ShownClock
 from tests.serve.estate import NOW, SURVEY, ask_application, flow_status, look_of, loss, problem, view_of, watchdog_view
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
@@ -39,12 +41,9 @@ def ask(
 ) -> httpx.Response:
     """Ask a server that has this view at this time."""
     hosts = more.pop("hosts", None)
-    return ask_application(
-        application(lambda: view, login, hosts=hosts, clock=lambda: now),  # type: ignore[arg-type]
-        path,
-        method=method,
-        **more,
-    )
+    with timing.use(ShownClock(lambda: now)):
+        app = application(lambda: view, login, hosts=hosts, clock=lambda: now)  # type: ignore[arg-type]
+        return ask_application(app, path, method=method, **more)
 
 
 def small(**more: object) -> EstateView:

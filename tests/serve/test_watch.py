@@ -21,6 +21,7 @@ from mm2mgr.samples.schema import Store
 from mm2mgr.serve.app import application
 from tests.cli.command import until
 from tests.cli.load import measured
+from tests.clock import ShownClock, go_by
 from tests.serve.estate import NOW, SURVEY, ask_application, flow_status, look_of
 
 FLOW = "orders:a->b"
@@ -99,11 +100,12 @@ def test_a_look_that_is_killed_is_a_failed_one_and_the_next_one_counts(
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
-def test_a_clock_that_is_set_changes_no_age(workspace: Workspace, jump: float) -> None:
+def test_a_clock_that_is_set_changes_no_age(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     """Neither is a look that no longer ends taken for a new one after a jump back, nor a new one for an old one after a jump forth."""
     wall, tick = [NOW], [100.0]
-    watch = EstateWatch(workspace, look=Looks(), clock=lambda: wall[0], ticks=lambda: tick[0])
-    app = application(lambda: watch.view, clock=lambda: wall[0], ticks=lambda: tick[0])
+    go_by(ShownClock(lambda: tick[0]), monkeypatch)
+    watch = EstateWatch(workspace, look=Looks(), clock=lambda: wall[0])
+    app = application(lambda: watch.view, clock=lambda: wall[0])
 
     def health() -> tuple[int, str, float | None]:
         said = ask_application(app, "/healthz")

@@ -120,7 +120,7 @@ def test_every_client_has_the_values_that_the_table_says(
     group = f"w{version}{'x' if exactly_once else ''}".replace(".", "")
     place = tmp_path / "worker"
     runtime = kafka_runtime(version)
-    worker = Worker("worker", place, broker.bootstrap("WORKER"), properties, group_id=group, runtime=runtime)
+    worker = Worker("worker", place, broker.bootstrap("WORKER"), {**properties, "group.id": group}, runtime=runtime)
     configs = {case.name: config(case, broker, version) for case in cases}
     wanted = {
         case.name: expected(
