@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import wraps
 from os import PathLike
@@ -14,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import click
-from click.core import ParameterSource
 
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FleetReport, FlowView, OtherLine, Statistic, WatchOrder
+    from mm2mgr.operations import FleetReport, FlowView, OtherLine, Statistic
     from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
@@ -159,6 +157,21 @@ class Count(click.IntRange):
         return number
 
 
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """What a function makes of a text; the message of its ValueError follows the text."""
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        self.name, self._parse = name, parse
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(f"{value!r} {error}", param, ctx)
+
+
 class Quantity(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
     """A number with a unit, as the tree has it, from `least` to `most`."""
 
@@ -271,29 +284,22 @@ def evidence_options(function: Callable[..., object]) -> Callable[..., object]:
     return with_options(command, *options)
 
 
-class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    """A span of hours of the day, such as 22-5."""
-
-    name = "hours"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        first, _, last = str(value).partition("-")
-        if not (first.isdecimal() and last.isdecimal() and int(first) < 24 and int(last) <= 24):
-            self.fail(f"{value!r} is not a span of hours such as 22-5", param, ctx)
-        return int(first), int(last) % 24
+def _hours(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and int(first) < 24 and int(last) <= 24):
+        raise ValueError("is not a span of hours such as 22-5")
+    return int(first), int(last) % 24
 
 
-class Kind(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    """A costly kind of change."""
+def _kind(text: str) -> str:
+    from mm2mgr.operations import KINDS
 
-    name = "kind"
+    if text not in KINDS:
+        raise ValueError(f"is not one of {', '.join(KINDS)}")
+    return text
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from mm2mgr.operations import KINDS
 
-        if value not in KINDS:
-            self.fail(f"{value!r} is not one of {', '.join(KINDS)}", param, ctx)
-        return str(value)
+HOURS = Parsed("hours", _hours)
 
 
 def change_options(function: Callable[..., object]) -> Callable[..., object]:
@@ -304,7 +310,7 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
         option(
             "--allow",
             multiple=True,
-            type=Kind(),
+            type=Parsed("kind", _kind),
             help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), "
             "target-names (topics get other names on the target), deletes (any number). A flow may carry the first two "
             "as `allow: [KIND]`.",
@@ -331,7 +337,7 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             default="1d",
             help="Apply a step down of `size` so long after its number changed.",
         ),
-        option("--off-peak", type=Hours(), help="Apply steps down of `size` only in these hours, UTC, such as 22-5."),
+        option("--off-peak", type=HOURS, help="Apply steps down of `size` only in these hours, UTC, such as 22-5."),
         option(
             "--move-budget",
             type=Count(0),
@@ -364,29 +370,11 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
     return with_options(command, *options)
 
 
-@dataclass(frozen=True)
-class WatchdogOptions:
-    """What the options of `watchdog_options` say. `typed`: those on the command line."""
-
-    dry_run: bool
-    freeze_file: Path | None
-    first_wait: float
-    restarts: int
-    window: float
-    reason: str
-    events: Path | None
-    typed: tuple[str, ...]
-
-    def order(self, flows: tuple[str, ...] = ()) -> WatchOrder:
-        """Return what the watchdog is asked for."""
-        from mm2mgr.operations import RestartPolicy, WatchOrder
-
-        policy = RestartPolicy(self.first_wait, restarts=self.restarts, window_seconds=self.window)
-        return WatchOrder(flows, policy, self.dry_run, self.freeze_file, self.reason)
+WATCHDOG_NAMES = ("dry_run", "freeze_file", "first_wait", "restarts", "window", "reason", "events")
 
 
 def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
-    """Give a command the options that `watch` and `serve` share, as its argument `dog`."""
+    """Give a command the options that `watch` and `serve` share, as its arguments `order` and `events`."""
     options = (
         option("--dry-run", is_flag=True, help="Restart nothing, and take no lease: only say what would be restarted."),
         option(
@@ -405,40 +393,51 @@ def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
         reason_option,
         events_option,
     )  # fmt: skip
-    names = [field.name for field in fields(WatchdogOptions) if field.name != "typed"]
 
     @wraps(function)
-    def command(*args: object, **more: Any) -> object:
-        context = click.get_current_context()
-        sources = {name: context.get_parameter_source(name) for name in names}
-        typed = tuple(name for name, source in sources.items() if source is not ParameterSource.DEFAULT)
-        dog = WatchdogOptions(**{name: more.pop(name) for name in names}, typed=typed)
-        return function(*args, dog=dog, **more)
+    def command(
+        *values: object,
+        dry_run: bool,
+        freeze_file: Path | None,
+        first_wait: float,
+        restarts: int,
+        window: float,
+        reason: str,
+        **more: object,
+    ) -> object:
+        from mm2mgr.operations import RestartPolicy, WatchOrder
+
+        policy = RestartPolicy(first_wait, restarts=restarts, window_seconds=window)
+        return function(*values, order=WatchOrder((), policy, dry_run, freeze_file, reason), **more)
 
     return with_options(command, *options)
 
 
-class Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    """A label of a cluster, such as tier=local."""
-
-    name = "label"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        key, equals, label = str(value).partition("=")
-        if not (key and equals):
-            self.fail(f"{value!r} is not a label such as tier=local", param, ctx)
-        return key, label
+def _label(text: str) -> tuple[str, str]:
+    key, equals, label = text.partition("=")
+    if not (key and equals):
+        raise ValueError("is not a label such as tier=local")
+    return key, label
 
 
-def connector_options(command: Decorated) -> Decorated:
-    """Add the ways to say which connectors are meant."""
+def connector_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the ways to say which connectors are meant, as its argument `choice`."""
+
+    @wraps(function)
+    def command(
+        *values: object, names: tuple[str, ...], labels: tuple[tuple[str, str], ...], everything: bool, **more: object
+    ) -> object:
+        from mm2mgr.operations import Choice
+
+        return function(*values, choice=Choice(names, dict(labels), everything), **more)
+
     return with_options(
         command,
         click.argument("names", nargs=-1),
         option(
             "--label",
             "labels",
-            type=Labels(),
+            type=Parsed("label", _label),
             multiple=True,
             metavar="KEY=VALUE",
             help="Flows whose source or target has this label (repeatable; all must match).",

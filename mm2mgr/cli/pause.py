@@ -7,7 +7,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
@@ -17,9 +19,8 @@ from mm2mgr.cli.options import (
     OUTCOME_CODES,
     CommandGroup,
     Count,
-    Decorated,
     Duration,
-    WatchdogOptions,
+    Parsed,
     command,
     connector_options,
     in_help,
@@ -32,11 +33,10 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FlowReset, Place, StateChange, Turned
+    from mm2mgr.operations import Choice, FlowReset, Place, StateChange, Turned, WatchOrder
 
 
-def _verb_options(command: Decorated) -> Decorated:
-    """Add what all verbs share: which connectors, why, and how long to wait."""
+def _verb_options(command: Callable[..., object]) -> Callable[..., object]:
     return with_options(
         command,
         connector_options,
@@ -55,9 +55,7 @@ def _verb_options(command: Decorated) -> Decorated:
 class _VerbOptions(TypedDict):
     """What these options become."""
 
-    names: tuple[str, ...]
-    labels: tuple[tuple[str, str], ...]
-    everything: bool
+    choice: Choice
     reason: str
     yes: bool
     wait: float
@@ -135,7 +133,7 @@ def _turn(
     from mm2mgr.output.console import carrying_on, say_as
     from mm2mgr.output.history_text import say_sent, say_turned, say_turns
 
-    choice, wait = operations.Choice(options["names"], dict(options["labels"]), options["everything"]), options["wait"]
+    wait = options["wait"]
 
     def approve(turns: Sequence[StateChange]) -> bool:
         writes = [turn for turn in turns if turn.action == "write"]
@@ -147,7 +145,7 @@ def _turn(
     with carrying_on():
         turned = operation(
             workspace,
-            choice,
+            options["choice"],
             wait_seconds=wait,
             approve=approve,
             report=lambda turn: say_sent(turn, wait),
@@ -181,9 +179,7 @@ def offsets() -> None:
 @connector_options
 @output_option
 @click.pass_obj
-def show(
-    workspace: Workspace, names: tuple[str, ...], labels: tuple[tuple[str, str], ...], everything: bool, output: str
-) -> int:
+def show(workspace: Workspace, choice: Choice, output: str) -> int:
     """Show stored offset, log start and end, and lag in records of each partition.
 
     NAMES as for `pause`; only source connectors store offsets of records. A stored offset is that of the last
@@ -196,30 +192,23 @@ def show(
     from mm2mgr.output.console import say_as, working
     from mm2mgr.output.history_text import say_offsets
 
-    choice = operations.Choice(names, dict(labels), everything)
     with working("reading Connect and Kafka"):
         stored = operations.offsets(workspace, choice)
     say_as(output, {"flows": stored}, lambda _: say_offsets(stored))
     return 1 if any(flow.unknown for flow in stored) else 0
 
 
-class _Place(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    """`earliest`, `latest` or an offset."""
-
-    name = "place"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Place:
-        text = str(value)
-        if text not in {"earliest", "latest"} and not text.isdecimal():
-            self.fail(f"{text!r} is none of earliest, latest and an offset from 0 on", param, ctx)
-        return "earliest" if text == "earliest" else "latest" if text == "latest" else int(text)
+def _place(text: str) -> Place:
+    if text not in {"earliest", "latest"} and not text.isdecimal():
+        raise ValueError("is none of earliest, latest and an offset from 0 on")
+    return "earliest" if text == "earliest" else "latest" if text == "latest" else int(text)
 
 
 @offsets.command("reset")
 @connector_options
 @option(
     "--to",
-    type=_Place(),
+    type=Parsed("place", _place),
     required=True,
     metavar="earliest|latest|OFFSET",
     help="The next record to mirror: the first or the one after the last in each log, or that of an offset.",
@@ -234,9 +223,7 @@ class _Place(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
 @click.pass_obj
 def reset(
     workspace: Workspace,
-    names: tuple[str, ...],
-    labels: tuple[tuple[str, str], ...],
-    everything: bool,
+    choice: Choice,
     to: Place,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
@@ -256,8 +243,6 @@ def reset(
     """
     from mm2mgr.output.console import carrying_on, say_as
     from mm2mgr.output.history_text import say_planned_resets, say_resets
-
-    choice = operations.Choice(names, dict(labels), everything)
 
     def approve(planned: Sequence[FlowReset]) -> bool:
         say_planned_resets(planned)
@@ -284,7 +269,13 @@ _END_SECONDS = 0.5
 @output_option
 @click.pass_obj
 def watch(
-    workspace: Workspace, flows: tuple[str, ...], every: float, once: bool, dog: WatchdogOptions, output: str
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    every: float,
+    once: bool,
+    order: WatchOrder,
+    events: Path | None,
+    output: str,
 ) -> int:
     """Restart FAILED tasks that a restart can cure, one by one.
 
@@ -308,7 +299,7 @@ def watch(
     from mm2mgr.output.history_text import say_watch_round
 
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
-    rounds = operations.watch(workspace, dog.order(flows), every_seconds=every, events=dog.events)
+    rounds = operations.watch(workspace, replace(order, flows=flows), every_seconds=every, events=events)
     printed = ""
     try:
         for done in rounds:

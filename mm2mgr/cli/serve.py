@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from mm2mgr import operations
 from mm2mgr.cli import interrupts
 from mm2mgr.cli.options import (
+    WATCHDOG_NAMES,
     Duration,
-    WatchdogOptions,
+    Parsed,
     command,
     invalid_arguments,
     option,
@@ -27,6 +29,7 @@ from mm2mgr.operations.workspace import Workspace
 if TYPE_CHECKING:
     import asyncio
 
+    from mm2mgr.operations import WatchOrder
     from mm2mgr.serve.app import Login
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
@@ -35,24 +38,21 @@ _MOST_SECRET_BYTES = 1 << 20
 _File = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
-class Listen(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    """An address and a port, such as 127.0.0.1:8642 or [::]:8642."""
-
-    name = "address"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        host, _, port = str(value).rpartition(":")
-        if (
-            not (port.isascii() and port.isdecimal() and int(port) < 65_536)
-            or not host
-            or (":" in host) != host.startswith("[")
-        ):
-            self.fail(f"{value!r} is not an address such as 127.0.0.1:8642 or [::]:8642", param, ctx)
-        return host.strip("[]"), int(port)
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and int(port) < 65_536
+    if not is_port or not host or (":" in host) != host.startswith("["):
+        raise ValueError("is not an address such as 127.0.0.1:8642 or [::]:8642")
+    return host.strip("[]"), int(port)
 
 
 @command("Every day", 15)
-@option("--listen", type=Listen(), default="127.0.0.1:8642", help="Address and port; port 0 takes a free one.")
+@option(
+    "--listen",
+    type=Parsed("address", _address),
+    default="127.0.0.1:8642",
+    help="Address and port; port 0 takes a free one.",
+)
 @option("--every", type=Duration(1), default="30s", help="Time between two looks at status and lag.")
 @option(
     "--survey-every", type=Duration(10), default="5min", help="Time between two readings of lint, plan and history."
@@ -84,7 +84,8 @@ def serve(
     tls_key: Path | None,
     store: Path,
     watchdog: bool,
-    dog: WatchdogOptions,
+    order: WatchOrder,
+    events: Path | None,
 ) -> int:
     """Serve a page, Prometheus metrics and JSON about all flows.
 
@@ -107,8 +108,10 @@ def serve(
     from mm2mgr.serve.app import application
     from mm2mgr.serve.server import Binding, Connections, check_tls, is_loopback, listening, run
 
-    if dog.typed and not watchdog:
-        raise click.UsageError(f"--{dog.typed[0].replace('_', '-')} needs --watchdog")
+    source_of = click.get_current_context().get_parameter_source
+    typed = [name for name in WATCHDOG_NAMES if source_of(name) is not ParameterSource.DEFAULT]
+    if typed and not watchdog:
+        raise click.UsageError(f"--{typed[0].replace('_', '-')} needs --watchdog")
     binding = Binding(*listen, tls_certificate, tls_key)
     with invalid_arguments():
         login = _login(user, password_file, token_file)
@@ -119,7 +122,7 @@ def serve(
     if login and not binding.is_loopback and binding.certificate is None:
         talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
     pause = min(every, operations.WatchdogOrder.every_seconds)
-    asked = operations.WatchdogOrder(dog.order(), pause, dog.events, _WatchPrinter()) if watchdog else None
+    asked = operations.WatchdogOrder(order, pause, events, _WatchPrinter()) if watchdog else None
     watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked))
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
     app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)

@@ -13,12 +13,13 @@ import click
 
 from mm2mgr.cli.interrupts import handle_signals
 from mm2mgr.cli.options import (
+    HOURS,
     LEAST_SECONDS,
     Count,
     Duration,
     DurationWithUnit,
-    Hours,
     Number,
+    Parsed,
     command,
     evidence_options,
     option,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     help="Print only, and tell by the exit code whether a flow has too few tasks today (for CI).",
 )
 @option("--cool-down", type=Duration(), hidden=True)
-@option("--off-peak", type=Hours(), hidden=True)
+@option("--off-peak", type=HOURS, hidden=True)
 @option("--move-budget", type=Count(0), hidden=True)
 @page_option
 @output_option
@@ -192,27 +193,25 @@ def complain_of_sources(failures: Mapping[str, str]) -> int:
     return 1 if failures else 0
 
 
-class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    """`NAME=VALUE`, split at the last sign, since topics cannot hold one."""
-
-    name = "name=value"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        left, sign, right = str(value).partition("=")
+def _assigned(form: str) -> Parsed:
+    def parse(text: str) -> tuple[str, str]:
+        left, sign, right = text.partition("=")  # topics cannot hold one
         if not (left and sign and right):
-            self.fail(f"{value!r} is not of the form {param.metavar if param else self.name}", param, ctx)
+            raise ValueError(f"is not of the form {form}")
         return left, right
+
+    return Parsed("name=value", parse)
 
 
 @command("Load", 6)
 @evidence_options
 @option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
 @option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeatable).")
-@option("--move", type=_Assigned(), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow.")
+@option(
+    "--move", type=_assigned("TOPIC=FLOW"), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow."
+)
 @option("--add-target", multiple=True, metavar="[FLOW=]ALIAS", help="Mirror all flows, or one, there as well.")
-@option("--limit", type=_Assigned(), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")
+@option("--limit", type=_assigned("FLOW=N"), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")
 @output_option
 @click.pass_obj
 @snapshot_option
