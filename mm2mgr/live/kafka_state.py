@@ -54,7 +54,7 @@ class RunningKafka:
         return self._sums(lambda log: log.end - log.start)
 
     @cached_property
-    def written(self) -> Counter[str]:
+    def log_ends(self) -> Counter[str]:
         """The sum of their end offsets: above zero, a topic has had records, whether or not they are still there."""
         return self._sums(lambda log: log.end)
 
@@ -65,15 +65,15 @@ class RunningKafka:
         return sums
 
 
-def list_topics(wanted: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, RunningKafka]]:
-    """Return Kafka clusters by alias with their topics, and the offsets of the wanted ones."""
-    snapshot = yield [PartitionCounts(alias) for alias in wanted]
+def list_topics(filters: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, RunningKafka]]:
+    """Return Kafka clusters by alias with their topics, and the offsets of those that its filter takes."""
+    snapshot = yield [PartitionCounts(alias) for alias in filters]
     questions = {
         TopicLogs(alias, topic, count)
-        for alias, is_wanted in wanted.items()
+        for alias, takes in filters.items()
         if not isinstance(topics := snapshot.get(PartitionCounts(alias)), Mm2mgrError)
         for topic, count in topics.items()
-        if is_wanted(topic)
+        if takes(topic)
     }
     snapshot = yield questions
 
@@ -87,7 +87,7 @@ def list_topics(wanted: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, 
             return RunningKafka(failure=Failure.from_error(error))
         return RunningKafka(topics, {partition: log for part in parts for partition, log in part.items()})
 
-    return {alias: cluster(alias) for alias in wanted}
+    return {alias: cluster(alias) for alias in filters}
 
 
 def no_topic(_: str) -> bool:
