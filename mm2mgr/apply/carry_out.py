@@ -280,7 +280,8 @@ class _Run:
 
 async def _read_dedicated(stage: ReadDedicated) -> Sequence[SourceOffset]:
     question = DedicatedOffsets(stage.kafka.alias, stage.picks.before)
-    return (await read([question], Clusters(kafkas={stage.kafka.alias: stage.kafka}), Limits()))[question]
+    limits = Limits(kafka_seconds=10.0, measuring_seconds=30.0)
+    return (await read([question], Clusters(kafkas={stage.kafka.alias: stage.kafka}), limits))[question]
 
 
 async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:
