@@ -36,6 +36,7 @@ from mm2mgr.kafka import client as kafka_client
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.live.kafka_state import RunningKafka, WantedLogs, read_kafka
+from mm2mgr.live.reach import KafkaReach, Limits
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.operations.status import LagOptions, report
 from mm2mgr.problems.status import observe
@@ -184,9 +185,9 @@ def looks(url: str, count: int, topics: int, folder: Path) -> tuple[list[float],
     connectors, brokers = render(topology), Brokers(topics)
     kafka_client.AdminClient = confluent_kafka.Consumer = brokers  # type: ignore[misc, assignment]
 
-    def read(access: KafkaAccess, wanted: WantedLogs) -> RunningKafka:
+    def read(reach: KafkaReach, wanted: WantedLogs) -> RunningKafka:
         begun = time.thread_time()
-        found = read_kafka(access, wanted)
+        found = read_kafka(reach, wanted)
         brokers.reading.append(time.thread_time() - begun)
         return found
 
@@ -224,7 +225,9 @@ def client_seconds(partitions: int) -> float:
                 kafka.create_topics({name: (PARTITIONS, 1, {})})
         total = 0.0
         for what, wanted in (("source", source), ("target", target)):
-            spent = [_cpu_seconds(lambda wanted=wanted: read_kafka(access, wanted)) for _ in range(5)]  # type: ignore[misc]
+            spent = [
+                _cpu_seconds(lambda wanted=wanted: read_kafka(KafkaReach(access, Limits()), wanted)) for _ in range(5)
+            ]  # type: ignore[misc]
             each = statistics.median(spent) / (len(names) * PARTITIONS) * 1_000
             print(f"  reading a {what} from a real broker: {1000 * each:4.0f} ms CPU per 1 000 partitions")
             total += each

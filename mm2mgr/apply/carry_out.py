@@ -17,7 +17,7 @@ from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RIGHTS, write_quotas
 from mm2mgr.live.endpoints import kafka_access
@@ -280,7 +280,8 @@ class _Run:
 
 async def _read_dedicated(stage: ReadDedicated) -> Sequence[SourceOffset]:
     question = DedicatedOffsets(stage.kafka.alias, stage.picks.before)
-    return (await read([question], Clusters(kafkas={stage.kafka.alias: stage.kafka}), Limits()))[question]
+    limits = Limits(kafka_seconds=10.0, measuring_seconds=30.0)
+    return (await read([question], Clusters(kafkas={stage.kafka.alias: stage.kafka}), limits))[question]
 
 
 async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:
@@ -362,12 +363,10 @@ async def _prove(client: ConnectClient, stage: Prove) -> None:
 
 
 async def _is_stopped(client: ConnectClient, name: str) -> bool:
-    """Tell whether it and all its tasks have stopped: the tasks store their last offsets on the way out."""
     try:
-        status = await client.status(name)
+        return RunningConnector(name, {}, status=await client.status(name)).has_stopped
     except NotFound:
         return False
-    return status.state == "STOPPED" and not status.tasks
 
 
 async def _has(client: ConnectClient, name: str, config: Config) -> bool:

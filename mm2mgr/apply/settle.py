@@ -350,14 +350,20 @@ class WrittenConnector:
         tasks = [task.state if task else "" for task in shown.shown_tasks]
         if failed := tasks.count("FAILED"):
             return self._unless_before(status, f"{status.state}, {failed} of {len(tasks)} tasks FAILED")
-        if status.state == "FAILED":
+        place, running = standing(shown, "RUNNING"), tasks.count("RUNNING")
+        if place == "FAILED":
             return self._unless_before(status, status.state)
         wished = self.change.state[1] if self.change.state else None
-        if wished and status.state not in {wished, "FAILED"}:
+        if wished and status.state != wished:
             return Settled(f"{status.state}, not {wished} yet", "inconclusive")
-        if status.state == "RUNNING" and not tasks and self.change.type == "source":
+        if place == "no tasks" and self.change.type == "source":
             return self._without_tasks()
-        return _state(status.state, tasks)
+        if status.state in RESTING and running:
+            return Settled(f"{status.state}, {running} tasks still RUNNING", "inconclusive")
+        # A checkpoint connector without consumer groups has no tasks.
+        if status.state in RESTING or place in {"settled", "no tasks"}:
+            return Settled(status.state, "ok")
+        return Settled(f"{status.state}, {running} of {len(tasks)} tasks RUNNING", "inconclusive")
 
     def _unless_before(self, status: ConnectorStatus, state: str) -> Settled:
         """Return a failure, unless the same failed before: no more of it, and for no other reason."""
@@ -398,16 +404,6 @@ def _has_records_to_copy(change: Change) -> bool:
     records = sum(count for _, count in change.takes.topics.values()) if change.takes else 0
     rests = change.state is not None and change.state[1] in RESTING
     return change.action == "create" and records > 0 and not rests and not change.needs_offsets
-
-
-def _state(state: str, tasks: list[str]) -> Settled:
-    """Judge a connector of which nothing failed by its own state and those of its tasks."""
-    running = tasks.count("RUNNING")
-    if state in RESTING:
-        return Settled(f"{state}, {running} tasks still RUNNING", "inconclusive") if running else Settled(state, "ok")
-    if state == "RUNNING" and running == len(tasks):
-        return Settled(state, "ok")  # a checkpoint connector without consumer groups has no tasks
-    return Settled(f"{state}, {running} of {len(tasks)} tasks RUNNING", "inconclusive")
 
 
 class Verification:

@@ -24,7 +24,10 @@ Entry = dict[str, Any]
 
 @dataclass
 class BrokerAnswers:
-    """What clusters answered, by alias: entries of brokers, topics, and max.message.bytes of topics."""
+    """What clusters answered, by alias: entries of brokers, topics, and max.message.bytes of topics.
+
+    They become lines of a file, in which many brokers count as their smallest, so they are no `RunningKafka`.
+    """
 
     brokers: dict[str, Entry] = field(default_factory=dict)
     topics: dict[str, Collection[str]] = field(default_factory=dict)

@@ -327,10 +327,9 @@ def _facts_of(sessions: Sessions, alias: str, topics: set[str]) -> Steps[KafkaFa
         if isinstance(limits, Mm2mgrError):
             continue
         settings = {topic: limits.settings(topic) for topic in partitions if topic in limits.by_topic}
-        sizes = {topic: int(keys["max.message.bytes"]) for topic, keys in settings.items()}
         most = limits.message_max_bytes
         if most is not None or settings:
-            facts = KafkaFacts(view.cluster_id, len(view.brokers), most, sizes, settings, partitions)
+            facts = KafkaFacts(view.cluster_id, len(view.brokers), most, settings, partitions)
         if most is not None:
             break
     return facts

@@ -12,7 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -280,14 +280,16 @@ def read(
     partitions: Iterable[TopicPartition],
     until: Mapping[TopicPartition, int] | None = None,
     timeout_seconds: float = 30.0,
+    kafka: Kafka | None = None,
 ) -> Iterator[Record]:
     """Yield every committed record from log start to `until` (exclusive; default: the ends right now), in fetch order.
 
-    KafkaError when nothing new arrives for `timeout_seconds` although an end is not reached.
+    KafkaError when nothing new arrives for `timeout_seconds` although an end is not reached. `kafka`: an open client to
+    ask for the offsets.
     """
     distinct = list(dict.fromkeys(partitions))
-    with Kafka(access, timeout_seconds) as kafka:
-        known = kafka.read_offsets(distinct)
+    with nullcontext(kafka) if kafka else Kafka(access, timeout_seconds) as client:
+        known = client.read_offsets(distinct)
     if known.failed:
         first, reason = next(iter(known.failed.items()))
         raise KafkaError(f"{access.alias}: {len(known.failed)} partitions cannot be read; {first}: {reason}")

@@ -113,16 +113,22 @@ class WorkerFacts:
 class KafkaFacts:
     """Known facts about a Kafka cluster; sizes in bytes. `unanswered` says why brokers that were asked did not answer.
 
+    It is no `RunningKafka`, because a fact may also come from a tree or an option, and None is unknown, not none.
     `topic_settings` are the settings that apply to topics, by topic and key.
     """
 
     cluster_id: str | None = None
     brokers: int | None = None
     message_max_bytes: int | None = None
-    topic_max_message_bytes: Mapping[str, int] = field(default_factory=dict)
     topic_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     partitions: Mapping[str, int] | None = None
     unanswered: str = ""
+
+    @cached_property
+    def topic_max_message_bytes(self) -> Mapping[str, int]:
+        """How large a batch of records may be, by topic."""
+        key = "max.message.bytes"
+        return {topic: int(settings[key]) for topic, settings in self.topic_settings.items() if key in settings}
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import few
 
 if TYPE_CHECKING:
-    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.live.reach import KafkaReach
 
 _SOURCE = "MirrorSourceConnector"
-_CONFIG_SECONDS = 5.0
 _TASK = f"status-task-{_SOURCE}-"
 
 
@@ -43,7 +41,7 @@ class DedicatedMirrorMaker:
 
 
 def find_running(
-    kafka: Kafka, access: KafkaAccess, sources: Iterable[str], topics: Mapping[str, int]
+    reach: KafkaReach, sources: Iterable[str], topics: Mapping[str, int]
 ) -> dict[str, DedicatedMirrorMaker]:
     """Return the dedicated MirrorMakers that write to a cluster now, by source alias; `topics`: partition counts.
 
@@ -53,15 +51,15 @@ def find_running(
 
     running = {}
     for source in sources:
-        if dedicated_names(source)[0] in topics and (members := group_members(kafka, dedicated_names(source)[2])):
-            running[source] = DedicatedMirrorMaker(members, _config(access, configs_topic(source), topics))
+        if dedicated_names(source)[0] in topics and (members := group_members(reach.kafka, dedicated_names(source)[2])):
+            running[source] = DedicatedMirrorMaker(members, _config(reach, configs_topic(source), topics))
     return running
 
 
-def _config(access: KafkaAccess, topic: str, topics: Mapping[str, int]) -> Mapping[str, str] | None:
+def _config(reach: KafkaReach, topic: str, topics: Mapping[str, int]) -> Mapping[str, str] | None:
     """Return the config of the source connector in a topic of configs, None where there is none that can be read."""
     try:
-        texts = dict(_newest(access, topic, topics, _CONFIG_SECONDS))
+        texts = dict(_newest(reach, topic, topics))
         config = json.loads(texts[f"connector-{_SOURCE}"])["properties"]
     except (Mm2mgrError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -69,29 +67,27 @@ def _config(access: KafkaAccess, topic: str, topics: Mapping[str, int]) -> Mappi
     return config if is_config else None
 
 
-def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
+def read_dedicated(reach: KafkaReach, source: str) -> list[SourceOffset]:
     """Return the offsets that a dedicated MirrorMaker from this source alias stored on the target.
 
     Blocks; Mm2mgrError unless it was shut down cleanly.
     """
-    from mm2mgr.kafka.client import Kafka
     from mm2mgr.kafka.inspection import group_members
 
     topic, status, group = dedicated_names(source)
-    with Kafka(access) as kafka:
-        counts = kafka.partition_counts()
-        members = group_members(kafka, group)
+    alias, counts = reach.access.alias, reach.kafka.partition_counts()
+    members = group_members(reach.kafka, group)
     if topic not in counts:
         raise Mm2mgrError(
-            f"'{access.alias}' has no topic {topic}, where a dedicated MirrorMaker keeps its offsets",
+            f"'{alias}' has no topic {topic}, where a dedicated MirrorMaker keeps its offsets",
             hint="write the alias that its mm2.properties has: {dedicated: source->target}; and check the target",
         )
     if members:
         raise Mm2mgrError(
-            f"the dedicated MirrorMaker still runs: group {group} on '{access.alias}' has {members} members",
+            f"the dedicated MirrorMaker still runs: group {group} on '{alias}' has {members} members",
             hint="stop its processes with SIGTERM, and apply then",
         )
-    statuses = _newest(access, status, counts)
+    statuses = _newest(reach, status, counts)
     tasks = {
         key.removeprefix("status-task-"): json.loads(text)["state"] for key, text in statuses if key.startswith(_TASK)
     }
@@ -103,19 +99,19 @@ def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
             hint="start it again, wait until it runs, stop it with SIGTERM, and apply then",
         )
     offsets = []
-    for key, text in _newest(access, topic, counts):
+    for key, text in _newest(reach, topic, counts):
         name, partition = json.loads(key)
         if name == _SOURCE:
             offsets.append(SourceOffset(partition, json.loads(text)))
     return offsets
 
 
-def _newest(access: KafkaAccess, topic: str, counts: Mapping[str, int], seconds: float = 30.0) -> list[tuple[str, str]]:
+def _newest(reach: KafkaReach, topic: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return the newest text of each key of a compacted topic, tombstones left out."""
     from mm2mgr.kafka.records import read
 
     texts: dict[str, str | None] = {}
     partitions = [TopicPartition(topic, number) for number in range(counts.get(topic, 0))]
-    for record in read(access, partitions, timeout_seconds=seconds):
+    for record in read(reach.access, partitions, timeout_seconds=reach.limits.measuring_seconds, kafka=reach.kafka):
         texts[(record.key or b"").decode()] = None if record.value is None else record.value.decode()
     return [(key, text) for key, text in texts.items() if text is not None]

@@ -9,20 +9,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr.errors import Failure, Mm2mgrError
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, TopicSettings
-from mm2mgr.live.dedicated import DedicatedMirrorMaker
+from mm2mgr.live.dedicated import DedicatedMirrorMaker, find_running
 from mm2mgr.live.questions import KafkaQuestion, PartitionCounts, TopicLogs
+from mm2mgr.live.reach import KafkaReach
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.partitions import Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from mm2mgr.kafka.client import Kafka
-    from mm2mgr.live.reach import KafkaReach
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Collection[str])
-_KAFKA_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class RunningKafka:
         return self._sums(lambda log: log.end - log.start)
 
     @cached_property
-    def written(self) -> Counter[str]:
+    def log_ends(self) -> Counter[str]:
         """The sum of their end offsets: above zero, a topic has had records, whether or not they are still there."""
         return self._sums(lambda log: log.end)
 
@@ -65,15 +63,15 @@ class RunningKafka:
         return sums
 
 
-def list_topics(wanted: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, RunningKafka]]:
-    """Return Kafka clusters by alias with their topics, and the offsets of the wanted ones."""
-    snapshot = yield [PartitionCounts(alias) for alias in wanted]
+def list_topics(filters: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, RunningKafka]]:
+    """Return Kafka clusters by alias with their topics, and the offsets of those that its filter takes."""
+    snapshot = yield [PartitionCounts(alias) for alias in filters]
     questions = {
         TopicLogs(alias, topic, count)
-        for alias, is_wanted in wanted.items()
+        for alias, takes in filters.items()
         if not isinstance(topics := snapshot.get(PartitionCounts(alias)), Mm2mgrError)
         for topic, count in topics.items()
-        if is_wanted(topic)
+        if takes(topic)
     }
     snapshot = yield questions
 
@@ -87,7 +85,7 @@ def list_topics(wanted: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, 
             return RunningKafka(failure=Failure.from_error(error))
         return RunningKafka(topics, {partition: log for part in parts for partition, log in part.items()})
 
-    return {alias: cluster(alias) for alias in wanted}
+    return {alias: cluster(alias) for alias in filters}
 
 
 def no_topic(_: str) -> bool:
@@ -116,43 +114,31 @@ class WantedLogs:
         return [TopicPartition(topic, number) for topic, count in wanted for number in range(count)]
 
 
-def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float | None = None) -> RunningKafka:
-    """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; never raises."""
-    from mm2mgr.kafka.client import Kafka
+def read_kafka(reach: KafkaReach, wanted: WantedLogs) -> RunningKafka:
+    """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; raises Mm2mgrError."""
     from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
     from mm2mgr.kafka.records import read_logs
-    from mm2mgr.live.dedicated import find_running
 
-    try:
-        with Kafka(access, timeout_seconds or _KAFKA_TIMEOUT_SECONDS) as kafka:
-            if wanted.ends:
-                return RunningKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
-            topics, cluster_id = kafka.counts_with_id()
-            away = set(filter(wanted.away, topics))
-            read = read_logs(kafka, wanted(topics), away)
-            ids = kafka.topic_ids(away)
-            configs = _if_readable(topic_configs, kafka, wanted.configs & topics.keys())
-            acls = _if_readable(topic_acls, kafka, wanted.acls & topics.keys())
-            groups = _if_readable(committed_offsets, kafka, wanted.groups)
-            dedicated = _if_readable(
-                lambda kafka, names: find_running(kafka, access, names, topics), kafka, wanted.dedicated
-            )
-    except Mm2mgrError as error:
-        return RunningKafka(failure=Failure.from_error(error))
+    kafka = reach.kafka
+    if wanted.ends:
+        return RunningKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
+    topics, cluster_id = kafka.counts_with_id()
+    away = set(filter(wanted.away, topics))
+    logs = read_logs(kafka, wanted(topics), away)
     return RunningKafka(
         topics,
-        read.found,
-        read.failed,
-        topic_ids=ids,
-        configs=configs,
-        acls=acls,
-        group_offsets=groups,
-        dedicated=dedicated,
+        logs.found,
+        logs.failed,
+        topic_ids=kafka.topic_ids(away),
+        configs=_if_readable(topic_configs, kafka, wanted.configs & topics.keys()),
+        acls=_if_readable(topic_acls, kafka, wanted.acls & topics.keys()),
+        group_offsets=_if_readable(committed_offsets, kafka, wanted.groups),
+        dedicated=_if_readable(lambda _, names: find_running(reach, names, topics), kafka, wanted.dedicated),
         cluster_id=cluster_id,
     )
 
 
-def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: N) -> dict[str, T]:
+def _if_readable(read: Callable[[Kafka, N], Mapping[str, T]], kafka: Kafka, names: N) -> Mapping[str, T]:
     """Return what is read by these names; nothing where that fails, as lag and progress do not need it."""
     try:
         return read(kafka, names) if names else {}
@@ -160,7 +146,7 @@ def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: 
         return {}
 
 
-ReadKafka = Callable[[KafkaAccess, WantedLogs], RunningKafka]
+ReadKafka = Callable[[KafkaReach, WantedLogs], RunningKafka]
 
 
 @dataclass(frozen=True)
@@ -176,4 +162,4 @@ class KafkaState(KafkaQuestion[RunningKafka]):
         return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends))
 
     def ask(self, reach: KafkaReach) -> RunningKafka:
-        return self.how(reach.access, self.wanted)
+        return self.how(reach, self.wanted)

@@ -331,7 +331,7 @@ class DedicatedOffsets(KafkaQuestion[tuple[SourceOffset, ...]]):
     def ask(self, reach: KafkaReach) -> tuple[SourceOffset, ...]:
         from mm2mgr.live.dedicated import read_dedicated
 
-        return tuple(read_dedicated(reach.access, self.source))
+        return tuple(read_dedicated(reach, self.source))
 
 
 @dataclass(frozen=True)

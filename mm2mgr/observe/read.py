@@ -50,7 +50,7 @@ class ObserveOptions:
     """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the
     state folder).
 
-    `deadline_seconds` bounds each request to Connect with its retries. `earlier`: the last looks at settings and ACLs
+    `deadline_seconds` bounds each request to Connect with its retries, `kafka_seconds` each call to Kafka. `earlier`: the last looks at settings and ACLs
     of topics and offsets of consumer groups, which are read again where that is due; None: nowhere. `shares`: whether
     points of lag go into the store every five minutes, so that the first look on another machine knows where a lag
     goes.
@@ -66,6 +66,7 @@ class ObserveOptions:
     shares: bool = False
     snapshot: Snapshot | None = None
     """Answers from a file, beside which no cluster is asked."""
+    kafka_seconds: float = 10.0
 
 
 async def read_estate(
@@ -75,7 +76,7 @@ async def read_estate(
 
     Nothing is raised for a cluster that does not answer: its failure is in the Reading.
     """
-    limits = Limits(connect_seconds=how.deadline_seconds, kafka_at_once=_CLUSTERS_AT_ONCE)
+    limits = Limits(how.deadline_seconds, kafka_seconds=how.kafka_seconds, kafka_at_once=_CLUSTERS_AT_ONCE)
     steps = reading_of(topology, connectors, flows, how)
     return (await answered(steps, Clusters.of(topology), limits, how.snapshot))[0]
 

@@ -190,12 +190,11 @@ class _StatusReader:
         self._thread.shutdown()
 
     def _look(self) -> tuple[str, ...]:
-        from mm2mgr.live.kafka_state import read_kafka
         from mm2mgr.observe.read import ObserveOptions
         from mm2mgr.problems.status import status
 
-        reading = partial(read_kafka, timeout_seconds=self._seconds)
-        options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store, shares=True)
+        seconds = self._seconds
+        options = ObserveOptions(deadline_seconds=seconds, kafka_seconds=seconds, store=self._store, shares=True)
         topology, connectors = self._workspace.topology, self._workspace.connectors
         observed = wait_for(status(topology, connectors, only=self._flows, options=options))
         names = sorted({loss.flow for loss in observed.losses}.intersection(self._flows))

@@ -39,7 +39,8 @@ Remarks = Mapping[Named, Sequence[Remark]]
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What was found out before anything is written: workers by Connect cluster, ids by alias of the Kafka cluster.
+    """What was found out before anything is written: workers by Connect cluster, ids by alias of the Kafka cluster,
+    which the tree declares where no broker was asked for them.
 
     `shared` has the alias of the Kafka cluster that each Connect cluster is declared to run on.
     """

@@ -123,8 +123,8 @@ def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict
         by_topic.setdefault(partition.topic, {})[partition] = offset
     listed = state.kafka(hop.subject.source)
     if listed and not _has_stored_all(hop):
-        for topic, written in listed.written.items():
-            if written and topic not in by_topic and hop.selection and hop.selection.takes(topic):
+        for topic, end in listed.log_ends.items():
+            if end and topic not in by_topic and hop.selection and hop.selection.takes(topic):
                 by_topic[topic] = {TopicPartition(topic, 0): _NOT_STORED_YET}
     return by_topic
 
@@ -280,7 +280,7 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
         names = {widening.name_on_target(topic): None for topic in there}
         names |= {
             name: None
-            for name, end in target.written.items()
+            for name, end in target.log_ends.items()
             if end and _formerly(name, topics, widening, state.aliases)
         }
         if not names:
@@ -345,7 +345,7 @@ def _topics_on_target(widening: Widening, state: MirroredState) -> list[str] | N
     begun, target = state.begun.get(widening.named), state.kafka(widening.target)
     if begun is None or target is None:
         return None
-    return sorted(topic for topic in begun if target.written[widening.name_on_target(topic)])
+    return sorted(topic for topic in begun if target.log_ends[widening.name_on_target(topic)])
 
 
 def _ends(name: str) -> Iterator[tuple[str, str]]:

@@ -237,12 +237,12 @@ def _read_stored(
             continue
         for topic in verdicts[widening.named].topics:
             name, mean = widening.name_on_target(topic), sizes_there.record_bytes.get(topic)
-            if mean is not None and listed.written[name]:
+            if mean is not None and listed.log_ends[name]:
                 sampled.setdefault(widening.target, {})[name] = listed.topics[name], mean
     questions = {}
     for alias, topics in sampled.items():
         listed = state.kafka(alias)
-        largest = sorted(topics, key=lambda name: -listed.written[name] if listed else 0)[:_MEASURED_TOPICS]
+        largest = sorted(topics, key=lambda name: -listed.log_ends[name] if listed else 0)[:_MEASURED_TOPICS]
         questions[alias] = StoredSizes(alias, tuple((name, *topics[name]) for name in largest))
     answers = yield from _answers(questions)
     return {(alias, name): size for alias, read in answers.items() for name, size in read.items()}

@@ -99,8 +99,8 @@ def impatient_mm2mgr(seconds: float = 0.5) -> list[str]:
     script = f"""
 from mm2mgr.cli import main
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.live import kafka_state
-Kafka.__init__.__defaults__, kafka_state._KAFKA_TIMEOUT_SECONDS = ({seconds},), {seconds}
+begin = Kafka.__init__
+Kafka.__init__ = lambda kafka, access, timeout_seconds={seconds}: begin(kafka, access, min(timeout_seconds, {seconds}))
 main()
 """
     return [sys.executable, "-c", script]

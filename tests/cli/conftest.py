@@ -11,7 +11,6 @@ import pytest
 from mm2mgr.evidence import task_rates
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.live import kafka_state
 from mm2mgr.output import console
 from tests.clock import go_by
 from tests.kafka.conftest import closed_port, mock_cluster
@@ -54,7 +53,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         begin(kafka, access, min(timeout_seconds, 0.5))
 
     monkeypatch.setattr(Kafka, "__init__", begin_impatiently)
-    monkeypatch.setattr(kafka_state, "_KAFKA_TIMEOUT_SECONDS", 0.5)
 
 
 @pytest.fixture

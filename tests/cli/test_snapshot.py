@@ -16,10 +16,10 @@ import yaml
 
 from mm2mgr.cli import main
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live import read as live_read
 from mm2mgr.live.kafka_state import RunningKafka, WantedLogs, list_topics
 from mm2mgr.live.questions import PartitionCounts
+from mm2mgr.live.reach import KafkaReach
 from mm2mgr.live.snapshot import Snapshot
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.state_file import state_file
@@ -290,8 +290,8 @@ def test_five_hundred_connectors_with_ten_thousand_partitions_are_under_five_meg
     topics = {f"team{number}.orders": partitions for number in range(248)}
     mirrors = {f"a.{topic}": count for topic, count in topics.items()}
 
-    def state(access: KafkaAccess, wanted: WantedLogs) -> RunningKafka:
-        there = topics if access.alias == "a" else mirrors
+    def state(reach: KafkaReach, wanted: WantedLogs) -> RunningKafka:
+        there = topics if reach.access.alias == "a" else mirrors
         return RunningKafka(there, dict.fromkeys(wanted.ends or wanted(there), Offsets(1_234_567_890, 1_234_987_654)))
 
     _, *others = ObserveOptions.__init__.__defaults__ or ()

@@ -22,8 +22,8 @@ from typing import Any
 from mm2mgr import secrets
 from mm2mgr.cli import main
 from mm2mgr.json_values import to_json
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.kafka_state import RunningKafka, WantedLogs
+from mm2mgr.live.reach import KafkaReach
 from mm2mgr.partitions import Offsets
 from mm2mgr.plan.history import HistoryEntry
 from tests.cli.command import Command
@@ -47,12 +47,12 @@ class Ground:
     texts: dict[str, str] = field(default_factory=dict)
     """What the topic of the history holds on each Kafka cluster."""
 
-    def read_kafka(
-        self, access: KafkaAccess, wanted: WantedLogs, _timeout_seconds: float | None = None
-    ) -> RunningKafka:
+    def read_kafka(self, reach: KafkaReach, wanted: WantedLogs) -> RunningKafka:
         """Answer as `live.kafka_state.read_kafka` does, at once: five records a partition, and on the targets what was mirrored."""
         topics = (
-            {"orders": 1, "logs.web": 1} if access.alias == "a" else {"a.orders": 1, "a.logs.web": 1, "heartbeats": 1}
+            {"orders": 1, "logs.web": 1}
+            if reach.access.alias == "a"
+            else {"a.orders": 1, "a.logs.web": 1, "heartbeats": 1}
         )
         return RunningKafka(topics, dict.fromkeys(wanted.ends or wanted(topics), Offsets(0, 5)))
 

@@ -19,6 +19,10 @@ PARTITION, FETCH, WINDOW = (
 )
 
 
+def largest(bytes_by_topic: dict[str, int]) -> dict[str, dict[str, str]]:
+    return {topic: {"max.message.bytes": str(most)} for topic, most in bytes_by_topic.items()}
+
+
 @pytest.mark.parametrize(
     ("rule", "changes"),
     [
@@ -75,12 +79,12 @@ def test_fixes_silence_their_rules() -> None:
 def test_a_target_that_takes_more_or_less_is_judged_by_its_own_limit() -> None:
     batch = {BATCH: str(2 * MIB)}
     assert made.hits("batch-above-topic", made.source(batch, target_kafka=KafkaFacts(message_max_bytes=8 * MIB))) == []
-    small = KafkaFacts(message_max_bytes=8 * MIB, topic_max_message_bytes={"A.orders": MIB, "A.other": 10})
+    small = KafkaFacts(message_max_bytes=8 * MIB, topic_settings=largest({"A.orders": MIB, "A.other": 10}))
     assert "1048576 bytes" in made.hits("batch-above-topic", made.source(batch, target_kafka=small))[0].message
 
 
 def test_larger_records_at_the_source_than_may_be_sent() -> None:
-    large = KafkaFacts(topic_max_message_bytes={"orders": 8 * MIB, "unmirrored": 99 * MIB})
+    large = KafkaFacts(topic_settings=largest({"orders": 8 * MIB, "unmirrored": 99 * MIB}))
     (hit,) = made.hits("request-below-records", made.source(source_kafka=large))
     assert str(8 * MIB) in hit.fix
     assert made.hits("request-below-records", made.source({REQUEST: str(8 * MIB)}, source_kafka=large)) == []
@@ -97,7 +101,7 @@ def test_larger_requests_than_the_target_takes() -> None:
 
 def test_numbers() -> None:
     kafka = KafkaFacts(
-        brokers=3, partitions={"orders": 24, "other": 100}, topic_max_message_bytes={"orders": 5, "other": 9}
+        brokers=3, partitions={"orders": 24, "other": 100}, topic_settings=largest({"orders": 5, "other": 9})
     )
     subject = made.source({"tasks.max": "40"}, source_kafka=kafka, target_kafka=kafka)
     assert tasks(subject) == 24

@@ -180,7 +180,7 @@ def test_request_below_records(lab: Lab) -> None:
         rest("POST", connector_url(lab.on_b.url, "large", "/tasks/0/restart"))
         until(lambda: lab.logged("id=large-0", "Task threw an uncaught"), lambda count: count > 1, "the second failure")
         lab.until_failed("large", too_large, task=True)
-        known = KafkaFacts(brokers=1, topic_max_message_bytes={"large": LARGE_BYTES})
+        known = KafkaFacts(brokers=1, topic_settings={"large": {"max.message.bytes": str(LARGE_BYTES)}})
         assert lab.told() == {"size-one-sided"}
         assert lab.told(source_kafka=known) == {"request-below-records"}
         lab.put("large", lab.flow("large", {REQUEST: str(LARGE_BYTES)}))

@@ -20,7 +20,6 @@ import confluent_kafka
 import pytest
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
-from mm2mgr.live.kafka_state import read_kafka
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
 from mm2mgr.problems.status import status
@@ -198,7 +197,7 @@ def told_by_status(trees: dict[str, Tree], folder: Path) -> dict[str, frozenset[
     def look(name: str) -> frozenset[str]:
         workspace, own = trees[name].workspace(), folder / f"status-{name}"
         options = ObserveOptions(
-            lambda access, wanted: read_kafka(access, wanted, 2.0),
+            kafka_seconds=2.0,
             patience=patience,
             memory_file=own / "memory.json",
             store=own / "store",

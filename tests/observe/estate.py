@@ -13,10 +13,10 @@ from mm2mgr.connectors import Connector
 from mm2mgr.errors import Failure
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.live.kafka_state import RunningKafka, WantedLogs
+from mm2mgr.live.reach import KafkaReach
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -86,7 +86,8 @@ class FakeKafka:
     dedicated: dict[tuple[str, str], DedicatedMirrorMaker] = field(default_factory=dict)  # by target and source
     asked_ends: list[tuple[str, TopicPartition]] = field(default_factory=list)
 
-    def __call__(self, access: KafkaAccess, choose: WantedLogs) -> RunningKafka:
+    def __call__(self, reach: KafkaReach, choose: WantedLogs) -> RunningKafka:
+        access = reach.access
         self.before_read(access.alias)
         if access.alias in self.down:
             return RunningKafka(failure=Failure(f"{access.alias}: no broker answered", "check the network"))

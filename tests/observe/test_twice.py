@@ -11,9 +11,9 @@ import pytest
 
 from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.json_values import to_json
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.live.kafka_state import RunningKafka, WantedLogs
+from mm2mgr.live.reach import KafkaReach
 from mm2mgr.problems.health import FlowStatus
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, FakeKafka, estate, kinds, sentences, topology_of
@@ -256,16 +256,16 @@ class SlowTarget(FakeKafka):
     meanwhile = 0
     source_was_read = threading.Event()
 
-    def __call__(self, access: KafkaAccess, choose: WantedLogs) -> RunningKafka:
-        if choose.ends or access.alias == "A":
-            seen = super().__call__(access, choose)
+    def __call__(self, reach: KafkaReach, choose: WantedLogs) -> RunningKafka:
+        if choose.ends or reach.access.alias == "A":
+            seen = super().__call__(reach, choose)
             self.source_was_read.set()
             return seen
         self.source_was_read.wait(10)
         for alias, topic in (("A", "orders"), ("B", "A.orders")):
             start, end = self.clusters[alias][topic][0]
             self.clusters[alias][topic][0] = start, end + self.meanwhile
-        return super().__call__(access, choose)
+        return super().__call__(reach, choose)
 
 
 def test_a_source_that_was_read_too_early_is_read_again(small: Estate) -> None:

@@ -21,7 +21,6 @@ from mm2mgr.apply.waves import Event
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.live import kafka_state
 from mm2mgr.operations import Applied, Result, WaveBegun, WaveVerified, Workspace
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site
 
@@ -191,8 +190,8 @@ def test_a_version_between_the_known_lines_is_reported_and_judged_by_one_of_them
 def test_watch_yields_a_value_per_look_and_remembers_between(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.2,))
-    monkeypatch.setattr(kafka_state, "_KAFKA_TIMEOUT_SECONDS", 0.2)
+    begin = Kafka.__init__
+    monkeypatch.setattr(Kafka, "__init__", lambda kafka, access, timeout_seconds=0.2: begin(kafka, access, 0.2))
     first, second = islice(operations.watch_status(Workspace(), ["orders"], every_seconds=0.01), 2)
     assert first.taken_at < second.taken_at
     assert [flow.flow for flow in second.flows] == ["orders:a->east"]

@@ -28,7 +28,7 @@ def test_a_cluster_that_is_source_and_target_is_listed_once(mock_cluster: KafkaA
         {PartitionCounts("a"): topics} | TopicLogs.ask_all(reach, [TopicLogs("a", "orders", topics["orders"])])
     )
     as_source = _answered(list_topics({"a": lambda _: False}), snapshot)["a"]
-    assert as_source.records == as_source.written == {"orders": 3}
+    assert as_source.records == as_source.log_ends == {"orders": 3}
     steps = list_topics({"a": {"orders", "a.orders"}.__contains__})
     assert snapshot.lacking(next(steps)) == []
     assert snapshot.lacking(steps.send(snapshot)) == [TopicLogs("a", "a.orders", topics["a.orders"])]
@@ -40,7 +40,7 @@ def test_a_topic_of_which_records_were_deleted_has_had_records() -> None:
     snapshot = Snapshot({PartitionCounts("a"): {"t": 2}, TopicLogs("a", "t", 2): logs})
     cluster = _answered(list_topics({"a": lambda _: False}), snapshot)["a"]
     assert cluster == RunningKafka({"t": 2}, logs)
-    assert (cluster.records, cluster.written) == ({"t": 3}, {"t": 8})
+    assert (cluster.records, cluster.log_ends) == ({"t": 3}, {"t": 8})
 
 
 def _answered(steps: Steps[dict[str, RunningKafka]], snapshot: Snapshot) -> dict[str, RunningKafka]:
