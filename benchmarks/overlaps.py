@@ -22,9 +22,9 @@ from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskStatus
 from mm2mgr.expand import expand
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
-from mm2mgr.problems.overlaps import find_overlaps
+from mm2mgr.problems.flows import find_overlaps
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Topology
 
 BOUND = 3.0

@@ -19,6 +19,8 @@ from mm2mgr.check.judge import (
     WorkerAnswer,
     commands,
     judge_rights,
+    new_workers,
+    old_broker_rows,
     unmatched_rows,
     unverified_rows,
     worker_rows,
@@ -33,7 +35,6 @@ from mm2mgr.check.needs import (
     needs,
     own_needs,
 )
-from mm2mgr.check.old_brokers import new_workers, old_broker_rows
 from mm2mgr.connectors import Connector, RunningConnector
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Failure, Mm2mgrError
@@ -58,7 +59,7 @@ from mm2mgr.topics.names import NameFilter
 from mm2mgr.topology import Flow, Topology
 
 if TYPE_CHECKING:
-    from mm2mgr.spec.loader import Spec
+    from mm2mgr.spec.files import Spec
 
 T = TypeVar("T")
 RunningThere = tuple[dict[str, RunningConnector], str]

@@ -21,10 +21,10 @@ from pydantic import BaseModel
 from mm2mgr.errors import Mm2mgrError, cause, install
 from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
 from mm2mgr.observe.beside_records import Beats, CheckpointLook
+from mm2mgr.observe.lag import Surplus
 from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.reading import ConditionClock
-from mm2mgr.observe.surplus import Surplus
 from mm2mgr.observe.trend import FLOW, LagPoint, join_points
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
 from mm2mgr.text import first_few, number_of

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.evidence.changes import Changes, apply_changes
-from mm2mgr.evidence.read import Evidence, EvidenceOptions, declared_workers, read
+from mm2mgr.evidence.read import Changes, Evidence, EvidenceOptions, apply_changes, declared_workers, read
 from mm2mgr.files import cache_folder
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.samples.schema import utc_text
-from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_pair
-from mm2mgr.sizing.placement import Placement, placement_of
+from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, Placement, WorkerNeed, per_pair, placement_of
 from mm2mgr.sizing.recovery import Lag, Outlook, outlook
 from mm2mgr.sizing.scenario import (
     FlowView,
@@ -31,7 +29,7 @@ from mm2mgr.sizing.scenario import (
 )
 from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, sizing_as_decided
 from mm2mgr.sizing.tasks import OVERLOADED, Sizing
-from mm2mgr.spec.writer import SIZING, override_target
+from mm2mgr.spec.files import SIZING, override_target
 
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
@@ -306,7 +304,7 @@ def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _
 
     `working` is entered with a sentence while the job runs. Mm2mgrError when the store holds no sample.
     """
-    from mm2mgr.samples.clock import ahead, ahead_text
+    from mm2mgr.samples.schema import ahead, ahead_text
     from mm2mgr.samples.store import SampleStore
     from mm2mgr.throughput.rollup_job import SAMPLES_WORTH_SPARK, due, is_due, make, one_by_one, under_spark_submit
 

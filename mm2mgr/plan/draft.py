@@ -9,16 +9,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mm2mgr.comparison.differences import KeyChange, Named, diff
-from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare, with_live_order
-from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, is_moved, move_text
-from mm2mgr.comparison.ownership import ListEntry, Ownership
+from mm2mgr.comparison.differences import (
+    KeyChange,
+    Named,
+    WorkerClients,
+    another_connector,
+    compare,
+    diff,
+    with_live_order,
+)
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, ListEntry, Ownership, is_moved, move_text
 from mm2mgr.connectors import RESTING, SETTLED, Connector, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.plan.changes import ORDER, WRITES, Action, Change, ClusterPlan, Plan, Wish, type_of, with_price
-from mm2mgr.plan.guards import ClusterFacts, Connectors, may_write_to_other_cluster, writes_through_workers
 from mm2mgr.plan.heartbeats import (
     Carrier,
     RunningConnectors,
@@ -27,10 +32,11 @@ from mm2mgr.plan.heartbeats import (
     left_overs_of,
     with_carriers,
 )
+from mm2mgr.plan.judges import ClusterFacts, Connectors, may_write_to_other_cluster, writes_through_workers
 from mm2mgr.plan.moves import with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
 from mm2mgr.remarks import Remark
-from mm2mgr.spec.loader import Spec
+from mm2mgr.spec.files import Spec
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow, ListedConnector, Topology
 

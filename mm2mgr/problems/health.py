@@ -22,9 +22,9 @@ from mm2mgr.observe.reading import LiveConnector, Patience, Reading
 from mm2mgr.observe.trend import Trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.connectors import Orphan
+from mm2mgr.problems.flows import Overlaps, find_overlaps
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.problems.overlaps import Overlaps, find_overlaps
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of

@@ -34,7 +34,7 @@ from mm2mgr.throughput.job import end, failure, session
 
 if TYPE_CHECKING:
     from mm2mgr.samples.batch import Gathered, Inventory
-    from mm2mgr.samples.catch_up import Opening
+    from mm2mgr.samples.readers import Opening
 
 CRUISE_CONTROL_TOPIC = "cruise-control-topic"
 # Big-endian, after a version byte: leader, CPU, disk MB, in KB/s, out KB/s, (v1: produce, fetch, messages in,

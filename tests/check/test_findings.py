@@ -15,7 +15,7 @@ from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import write
 
 TREE = """\

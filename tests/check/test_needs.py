@@ -12,7 +12,7 @@ from mm2mgr.check.needs import EFFECTS, ROWS, ExistingNames, RequiredRight, need
 from mm2mgr.check.run import own_login
 from mm2mgr.expand import expand
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import write
 
 _CLUSTERS = """\

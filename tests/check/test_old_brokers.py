@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.judge import CheckRow
-from mm2mgr.check.old_brokers import new_workers, old_broker_rows
+from mm2mgr.check.judge import CheckRow, new_workers, old_broker_rows
 from mm2mgr.check.run import Session, Sessions, ask_versions
 from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
@@ -17,7 +16,7 @@ from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.operations import Workspace
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.kafka.test_api_versions import NEWER, OF_2_0_1, answering, framed
 from tests.spec.trees import write
 

@@ -18,7 +18,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
-from mm2mgr.problems.overlaps import Overlaps, find_overlaps
+from mm2mgr.problems.flows import Overlaps, find_overlaps
 from mm2mgr.render import render
 from mm2mgr.topology import Topology
 from tests.examples import draw_examples

@@ -22,7 +22,6 @@ from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
-from mm2mgr.observe.surplus import doubtful
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.problems.health import Remembered, judge
 from mm2mgr.render import render

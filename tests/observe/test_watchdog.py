@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.problems.causes import CAUSES, Classified
-from mm2mgr.problems.connectors import TaskFailed
+from mm2mgr.problems.connectors import CAUSES, Classified, TaskFailed
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.watchdog import (
     Escalate,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare
+from mm2mgr.comparison.differences import WorkerClients, another_connector, compare
 from mm2mgr.connectors import Connector
 from mm2mgr.defaults import Origin
 from mm2mgr.render import render

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from mm2mgr.errors import Mm2mgrError, SpecError
-from mm2mgr.spec import writer
-from mm2mgr.spec.writer import SIZING, Update
+from mm2mgr.spec import files
+from mm2mgr.spec.files import SIZING, Update
 
 Entries = dict[str, dict[str, Any]]
 
@@ -49,7 +49,7 @@ def write(path: Path, entries: Entries, known: set[str], before: Mapping[str, An
 
 def just_before_the_replacement(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Let somebody else come in between, once, at the last moment that can be noticed."""
-    real, done = writer.merge, list[int]()
+    real, done = files.merge, list[int]()
 
     def late(*arguments: Any) -> dict[str, Any]:
         if not done:
@@ -57,7 +57,7 @@ def just_before_the_replacement(monkeypatch: pytest.MonkeyPatch, do: Callable[[]
             do()
         return real(*arguments)
 
-    monkeypatch.setattr(writer, "merge", late)
+    monkeypatch.setattr(files, "merge", late)
 
 
 def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
@@ -141,13 +141,13 @@ def test_a_file_that_somebody_is_half_way_through_is_left_alone(tmp_path: Path) 
 
 
 def test_a_file_that_changes_all_the_time_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, real, edits = path_in(tmp_path / "tree", {"a": entry(1)}), writer.merge, iter(range(100))
+    path, real, edits = path_in(tmp_path / "tree", {"a": entry(1)}), files.merge, iter(range(100))
 
     def late(*arguments: Any) -> dict[str, Any]:
         path.write_text(text({"a": entry(1), "b": entry(next(edits) + 1)}))
         return real(*arguments)
 
-    monkeypatch.setattr(writer, "merge", late)
+    monkeypatch.setattr(files, "merge", late)
     with pytest.raises(Mm2mgrError, match="another process keeps changing it"):
         write(path, {"a": entry(5)}, {"a", "b"})
     assert content(path)["a"] == entry(1)
