@@ -92,13 +92,8 @@ _NAMES_PER_LINE = 50
 _OPERATIONS = ("Describe", "Read", "Write", "Create", "Alter", "DescribeConfigs", "AlterConfigs")
 
 
-@dataclass(frozen=True)
-class Grant:
-    """A right that a principal is to be given on the cluster behind `servers`."""
-
-    servers: str
-    principal: str
-    right: Right
+Grant = tuple[str, str, Right]
+"""The servers of a cluster, and a principal that is to be given a right there."""
 
 
 def commands(grants: Iterable[Grant]) -> list[str]:
@@ -107,9 +102,8 @@ def commands(grants: Iterable[Grant]) -> list[str]:
     Operations that others imply are left out. Who may alter ACLs adds `--command-config FILE` with a login of their own.
     """
     needed: dict[tuple[str, str, str, str], set[Right]] = {}
-    for grant in grants:
-        key = (grant.servers, grant.principal, grant.right.kind, grant.right.name)
-        needed.setdefault(key, set()).add(grant.right)
+    for servers, principal, right in grants:
+        needed.setdefault((servers, principal, right.kind, right.name), set()).add(right)
     lines: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
     for (servers, principal, kind, name), rights in sorted(needed.items()):
         operations = {right.operation for right in rights}
@@ -170,11 +164,8 @@ class LoginAnswers:
     without: frozenset[Right] = frozenset()
 
 
-@dataclass(frozen=True)
-class _Verdict:
-    status: Status
-    how: str = "asked"
-    fix: str = ""
+_Verdict = tuple[Status, str, str]
+"""The status, how it is known, and what to do."""
 
 
 class _Book:
@@ -220,43 +211,43 @@ def _verdict(right: Right, answers: LoginAnswers, book: _Book, needed: set[str])
     """Judge one right; `needed` are all operations that its login needs on the resource."""
     permission = answers.permissions.get(right, "open")
     if permission != "open":
-        return _Verdict("ok" if permission == "yes" else "missing")
+        return "ok" if permission == "yes" else "missing", "asked", ""
     if right in answers.without:
-        return _Verdict("unknown", fix=NOT_STORED)
+        return "unknown", "asked", NOT_STORED
     if book.is_complete:
         return _by_acls(right, book)
     if right.kind == "group":
-        return _Verdict("unknown", fix=_NO_GROUPS)
+        return "unknown", "asked", _NO_GROUPS
     includes_describe = replace(right, operation="Describe").implied_by() | {"Describe"}
     alone = right.operation in includes_describe and not (needed - {right.operation}) & includes_describe
-    return _Verdict("ok", "inferred") if alone else _Verdict("unknown", fix=_LATER)
+    return ("ok", "inferred", "") if alone else ("unknown", "asked", _LATER)
 
 
 def _by_acls(right: Right, book: _Book) -> _Verdict:
     allows = book.allows(right)
     if allows or book.outranked:
-        return _Verdict("ok", "ACLs")
+        return "ok", "ACLs", ""
     if allows is None:
-        return _Verdict("unknown", "ACLs", _BY_HOST)
+        return "unknown", "ACLs", _BY_HOST
     # The brokers let it describe a missing topic: when no ACL says so, other things than ACLs count here.
     outside = right.kind == "topic" and not book.allows(replace(right, operation="Describe"))
-    return _Verdict("unknown", "ACLs", _OUTSIDE) if outside else _Verdict("missing", "ACLs")
+    return ("unknown", "ACLs", _OUTSIDE) if outside else ("missing", "ACLs", "")
 
 
 def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdict, book: _Book) -> CheckRow:
     first = group[0]
     numbers = tuple(sorted({need.number for need in group}))
-    fix = verdict.fix
-    grant = None
-    if verdict.status == "missing" and not (fix := _remove_denial(first.right, book)):
+    status, how, fix = verdict
+    grant: Grant | None = None
+    if status == "missing" and not (fix := _remove_denial(first.right, book)):
         fix = f"give {answers.principal.name} {first.right}"
-        grant = Grant(answers.servers, answers.principal.name, first.right)
-    elif verdict.fix in (_LATER, _NO_GROUPS):
-        grant = Grant(answers.servers, answers.principal.name, first.right)
-    if first.login.assumed and verdict.status != "ok":
+        grant = answers.servers, answers.principal.name, first.right
+    elif fix in (_LATER, _NO_GROUPS):
+        grant = answers.servers, answers.principal.name, first.right
+    if first.login.assumed and status != "ok":
         fix = f"{fix} ({_ASSUMED})"
     return CheckRow(
-        verdict.status,
+        status,
         first.login.cluster,
         str(first.right),
         answers.principal.name,
@@ -265,7 +256,7 @@ def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdic
         numbers,
         "; ".join(dict.fromkeys(EFFECTS[number] for number in numbers)),
         fix,
-        verdict.how,
+        how,
         grant,
     )
 

@@ -125,12 +125,8 @@ class RequiredRight:
     right: Right
 
 
-@dataclass(frozen=True)
-class ExistingNames:
-    """Topics that exist by alias, and by pair the groups whose offsets its checkpoint connector translates."""
-
-    topics: Mapping[str, Collection[str]] = field(default_factory=dict)
-    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+ExistingNames = tuple[Mapping[str, Collection[str]], Mapping[str, Collection[str]]]
+"""Topics that exist by alias, and by pair the groups whose offsets its checkpoint connector translates."""
 
 
 def needs(
@@ -209,7 +205,8 @@ def _resources(topology: Topology, connector: Connector, existing: ExistingNames
     config, flows = connector.config, topology.flows_of(connector.flows)
     mark, source = config.get("replication.policy.separator", "."), config["source.cluster.alias"]
     heartbeats = config.get("heartbeats.replication.enabled", "false") == "true"
-    topics = existing.topics.get(flows[0].source.alias, ())
+    topics_there, groups_there = existing
+    topics = topics_there.get(flows[0].source.alias, ())
     pairs = [(flow, topic) for flow in flows for topic in mirrored_topics(flow, topics, heartbeats=heartbeats)]
     syncs_on_source = config.get("offset-syncs.topic.location", "source").strip() == "source"
     storage = config.get("offsets.storage.topic")
@@ -222,7 +219,7 @@ def _resources(topology: Topology, connector: Connector, existing: ExistingNames
         "checkpoints": [mark.join([source, "checkpoints", "internal"])],
         "heartbeats": ["heartbeats"],
         "offsets": [storage] if storage else [],
-        "group": sorted(existing.groups.get(flows[0].pair, ())),
+        "group": sorted(groups_there.get(flows[0].pair, ())),
         "cluster": [CLUSTER_NAME],
     }
 

@@ -41,19 +41,11 @@ class WorkerClients:
     client: Config = field(default_factory=dict, repr=False)  # may hold secrets
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """`differing` keys must be written to get what the tree says; `pending` ones are spelled otherwise, or are defaults
-    of mm2mgr that are not in the tree: they are written when something else is.
-    """
+def compare(desired: Connector, live: Config, workers: WorkerClients) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Compare by effect: return the keys that must be written to get what the tree says, and those that are written
+    when something else is, since they are spelled otherwise, or are defaults of mm2mgr that are not in the tree.
 
-    differing: tuple[str, ...] = ()
-    pending: tuple[str, ...] = ()
-
-
-def compare(desired: Connector, live: Config, workers: WorkerClients) -> Comparison:
-    """Compare by effect; a value that people declared, or that somebody wrote into the live config, counts, a default
-    of mm2mgr does not.
+    A value that people declared, or that somebody wrote into the live config, counts, a default of mm2mgr does not.
     """
     sides = _Sides(desired.type, live, desired.config, workers)
     differing, pending = [], []
@@ -65,7 +57,7 @@ def compare(desired: Connector, live: Config, workers: WorkerClients) -> Compari
             pending.append(key)
         else:
             differing.append(key)
-    return Comparison(tuple(differing), tuple(pending))
+    return tuple(differing), tuple(pending)
 
 
 def with_live_order(desired: Config, live: Config) -> dict[str, str]:

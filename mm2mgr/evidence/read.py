@@ -317,7 +317,7 @@ def rules_of(flow: Flow, measured: MeasuredCapacity | None, statistic: Statistic
     A measured task carried the records there are, whatever their size: then only a written record capacity counts.
     """
     tasks, capacity = flow.settings.tasks, capacity_of(flow, measured)
-    was_measured = measured is not None and capacity is measured.capacity
+    was_measured = measured is not None and capacity is measured[0]
     is_written = flow.origin("tasks", "record_capacity").kind != "default"
     records = tasks.record_capacity if is_written or not was_measured else inf
     capacity = replace(capacity, records_per_second=records)

@@ -86,8 +86,8 @@ def link_read(
     report = BrokersReport(entries, answers.failures, tuple(answers.remarks), path, diff)
     if not (write and entries):
         return report
-    written = BROKERS.write(path, entries, aliases, before, notify)
-    return replace(report, is_changed=written.changed, refused=written.refused)
+    is_changed, refused = BROKERS.write(path, entries, aliases, before, notify)
+    return replace(report, is_changed=is_changed, refused=refused)
 
 
 def known_cluster(topology: Topology, alias: str) -> KafkaCluster:

@@ -112,8 +112,8 @@ def size(
     source = f"{options.statistic} of {options.store}"
     document = overrides_document(result.sizings, evidence.rates.window, source, changed, result.savings)
     ids = {flow.id for flow in workspace.topology.flows}
-    written = SIZING.write(path, document["sizing"], ids, before, options.notify)
-    return replace(result, path=path, is_changed=written.changed, refused=written.refused)
+    is_changed, refused = SIZING.write(path, document["sizing"], ids, before, options.notify)
+    return replace(result, path=path, is_changed=is_changed, refused=refused)
 
 
 def _judge(workspace: Workspace, evidence: Evidence, *, views: bool) -> SizingReport:
@@ -306,14 +306,21 @@ def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _
     """
     from mm2mgr.samples.schema import ahead, ahead_text
     from mm2mgr.samples.store import SampleStore
-    from mm2mgr.throughput.rollup_job import SAMPLES_WORTH_SPARK, due, is_due, make, one_by_one, under_spark_submit
+    from mm2mgr.throughput.rollup_job import (
+        SAMPLES_WORTH_SPARK,
+        is_due,
+        make,
+        one_by_one,
+        samples_due,
+        under_spark_submit,
+    )
 
     early = ahead(SampleStore(store).hours(), time.time_ns() // 1_000_000)
     notes = (ahead_text(str(store), early),) if early else ()
     if not is_due(store):
         return RolledUp(None, notes=notes)
     if spark is None:
-        spark = under_spark_submit() or due(store).samples > SAMPLES_WORTH_SPARK
+        spark = under_spark_submit() or samples_due(store) > SAMPLES_WORTH_SPARK
     if not spark:
         with working(f"rolling up {store}"):
             return RolledUp(make(store, one_by_one), notes=notes)

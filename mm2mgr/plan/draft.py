@@ -397,13 +397,10 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
         return change, replace(listed, says=f"not adopted: {change.reason}")
     if is_marked:
         return change, replace(listed, says="it carries the owner mark", done=True)
-    comparison = compare(desired, live, workers)
-    if comparison.differing:
-        rest = (
-            f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds"
-            " already"
-        )
-        reason = f"adopted: the tree differs in {few(comparison.differing)}; {rest}"
+    differing, pending = compare(desired, live, workers)
+    if differing:
+        rest = f"{number_of(len(pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds already"
+        reason = f"adopted: the tree differs in {few(differing)}; {rest}"
         says = "its owner mark is written with this change; then this line can go"
         return change.with_remarks(Remark(reason, "notes")), replace(listed, says=says)
     # With the config that it has: what only pauses or stops it leaves that as it is.
@@ -411,7 +408,7 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
     says = "nothing is written until its config must change, and the owner mark then: this line is needed until then"
     remarks = tuple(remark for remark in change.remarks if remark.effect != "notes")
     nothing = replace(change, action="no-op", keys=(), config=None, remarks=remarks)
-    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=comparison.pending)
+    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=pending)
 
 
 def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:

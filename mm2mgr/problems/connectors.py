@@ -429,7 +429,7 @@ def config_differs(case: ConnectorCase) -> Iterator[LiveProblem]:
     if case.connector.running is None:
         return
     if case.connector.adopted:
-        differing = compare(case.connector.desired, case.connector.running.config, case.connector.adopted).differing
+        differing, _ = compare(case.connector.desired, case.connector.running.config, case.connector.adopted)
         if differing:
             yield case.problem(ConfigDiffers(differing, adopted=True))
         return

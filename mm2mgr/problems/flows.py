@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 
 from mm2mgr import topology
 from mm2mgr.comparison.differences import Named, selects_otherwise
@@ -292,16 +291,10 @@ def overlap(case: FlowCase) -> Iterator[LiveProblem]:
     yield from case.overlaps
 
 
-@dataclass(frozen=True)
-class Overlaps:
-    """What else mirrors the topics of flows: problems, and notes on what is not known, by the ids of the flows."""
-
-    problems: Mapping[str, tuple[LiveProblem, ...]] = field(default_factory=dict)
-    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def find_overlaps(reading: Reading) -> Overlaps:
-    """Return what mirrors topics of the flows of a reading beside their connectors."""
+def find_overlaps(reading: Reading) -> tuple[dict[str, tuple[LiveProblem, ...]], Mapping[str, tuple[str, ...]]]:
+    """Return what mirrors topics of the flows of a reading beside their connectors: problems, and notes on what is not
+    known, by the ids of the flows.
+    """
     flows: dict[Named, tuple[Flow, LiveConnector]] = {}
     for flow in reading.flows:
         connector = reading.source_connector(flow)
@@ -311,7 +304,7 @@ def find_overlaps(reading: Reading) -> Overlaps:
     others = [*(other for connect in reading.connects.values() for other in connect.others), *dedicated]
     changed = {named for named, (_, connector) in flows.items() if _runs_otherwise(connector)}
     if not flows or not (others or changed):
-        return Overlaps(notes=notes)
+        return {}, notes
     beside = {named: OtherConnector(*named, {}, "", "declared") for named in flows}
     beside |= {(other.connect, other.connector): other for other in others if other.state != "FAILED"}
     problems: dict[str, tuple[LiveProblem, ...]] = {}
@@ -320,7 +313,7 @@ def find_overlaps(reading: Reading) -> Overlaps:
         # What a connector that is not declared says in its config is no authority.
         if not any(_RULE in flows[named][0].settings.silence for named in (mine, theirs) if named in flows):
             problems[flow.id] = (*problems.get(flow.id, ()), _problem(flow, mine, beside[theirs], topics))
-    return Overlaps(problems, notes)
+    return problems, notes
 
 
 def _runs_otherwise(connector: LiveConnector) -> bool:

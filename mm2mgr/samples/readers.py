@@ -288,14 +288,8 @@ def open_source(kind: SourceKind, opening: Opening) -> Source:
     return cast("_SourceModule", import_module(kind.module)).open_source(opening)
 
 
-@dataclass(frozen=True)
-class _OpenAnswer:
-    """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is
-    believed."""
-
-    pieces: Iterator[Gathered]
-    floor_ms: int
-    until_ms: int
+_OpenAnswer = tuple[Iterator[Gathered], int, int]
+"""What a source has still to give of a span, the time before which no sample is believed, and the span's end (ms)."""
 
 
 @dataclass
@@ -323,11 +317,12 @@ class MetricSourceReader:
         # A begun answer first: a topic comes in order of offsets, so asking anew behind the newest time would skip
         # samples.
         answer, self._answer = self._answer or self._ask(time.time_ns() // 1_000_000), None
+        pieces, floor_ms, until_ms = answer
         batches: list[Batch] = []
         notes: dict[str, None] = {}
         try:
-            for piece in answer.pieces:
-                believed, doubts = _in_time(piece.batches, answer.floor_ms, answer.until_ms)
+            for piece in pieces:
+                believed, doubts = _in_time(piece.batches, floor_ms, until_ms)
                 batches += believed
                 notes |= dict.fromkeys([*piece.notes, *doubts])
                 self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in believed)]) or None
@@ -345,7 +340,7 @@ class MetricSourceReader:
             # What came is kept; the next poll goes on behind it.
             return Poll(batches, notes=(*notes, error.message), lost=self._forget)
         if self._newest_ms is not None:
-            self._newest_ms = max(self._newest_ms, answer.until_ms - _LATE_MS)
+            self._newest_ms = max(self._newest_ms, until_ms - _LATE_MS)
         return Poll(batches, notes=tuple(notes), lost=self._forget)
 
     def close(self) -> None:
@@ -359,7 +354,7 @@ class MetricSourceReader:
     def _ask(self, now_ms: int) -> _OpenAnswer:
         since_ms = self._read_since_ms(now_ms)
         pieces = self.source.gather(self._topics(), since_ms, now_ms)
-        return _OpenAnswer(pieces, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms)
+        return pieces, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms
 
     def _topics(self) -> Inventory:
         if self._inventory is None or timing.now() > self._inventory_until:

@@ -247,14 +247,6 @@ def yaml_text(value: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True)
-class Update:
-    """Whether the file changed, and the entries that were not written because somebody else changed them."""
-
-    changed: bool
-    refused: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class OverrideFile:
     """A file of the overrides folder: its only key in YAML, the command that writes it, from what, and what else its
     head says.
@@ -295,8 +287,10 @@ class OverrideFile:
         known_names: Collection[str],
         before: Entries,
         say: Callable[[str], None] = lambda _: None,
-    ) -> Update:
+    ) -> tuple[bool, tuple[str, ...]]:
         """Update the entries of `path`; drop those that are no longer `known`.
+
+        Return whether the file changed, and the entries that were not written because somebody else changed them.
 
         `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports
         waiting.
@@ -315,7 +309,7 @@ class OverrideFile:
                     merged = merge(now, mine, known_names, before)
                     if merged == now or _replace_unchanged(target, self.text(merged), content):
                         refused = (name for name in theirs if self._value(now, name) != self._value(entries, name))
-                        return Update(merged != now, tuple(sorted(refused)))
+                        return merged != now, tuple(sorted(refused))
         except OSError as error:
             raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
         hint = f"find the process that writes it, then run {self.command} again"

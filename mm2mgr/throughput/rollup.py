@@ -154,25 +154,17 @@ def _spread(series: Series, steps: Intervals) -> tuple[dict[str, Column], Column
     )
     sized, counted = np.isfinite(volume), np.isfinite(records)
     leading = used.bytes if sized.all() else np.where(sized[number], used.bytes, used.records)
-    table = _order_rates(number, leading, used.span_ms, starts)
-    for name, values in table.statistics.items():
+    statistics, buckets, weights_ms, entries = _order_rates(number, leading, used.span_ms, starts)
+    for name, values in statistics.items():
         columns[f"bytes_{name}"][having] = np.where(sized, values, np.nan)
         columns[f"records_{name}"][having] = np.where(sized, np.nan, values)
-    for name, values in _records_too(used, table, sized, counted).items():
+    for name, values in _records_too(used, statistics, sized, counted).items():
         columns[f"records_{name}"][having[sized]] = values[sized]
-    lengths[having] = table.lengths
-    return {**columns, LISTS[0]: table.buckets, LISTS[1]: table.weights_ms}, lengths
+    lengths[having] = entries
+    return {**columns, LISTS[0]: buckets, LISTS[1]: weights_ms}, lengths
 
 
-@dataclass(frozen=True)
-class _Ordered:
-    statistics: dict[str, Floats]
-    buckets: Column
-    weights_ms: Column
-    lengths: Ints
-
-
-def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> dict[str, Floats]:
+def _records_too(used: _Used, statistics: Mapping[str, Floats], sized: Flags, counted: Flags) -> dict[str, Floats]:
     """Return the records' statistics of series with bytes: a division where records had one size, else a second
     sort."""
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -184,20 +176,24 @@ def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> 
     with np.errstate(invalid="ignore"):
         same = silent | (high - low <= _SAME * high)
     divisor = np.where(silent, 1.0, np.where(np.isfinite(high), high, np.nan))
-    rates = {name: np.where(counted, values / divisor, np.nan) for name, values in table.statistics.items()}
+    rates = {name: np.where(counted, values / divisor, np.nan) for name, values in statistics.items()}
     varied = sized & counted & ~same
     if varied.any():
         rows = varied[used.number]
         number = np.cumsum(varied)[used.number[rows]] - 1
         starts = np.flatnonzero(np.diff(number, prepend=-1))
-        again = _order_rates(number, used.records[rows], used.span_ms[rows], starts).statistics
+        again, *_ = _order_rates(number, used.records[rows], used.span_ms[rows], starts)
         for name, values in again.items():
             rates[name][varied] = values
     return rates
 
 
-def _order_rates(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Ordered:
-    """Sort the rates of every series, as padded tables of series that are about equally long."""
+def _order_rates(
+    number: Ints, rates: Floats, span_ms: Ints, starts: Ints
+) -> tuple[dict[str, Floats], Column, Column, Ints]:
+    """Sort the rates of every series, as padded tables of series that are about equally long; return their statistics,
+    and the buckets and weights of their sketches, with how many belong to each.
+    """
     lengths = np.diff(np.append(starts, len(number)))
     width_class = np.ceil(np.log2(lengths)).astype(np.int64)
     low_to_high, weights = np.empty(len(rates)), np.empty(len(rates), np.int64)
@@ -214,7 +210,7 @@ def _order_rates(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _O
             order = np.argsort(padded, axis=1)[filled]
         order += np.repeat(starts[some], of_some)
         low_to_high[rows], weights[rows] = rates[order], span_ms[order]
-    return _Ordered(_statistics(low_to_high, weights, starts, lengths), *_sketch_rates(low_to_high, weights, starts))
+    return _statistics(low_to_high, weights, starts, lengths), *_sketch_rates(low_to_high, weights, starts)
 
 
 def _statistics(rates: Floats, weights: Ints, starts: Ints, lengths: Ints) -> dict[str, Floats]:

@@ -346,21 +346,16 @@ class Report:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Due:
-    """The files of all hours with samples, and which of them are to be made, with what from (`made_from`)."""
-
-    hours: Mapping[str, Sequence[DataFile]]
-    made_from: Mapping[str, str]
-
-    @property
-    def samples(self) -> int:
-        """How many samples the hours to be made have."""
-        return sum(_rows(self.hours[hour]) for hour in self.made_from)
+def samples_due(store: Store) -> int:
+    """Return how many samples the hours to be made have; Mm2mgrError when the store holds no sample."""
+    hours, made_from = _hours_due(store)
+    return sum(_rows(hours[hour]) for hour in made_from)
 
 
-def due(store: Store) -> Due:
-    """Find the hours to make; Mm2mgrError when the store holds no sample."""
+def _hours_due(store: Store) -> tuple[dict[str, list[DataFile]], dict[str, str]]:
+    """Return the files of all hours with samples, and which of them are to be made, with what from; Mm2mgrError when
+    the store holds no sample.
+    """
     hours = by_period(StoredTable(store, SAMPLES).files())
     if not hours:
         raise Mm2mgrError(f"no samples in {store}", hint=hours_text([]))
@@ -378,12 +373,12 @@ def due(store: Store) -> Due:
         mark = f"{_rows(files)}+{before} v{_VERSION}"
         if mark != old:
             marks[hour] = mark
-    return Due(hours, marks)
+    return hours, marks
 
 
 def is_due(store: Store) -> bool:
     """Say whether there is anything to make; Mm2mgrError when the store holds no sample."""
-    return bool(due(store).made_from or _days_due(throughput_table(store).files()))
+    return bool(_hours_due(store)[1] or _days_due(throughput_table(store).files()))
 
 
 def under_spark_submit() -> bool:
@@ -398,9 +393,9 @@ def one_by_one(units: Sequence[WorkUnit]) -> list[Done]:
 
 def make(store: Store, spread: Spread) -> Report:
     """Roll up the hours and merge the days that are due; what is whole stays readable at every moment."""
-    report, due_periods, table = Report(), due(store), throughput_table(store)
+    report, (hours, made_from), table = Report(), _hours_due(store), throughput_table(store)
     table.create()
-    for batch in _batches(_hour_units(store, due_periods, report)):
+    for batch in _batches(_hour_units(store, hours, made_from, report)):
         _commit(table, batch, spread, report)
     days = list(_day_units(store, table))
     _commit(table, days, spread, report)
@@ -411,19 +406,21 @@ def make(store: Store, spread: Spread) -> Report:
     return report
 
 
-def _hour_units(store: Store, due_periods: Due, report: Report) -> Iterator[list[WorkUnit]]:
+def _hour_units(
+    store: Store, files_of: Mapping[str, Sequence[DataFile]], made_from: Mapping[str, str], report: Report
+) -> Iterator[list[WorkUnit]]:
     """Yield the units of neighbouring hours: all of them read the same files, each a share of the topics."""
     table = StoredTable(store, SAMPLES)
     report.unreadable |= table.snapshot().refused
-    hours = {hour: _there(table, files, report) for hour, files in due_periods.hours.items()}
+    hours = {hour: _there(table, files, report) for hour, files in files_of.items()}
     runs: list[list[str]] = []
-    for hour in sorted(due_periods.made_from):
+    for hour in sorted(made_from):
         if not runs or runs[-1][-1] != _hour_before(hour) or len(runs[-1]) == _HOURS_PER_UNIT:
             runs.append([])
         runs[-1].append(hour)
     for run in runs:
         before = tuple(hours.get(_hour_before(run[0]), ()))
-        periods = tuple(Period(hour, due_periods.made_from[hour], tuple(hours[hour])) for hour in run)
+        periods = tuple(Period(hour, made_from[hour], tuple(hours[hour])) for hour in run)
         largest = max((hours[hour] for hour in run), key=_rows)
         yield [WorkUnit(store, periods, before, share) for share in shares_of(table, largest, _ROWS_PER_UNIT)]
 

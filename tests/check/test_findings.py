@@ -73,12 +73,12 @@ def test_a_check_names_topics_whose_target_refuses_records_that_the_source_has(
 
 def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_path: Path) -> None:
     topology = expand(load([write(tmp_path, x=TREE)]))
-    sessions = Sessions()
+    sessions: Sessions = {}
 
     def seen(alias: str, partitions: int) -> None:
         login = ClientLogin.from_config(alias, {"bootstrap.servers": f"{alias}:9092"})
         view = ClusterView(alias, (1,), frozenset(), {HISTORY_TOPIC: partitions}, frozenset())
-        sessions.by_login[login] = Session(login, Principal("User:ANONYMOUS"), f"{alias}:9092", view=view)
+        sessions[login] = Session(login, Principal("User:ANONYMOUS"), f"{alias}:9092", view=view)
 
     seen("a", 3)
     seen("b", 1)

@@ -108,10 +108,10 @@ def test_only_the_clusters_of_new_workers_are_asked(tmp_path: Path) -> None:
     with answering(framed(OF_2_0_1)) as (old, _), answering(framed(NEWER)) as (new, _):
         tree = TREE.format(more="").replace("a:9092", old).replace("b:9092", new)
         workspace = Workspace((write(tmp_path / "brokers", x=tree),))
-        sessions = Sessions()
+        sessions: Sessions = {}
         for alias, address in (("a", old), ("b", new), ("c", old)):
             login = ClientLogin.from_config(alias, {"bootstrap.servers": address})
-            sessions.by_login[login] = Session(login, Principal("User:ANONYMOUS"), address)
+            sessions[login] = Session(login, Principal("User:ANONYMOUS"), address)
         assert workspace.ask(ask_versions(sessions, made, {})) == {}
         answers = workspace.ask(ask_versions(sessions, made, {"w": "4.1.0"}))
         assert answers == {"a": decode(OF_2_0_1), "b": decode(NEWER)}

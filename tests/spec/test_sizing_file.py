@@ -14,7 +14,7 @@ import yaml
 
 from mm2mgr.errors import Mm2mgrError, SpecError
 from mm2mgr.spec import files
-from mm2mgr.spec.files import SIZING, Update
+from mm2mgr.spec.files import SIZING
 
 Entries = dict[str, dict[str, Any]]
 
@@ -43,7 +43,9 @@ def content(path: Path) -> Entries:
     return dict(yaml.safe_load(path.read_text())["sizing"])
 
 
-def write(path: Path, entries: Entries, known: set[str], before: Mapping[str, Any] | None = None) -> Update:
+def write(
+    path: Path, entries: Entries, known: set[str], before: Mapping[str, Any] | None = None
+) -> tuple[bool, tuple[str, ...]]:
     return SIZING.write(path, entries, known, SIZING.read(path) if before is None else before)
 
 
@@ -85,7 +87,7 @@ def test_what_an_editor_saves_in_between_stays(tmp_path: Path, monkeypatch: pyte
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     edited = {"a": entry(1), "b": entry(9, "by hand, for Black Friday"), "c": entry(3)}
     just_before_the_replacement(monkeypatch, lambda: path.write_text(text(edited)))
-    assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == Update(True)
+    assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == (True, ())
     assert content(path) == {**edited, "a": entry(5)}
 
 
@@ -104,7 +106,7 @@ def test_an_entry_that_others_changed_since_it_was_read_is_theirs(
         just_before_the_replacement(monkeypatch, edit)
     else:
         edit()
-    assert write(path, {"a": entry(5), "b": entry(6)}, {"a", "b"}, before) == Update(True, ("a",))
+    assert write(path, {"a": entry(5), "b": entry(6)}, {"a", "b"}, before) == (True, ("a",))
     assert content(path) == {"a": entry(9, "by hand"), "b": entry(6)}
 
 
@@ -112,15 +114,15 @@ def test_an_entry_that_others_removed_meanwhile_stays_removed(tmp_path: Path) ->
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     before = SIZING.read(path)
     path.write_text(text({"b": entry(2)}))
-    assert write(path, {"a": entry(5)}, {"a", "b"}, before) == Update(False, ("a",))
+    assert write(path, {"a": entry(5)}, {"a", "b"}, before) == (False, ("a",))
     assert content(path) == {"b": entry(2)}
 
 
 def test_the_same_number_by_two_runs_is_no_trouble(tmp_path: Path) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1)})
     before = SIZING.read(path)
-    assert write(path, {"a": entry(4, "first")}, {"a"}, before) == Update(True)
-    assert write(path, {"a": entry(4, "second")}, {"a"}, before) == Update(False)
+    assert write(path, {"a": entry(4, "first")}, {"a"}, before) == (True, ())
+    assert write(path, {"a": entry(4, "second")}, {"a"}, before) == (False, ())
     assert content(path) == {"a": entry(4, "first")}
 
 
