@@ -42,7 +42,7 @@ from mm2mgr.operations.status import LagOptions, report
 from mm2mgr.problems.status import observe
 from mm2mgr.render import render
 from mm2mgr.sandbox.kafka_servers import Broker
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.timing import wait_for
 
 FLOWS, TOPICS, PARTITIONS, BROKERS = 10, 200, 50, 6

@@ -43,7 +43,7 @@ from mm2mgr.expand import expand
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 t.append(time.process_time())
 spec = load([Path(sys.argv[1])])
 t.append(time.process_time())

@@ -22,9 +22,9 @@ from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskStatus
 from mm2mgr.expand import expand
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
-from mm2mgr.problems.overlaps import find_overlaps
+from mm2mgr.problems.flows import find_overlaps
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Topology
 
 BOUND = 3.0
@@ -85,9 +85,9 @@ def seconds(look: Reading, rounds: int) -> tuple[float, int]:
     spent, problems = list[float](), 0
     for _ in range(rounds):
         begun = time.process_time()
-        found = find_overlaps(look)
+        found, _ = find_overlaps(look)
         spent.append(time.process_time() - begun)
-        problems = sum(map(len, found.problems.values()))
+        problems = sum(map(len, found.values()))
     return statistics.median(spent), problems
 
 

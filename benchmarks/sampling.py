@@ -24,7 +24,7 @@ from mm2mgr.kafka.client import Kafka, TopicInfo
 from mm2mgr.kafka.records import Ends
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Round, Schedule, follow
-from mm2mgr.samples.offsets import KafkaReader
+from mm2mgr.samples.readers import KafkaReader
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.kafka_servers import Broker
 

@@ -102,7 +102,7 @@ def repeat(store: Path, weeks: int) -> None:
     """Give every hour before the one that is rolled up the same roll-up: rows of the same file, copied for each hour."""
     from mm2mgr.samples.schema import hour_of, hour_start_ms
     from mm2mgr.samples.tables import DataFile
-    from mm2mgr.throughput.part_files import throughput_table
+    from mm2mgr.throughput.rollup import throughput_table
 
     table = throughput_table(store)
     state = table.snapshot()
@@ -125,7 +125,7 @@ def size(folder: Path, only_read: bool) -> int:
     from mm2mgr.partitions import assignment_read_back, listing_of, partitions_by_task
     from mm2mgr.sizing.scenario import size_scenario
     from mm2mgr.sizing.stability import Policy, decide, overrides_document, sizing_as_decided
-    from mm2mgr.spec.writer import SIZING
+    from mm2mgr.spec.files import SIZING
 
     if only_read:
         with stage("reading the rates and nothing else"):

@@ -359,7 +359,7 @@ def peers_data(store: Path, folder: Path) -> Path:
 
 def check(store: Path, peers: Path) -> bool:
     """Compare every partition's hours and window: sums and exact percentiles to 1e-9, merged percentiles to 2 %."""
-    from mm2mgr.throughput.part_files import throughput_table
+    from mm2mgr.throughput.rollup import throughput_table
     from mm2mgr.throughput.windows import last_hours, read_window
 
     table = throughput_table(store)
@@ -402,7 +402,7 @@ def _off(mine: Any, theirs: Any) -> float:
 
 def one_more(store: Path) -> None:
     """Roll up one more hour, as every hour of a day does, and ask a question."""
-    from mm2mgr.throughput.part_files import throughput_table
+    from mm2mgr.throughput.rollup import throughput_table
 
     table = throughput_table(store)
     places: dict[str, Sequence[str]] = {"one more hour": [], "the same on Spark": ["--spark"]}
@@ -448,7 +448,7 @@ def executors(folder: Path, partitions: int, hours: int) -> None:
 def estate(store: Path, partitions: int) -> None:
     """Write a week of roll-ups of so many partitions, then append rounds and read the week as `size` does."""
     from mm2mgr.samples.schema import hour_of, hour_start_ms
-    from mm2mgr.throughput.part_files import throughput_table
+    from mm2mgr.throughput.rollup import throughput_table
 
     table = throughput_table(store)
     if not table.exists():

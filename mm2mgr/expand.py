@@ -15,7 +15,7 @@ from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.link import BrokerLimits, Leg, Route
 from mm2mgr.ownership_changes import handed_over
-from mm2mgr.spec.loader import Spec, check_merged
+from mm2mgr.spec.files import Spec, check_merged
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector

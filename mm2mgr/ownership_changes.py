@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mm2mgr.spec.loader import Spec
+from mm2mgr.spec.files import Spec
 from mm2mgr.spec.models import DedicatedPair, MovedFlow
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import FLOW_ID

@@ -55,7 +55,7 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan, Wish
 from mm2mgr.plan.draft import Declared
 from mm2mgr.plan.planner import plan_steps
-from mm2mgr.spec.loader import Spec
+from mm2mgr.spec.files import Spec
 from mm2mgr.topology import Topology
 
 Result = TypeVar("Result")

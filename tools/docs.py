@@ -127,7 +127,7 @@ def commands_page() -> str:
 
 
 def _type(node: Mapping[str, Any], paths: Mapping[str, str]) -> str:
-    from mm2mgr.spec.schema import in_words
+    from mm2mgr.spec.mistakes import in_words
 
     return in_words(node, lambda name: f"[{paths[name]}](#{slug(paths[name])})", code)
 
@@ -190,7 +190,7 @@ def _section(node: Mapping[str, Any], name: str, schema: Mapping[str, Any], path
 
 
 def yaml_page() -> str:
-    from mm2mgr.spec.schema import definition_paths, json_schema
+    from mm2mgr.spec.mistakes import definition_paths, json_schema
 
     schema = json_schema()
     paths = definition_paths()
@@ -406,7 +406,7 @@ def defaults_page() -> str:
 
 
 def events_page() -> str:
-    from mm2mgr.apply.events import EVENTS
+    from mm2mgr.apply.rounds import EVENTS
 
     blocks = [
         "What `--events FILE` of `apply`, `reconcile` and `watch` appends: one JSON object per line, written at once. Each has `time` (UTC), `run` (the same for "
@@ -451,7 +451,7 @@ def serve_metrics_page() -> str:
 
 def problems_page() -> str:
     from mm2mgr.problems import KINDS
-    from mm2mgr.problems.causes import CAUSES
+    from mm2mgr.problems.connectors import CAUSES
 
     blocks = [
         "What `mm2mgr status -o json` has in `problem_values`, as objects: `kind` from the list below, `subject` (`connect`, `connector`, `flow`, `tasks`; "

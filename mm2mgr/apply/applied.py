@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.apply.carry_out import carry_out_quotas
-from mm2mgr.apply.events import EventLog
 from mm2mgr.apply.execute import apply_plan, read_back
 from mm2mgr.apply.history import Recorder, read_undeclared_claims, settle_claims
 from mm2mgr.apply.leases import Leases
+from mm2mgr.apply.rounds import EventLog
 from mm2mgr.apply.settle import Settled, States
 from mm2mgr.apply.waves import Event, Halted, Result, RolledBack, Rollout, WaveVerified
 from mm2mgr.comparison.differences import Named

@@ -13,7 +13,7 @@ from functools import partial
 from mm2mgr import timing
 from mm2mgr.apply.leases import LeaseLost
 from mm2mgr.comparison.differences import Named, diff
-from mm2mgr.comparison.journal import JOURNAL_KEY
+from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored

@@ -43,7 +43,7 @@ from mm2mgr.apply.waves import (
     waves,
 )
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.journal import JOURNAL_KEY
+from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectUnreachable
 from mm2mgr.errors import Mm2mgrError

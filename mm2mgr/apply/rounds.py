@@ -1,23 +1,259 @@
-"""The loop of `reconcile`, `watch` and the watchdog of `serve`: round, lease, rest, record.
+"""The loop of `reconcile`, `watch` and the watchdog of `serve` (round, lease, rest, record), and the event log, also of
+`apply`: what happens, as JSON lines that are appended to a file while it happens.
 
-What goes wrong ends a round, and not the loop.
+What goes wrong ends a round, and not the loop. Every line of the log has `time`, `run` (the same for all lines of one
+command, or of one round) and `event`; EVENTS has the rest.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import re
 import threading
-from collections.abc import Callable, Generator, Iterable
+import uuid
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from mm2mgr import timing
-from mm2mgr.apply.events import EventLog
 from mm2mgr.apply.leases import Leases
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import PIPE_SECONDS, open_to_write, write_all
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.json_values import to_json
 from mm2mgr.plan.schedule import RoundSchedule
+from mm2mgr.secrets import mask_text
+from mm2mgr.text import number_of
 from mm2mgr.topology import Topology
+
+_FIRST_LINE = re.compile(rb'\{"time": "[^"]*", "run": "[0-9a-f]+", "event": "')
+_HEAD_BYTES = 256
+
+EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "standby": (
+            "Another process holds the lease of some Connect clusters, which are left to it (`reconcile`).",
+            {"connects": "their names"},
+        ),
+        "resting": (
+            "Connect clusters that failed before are left alone for a while (`reconcile`).",
+            {"connects": "seconds until each is asked again"},
+        ),
+        "deletes_held": (
+            "Nothing is deleted in this round although `--prune` asks for it (`reconcile`).",
+            {"count": "number of connectors that are no longer declared", "why": "what is missing for their deletion"},
+        ),
+        "failed": ("A round of `reconcile` or `watch` could not be done; nothing was written.", {"error": "why not"}),
+        "unread": ("Connect clusters could not be read (`watch`).", {"connects": "their names, each with the reason"}),
+        "watch_action": (
+            "What `watch` did, or is going to do, about one failure; written once, when it becomes so.",
+            {
+                "action": "restart, wait (for the next restart), tell (a person has to look), or recovered",
+                "problem": "the failure, of one task or of the connector itself, as in the [problems](problems.md)",
+                "reason": "of tell: not-retryable, breaker (restarts did not help) or frozen; else empty",
+                "number": "restarts within the window, this one included",
+                "after_seconds": "of wait: the time until the restart; else null",
+                "dry_run": "whether nothing is restarted in truth",
+                "error": "why the restart was not carried out, or null",
+            },
+        ),
+        "plan_made": (
+            "The plan is made; nothing is written yet.",
+            {
+                "owner": "the tree's owner",
+                "commit": "commit of the tree, with +dirty where files differ from it; empty outside git",
+                "counts": "number of connectors per action",
+                "unread": "Connect clusters that could not be read, each with its error",
+            },
+        ),
+        "change_begun": (
+            "The first write of a connector begins.",
+            {
+                "connect": "Connect cluster",
+                "connector": "name",
+                "action": "create, update or delete",
+                "flows": "ids of its flows",
+                "keys": "keys that change: key, kind, before and after; secrets masked",
+                "state": "states before and after, or null",
+            },
+        ),
+        "change_done": (
+            "A change ended, or what is known of it changed: the last line of a connector counts.",
+            {
+                "connect": "Connect cluster",
+                "connector": "name",
+                "action": "create, update or delete",
+                "ok": "whether it was written",
+                "error": "why not, or null",
+                "hint": "what to do about it, or null",
+                "doubt": "why what was written needs a look: not read back, or a stop that was not clean; mostly empty",
+                "rolled_back": "whether it was written and taken back",
+            },
+        ),
+        "quota_result": (
+            "A client quota was written, or not: new and changed ones before the connectors, deletions after them.",
+            {
+                "kafka": "Kafka cluster that it is on",
+                "client_id": "client id that it is for",
+                "user": "user that it is for as well, or null",
+                "action": "create, update or delete",
+                "before": "bytes per second and broker, or null",
+                "after": "bytes per second and broker, or null",
+                "flows": "ids of the flows that share it",
+                "ok": "whether it was written",
+                "error": "why not, or null",
+                "hint": "what to do about it, or null",
+            },
+        ),
+        "wave_begun": (
+            "The changes of one wave of a Connect cluster are written now.",
+            {"connect": "Connect cluster", "number": "of the wave", "of": "so many waves", "connectors": "their names"},
+        ),
+        "waiting": (
+            "A wave is written; some of its connectors do not show a state of their new config yet.",
+            {"connect": "Connect cluster", "connectors": "their names", "seconds": "how long they get"},
+        ),
+        "wave_verified": (
+            "What the connectors of a wave, and of those before it, show.",
+            {
+                "connect": "Connect cluster",
+                "number": "of the wave",
+                "of": "so many waves",
+                "connectors": "their names",
+                "verdict": "ok, failed or inconclusive",
+                "unwritten": "those whose write failed",
+            },
+        ),
+        "rolled_back": (
+            "What was written on a Connect cluster was taken back.",
+            {"connect": "Connect cluster", "results": "as in change_done; an error says why it was not taken back"},
+        ),
+        "halted": (
+            "No further change of a Connect cluster is begun.",
+            {
+                "connect": "Connect cluster",
+                "verdict": "failed: a connector is broken; inconclusive: a person has to look",
+                "why": "which connector, and what it shows",
+                "left": "connectors whose change was not begun",
+            },
+        ),
+        "finished": (
+            "The end of the apply, or of one round.",
+            {
+                "outcome": "done, failed or inconclusive",
+                "interrupted": "whether a signal ended it",
+                "results": (
+                    "one object per connector: connect, connector, action, ok, error, hint, doubt, rolled_back, state,"
+                    " verdict"
+                ),
+                "quotas": "one object per client quota, as in quota_result",
+                "halted": "as in the event of this name",
+                "rolled_back": "connectors whose change was taken back",
+                "left": "connectors whose change was not begun",
+                "unfinished": "connectors whose change was begun and has no result",
+                "unrecorded": "Connect clusters whose history was not written, each with the reason",
+                "lost_leases": (
+                    "Kafka clusters whose lease was lost: another process may write now, so no more was written"
+                ),
+            },
+        ),
+    }
+)
+"""Each kind of event: what it means, and its fields."""
+
+
+class EventLog:
+    """Appends events to a file, each line written at once; without a file it does nothing.
+
+    What cannot be written stops no work: `trouble` says so of the lines of this run.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._file = path, None if path is None else _open_log(path)
+        self._begins = b"" if path is None else _end_of_line(path)
+        self._pipe_seconds = PIPE_SECONDS
+        self.begin_run()
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether anybody wants the events."""
+        return self._file is not None
+
+    @property
+    def trouble(self) -> str:
+        """What is missing of this run, and why; empty where nothing is."""
+        if not self._lost:
+            return ""
+        return (
+            f"the event log {self._path} is incomplete: {number_of(self._lost, 'event')} could not be written:"
+            f" {self._reason}"
+        )
+
+    def begin_run(self) -> None:
+        """Let the lines from here on have a `run` of their own."""
+        self.run, self._lost, self._reason = uuid.uuid4().hex[:12], 0, ""
+
+    def write(self, event: str, fields: Mapping[str, object]) -> None:
+        """Append one line; a disk that is full, or a reader that is gone, stops no work."""
+        if self._file is None:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, "run": self.run, "event": event, **fields}, default=str)
+        try:
+            write_all(self._file.fileno(), self._begins + mask_text(line).encode() + b"\n", self._pipe_seconds)
+            self._begins, self._pipe_seconds = b"", PIPE_SECONDS
+        except OSError as error:
+            self._lost, self._reason = self._lost + 1, error.strerror or str(error)
+            self._pipe_seconds = 0.0  # a reader that hangs is waited for once, not for every line
+
+    def take(self, event: object) -> None:
+        """Append an event of `apply` under the name of its class."""
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
+        self.write("change_done" if name == "result" else name, to_json(event))
+
+    def close(self) -> None:
+        """Let go of the file; a second time does nothing."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()  # nothing is buffered, so it does not fail
+
+
+def _open_log(path: Path) -> FileIO:
+    """Open a file to append to; Mm2mgrError where it cannot be written, or holds something else than events."""
+    try:
+        is_other = _holds_other_lines(path)
+        file = None if is_other else FileIO(open_to_write(path, os.O_APPEND | os.O_CREAT), "wb")
+    except OSError as error:
+        message = f"--events {path}: cannot be written: {error.strerror}"
+        raise Mm2mgrError(message, hint="name another file") from error
+    if file is None:
+        message = f"--events {path}: it exists and is not an event log of mm2mgr; it was left as it is"
+        raise Mm2mgrError(message, hint="name another file, or remove this one")
+    return file
+
+
+def _holds_other_lines(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return bool(head) and not _FIRST_LINE.match(head)
+
+
+def _end_of_line(path: Path) -> bytes:
+    """Return what ends the last line of a file where a process that was killed left half of one."""
+    if not path.is_file() or not path.stat().st_size:
+        return b""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return b"" if file.read(1) == b"\n" else b"\n"
+
 
 Answer = TypeVar("Answer")
 _LISTEN_SECONDS = 0.2

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from mm2mgr import timing
 from mm2mgr.apply.arrival_check import DROPS, Arrivals, LogReader, describe_arrivals
 from mm2mgr.comparison.differences import Named, diff
-from mm2mgr.comparison.journal import JOURNAL_KEY
+from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.connectors import RESTING, ConnectorStatus, RunningConnector, TaskConfig, standing

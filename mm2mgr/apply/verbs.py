@@ -1,4 +1,5 @@
-"""Pauses, resumes, stops and restarts connectors, and waits until they and all their tasks are there.
+"""Pauses, resumes, stops and restarts connectors, and waits until they and all their tasks are there; and stores other
+offsets for stopped source connectors.
 
 What a connector shows decides whether a request is needed; one of another owner gets none. A failed read ends in an
 error for the connectors of that Connect cluster and never holds up another one.
@@ -13,17 +14,21 @@ from functools import partial
 from typing import Literal
 
 from mm2mgr import timing
+from mm2mgr.apply.history import Recorder
 from mm2mgr.apply.settle import HOLD_SECONDS, AskedConnector, Settled, await_states
-from mm2mgr.comparison.journal import JOURNAL_KEY, Journal
-from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.comparison.differences import KeyChange
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
+from mm2mgr.connect.types import parse_stored
 from mm2mgr.connectors import RESTING, Connector, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import ask_all, open_client
 from mm2mgr.live.snapshot import Steps
+from mm2mgr.plan.changes import Change
+from mm2mgr.plan.resets import FlowReset
 from mm2mgr.remarks import Remark
 from mm2mgr.render import connectors_of
 from mm2mgr.text import few, nearest
@@ -398,3 +403,66 @@ def _by_cluster(changes: Iterable[StateChange]) -> dict[str, list[StateChange]]:
     for change in changes:
         changes_by_cluster.setdefault(change.connect, []).append(change)
     return changes_by_cluster
+
+
+_LIMITS = Limits(write_seconds=30.0)
+_READ_BACK_SECONDS = 30.0
+_READ_BACK_PAUSE_SECONDS = 0.3
+
+
+async def write_resets(topology: Topology, resets: Iterable[FlowReset], recorder: Recorder) -> list[FlowReset]:
+    """Write resets side by side and record them; return them with what went wrong."""
+    owners = Ownership.of(topology)
+
+    async def write(reset: FlowReset) -> FlowReset:
+        if not reset.changes:
+            return reset
+        change = _as_recorded(reset)
+        recorder.begin(change)
+        try:
+            async with open_client(reset.flow.connect, _LIMITS.write_seconds) as client:
+                await _patch(client, reset, owners)
+        except Mm2mgrError as error:
+            recorder.end(change, "failed", error.message)
+            return replace(reset, error=error)
+        recorder.end(change, "done")
+        return replace(reset, written=True)
+
+    return list(await asyncio.gather(*map(write, resets)))
+
+
+async def _patch(client: ConnectClient, reset: FlowReset, owners: Ownership) -> None:
+    """Write the entries, unless connector or offsets are no longer what was shown, and read them back."""
+    name, alias = reset.connector, reset.flow.source.alias
+    if refused := untouchable((await client.info(name)).config, (reset.flow.connect.name, name), owners):
+        raise Mm2mgrError(refused.text, hint=refused.remedy or None)
+    stored = parse_stored(await client.offsets(name), alias)
+    if moved := [str(offset.partition) for offset in reset.resets if stored.get(offset.partition) != offset.stored]:
+        raise Mm2mgrError(
+            f"stored offsets of {few(moved)} changed since they were shown; nothing was written", hint="run it again"
+        )
+    await client.patch_offsets(name, [offset.entry(alias) for offset in reset.changes])
+    end = timing.now() + _READ_BACK_SECONDS
+    while True:
+        stored = parse_stored(await client.offsets(name), alias)
+        wrong = [str(offset.partition) for offset in reset.changes if stored.get(offset.partition) != offset.wanted]
+        if not wrong:
+            return
+        if timing.now() > end:
+            raise Mm2mgrError(
+                f"the offsets were written, but {few(wrong)} do not show it", hint="look with mm2mgr offsets show"
+            )
+        await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
+
+
+def _as_recorded(reset: FlowReset) -> Change:
+    """Return a reset as the history has it: one key for each partition that changes."""
+
+    def to_text(offset: int | None) -> str | None:
+        return None if offset is None else str(offset)
+
+    keys = tuple(
+        KeyChange(f"offset of {offset.partition}", to_text(offset.stored), to_text(offset.wanted))
+        for offset in reset.changes
+    )
+    return Change(reset.flow.connect.name, reset.connector, "source", "update", (reset.flow.id,), keys)

@@ -19,6 +19,8 @@ from mm2mgr.check.judge import (
     WorkerAnswer,
     commands,
     judge_rights,
+    new_workers,
+    old_broker_rows,
     unmatched_rows,
     unverified_rows,
     worker_rows,
@@ -33,7 +35,6 @@ from mm2mgr.check.needs import (
     needs,
     own_needs,
 )
-from mm2mgr.check.old_brokers import new_workers, old_broker_rows
 from mm2mgr.connectors import Connector, RunningConnector
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Failure, Mm2mgrError
@@ -58,7 +59,7 @@ from mm2mgr.topics.names import NameFilter
 from mm2mgr.topology import Flow, Topology
 
 if TYPE_CHECKING:
-    from mm2mgr.spec.loader import Spec
+    from mm2mgr.spec.files import Spec
 
 T = TypeVar("T")
 RunningThere = tuple[dict[str, RunningConnector], str]
@@ -90,30 +91,29 @@ class Session:
         return self.login.cluster
 
 
-@dataclass
-class Sessions:
-    """The sessions of a check by login, mm2mgr's own first."""
+Sessions = dict[ClientLogin, Session]
+"""The sessions of a check by login, mm2mgr's own first."""
 
-    by_login: dict[ClientLogin, Session] = field(default_factory=dict)
 
-    def in_use(self, alias: str) -> list[tuple[Session, ClusterView]]:
-        """Return the sessions of a cluster that got in, with what they see, mm2mgr's own first."""
-        return [
-            (session, session.view)
-            for session in self.by_login.values()
-            if session.alias == alias and session.view and not session.failure
-        ]
+def sessions_in_use(sessions: Sessions, alias: str) -> list[tuple[Session, ClusterView]]:
+    """Return the sessions of a cluster that got in, with what they see, mm2mgr's own first."""
+    return [
+        (session, session.view)
+        for session in sessions.values()
+        if session.alias == alias and session.view and not session.failure
+    ]
 
-    def may_ask_of_groups(self, alias: str, *, lives_there: bool, is_source: bool) -> bool:
-        """Tell whether asking about a group creates nothing.
 
-        Kafka makes its topic of group offsets at the first such question. Workers on the cluster already have a group. A source whose group offsets are translated has groups, unless a
-        login sees that there are none.
-        """
-        views = [view for _, view in self.in_use(alias)]
-        if lives_there or any(view.had_groups or view.groups for view in views):
-            return True
-        return is_source and not any(view.had_groups is False for view in views)
+def may_ask_of_groups(sessions: Sessions, alias: str, *, lives_there: bool, is_source: bool) -> bool:
+    """Tell whether asking about a group creates nothing.
+
+    Kafka makes its topic of group offsets at the first such question. Workers on the cluster already have a group. A
+    source whose group offsets are translated has groups, unless a login sees that there are none.
+    """
+    views = [view for _, view in sessions_in_use(sessions, alias)]
+    if lives_there or any(view.had_groups or view.groups for view in views):
+        return True
+    return is_source and not any(view.had_groups is False for view in views)
 
 
 def check(
@@ -142,7 +142,9 @@ def check(
         *old_broker_rows(chosen, new, brokers),
         *judge_rights(required, _login_answers(sessions)),
         *unverified_rows(topology, chosen),
-        *unmatched_rows(flows, {alias: topics for alias, topics in names.topics.items() if sessions.in_use(alias)}),
+        *unmatched_rows(
+            flows, {alias: topics for alias, topics in names[0].items() if sessions_in_use(sessions, alias)}
+        ),
     ]
     rows.sort(key=lambda row: (STATUSES.index(row.status), row.where, row.principal, row.rows))
     whole = len(chosen) == len(connectors)
@@ -173,7 +175,7 @@ def log_in(topology: Topology, connectors: Sequence[Connector]) -> Steps[Session
     for login in logins:
         asked_as.setdefault(login, login)
     snapshot = yield [LogIn(login.cluster, asked) for login, asked in asked_as.items()]
-    return Sessions({login: _session(topology, login, asked, snapshot) for login, asked in asked_as.items()})
+    return {login: _session(topology, login, asked, snapshot) for login, asked in asked_as.items()}
 
 
 def _session(topology: Topology, login: ClientLogin, asked: ClientLogin | None, snapshot: Snapshot) -> Session:
@@ -212,12 +214,12 @@ def read_workers(
 def find_names(sessions: Sessions, topology: Topology, connectors: Iterable[Connector]) -> Steps[ExistingNames]:
     """Return the topics of each cluster, and by pair the groups that its checkpoint connector translates."""
     topics = {
-        alias: {topic for _, view in sessions.in_use(alias) for topic in view.partitions}
-        for alias in {session.alias for session in sessions.by_login.values()}
+        alias: {topic for _, view in sessions_in_use(sessions, alias) for topic in view.partitions}
+        for alias in {session.alias for session in sessions.values()}
     }
     flows_of = [topology.flows_of(connector.flows) for connector in connectors if connector.type == "checkpoint"]
     groups = yield from side_by_side(*(_find_groups(sessions, flows) for flows in flows_of))
-    return ExistingNames(topics, {flows[0].pair: names for flows, names in zip(flows_of, groups, strict=True)})
+    return topics, {flows[0].pair: names for flows, names in zip(flows_of, groups, strict=True)}
 
 
 def _find_groups(sessions: Sessions, flows: Sequence[Flow]) -> Steps[list[str]]:
@@ -231,7 +233,7 @@ def _find_groups(sessions: Sessions, flows: Sequence[Flow]) -> Steps[list[str]]:
 
     groups = {name for names in settings for name in names.include if is_name(name) and is_taken(name)}
     looked_at: set[str] = set()
-    for session, view in sessions.in_use(flows[0].source.alias):
+    for session, view in sessions_in_use(sessions, flows[0].source.alias):
         new = sorted(group for group in view.groups - groups - looked_at if is_taken(group))
         if not new:
             continue
@@ -260,7 +262,7 @@ def _with_groups(sessions: Sessions, topology: Topology, flows: Sequence[Flow], 
     return {
         alias
         for alias in topology.clusters
-        if sessions.may_ask_of_groups(alias, lives_there=alias in homes, is_source=alias in sources)
+        if may_ask_of_groups(sessions, alias, lives_there=alias in homes, is_source=alias in sources)
     }
 
 
@@ -273,11 +275,11 @@ def _ask_rights(sessions: Sessions, required: Sequence[RequiredRight], with_grou
     questions = {
         login: RightsOf(login.cluster, session.asked_as, session.view, tuple(rights))
         for login, rights in by_login.items()
-        if (session := sessions.by_login[login]).view and not session.failure
+        if (session := sessions[login]).view and not session.failure
     }
     snapshot = yield questions.values()
     for login, question in questions.items():
-        session = sessions.by_login[login]
+        session = sessions[login]
         if (answer := _answer_or_failure(snapshot, question, session)) is not None:
             permissions = {right: answer.get(right.kind, {}).get(right.name, {}) for right in question.rights}
             session.permissions = {
@@ -286,14 +288,12 @@ def _ask_rights(sessions: Sessions, required: Sequence[RequiredRight], with_grou
                 if right.operation in operations
             }
             session.without = frozenset(question.rights) - session.permissions.keys()
-    doubtful = {
-        need.login.cluster for need in required if sessions.by_login[need.login].permissions.get(need.right) != "yes"
-    }
+    doubtful = {need.login.cluster for need in required if sessions[need.login].permissions.get(need.right) != "yes"}
     yield from side_by_side(*(_read_acls(sessions, alias) for alias in sorted(doubtful)))
 
 
 def _read_acls(sessions: Sessions, alias: str) -> Steps[None]:
-    for session, view in sessions.in_use(alias):
+    for session, view in sessions_in_use(sessions, alias):
         question = EveryAcl(alias, session.asked_as, view)
         answer = (yield [question]).get(question) if "Describe" in view.operations else None
         if answer is not None and not isinstance(answer, Mm2mgrError):
@@ -308,7 +308,7 @@ def kafka_facts(
     ids = {flow_id for connector in connectors for flow_id in connector.flows}
     topics: dict[str, set[str]] = {}
     for flow in (flow for flow in topology.flows if flow.id in ids):
-        sources = mirrored_topics(flow, names.topics.get(flow.source.alias, ()))
+        sources = mirrored_topics(flow, names[0].get(flow.source.alias, ()))
         topics.setdefault(flow.source.alias, set()).update(sources)
         topics.setdefault(flow.target.alias, set()).update(map(flow.remote_topic, sources))
     facts = yield from side_by_side(
@@ -319,7 +319,7 @@ def kafka_facts(
 
 def _facts_of(sessions: Sessions, alias: str, topics: set[str]) -> Steps[KafkaFacts | None]:
     facts = None
-    for session, view in sessions.in_use(alias):
+    for session, view in sessions_in_use(sessions, alias):
         partitions = {topic: count for topic, count in view.partitions.items() if topic in topics}
         facts = facts or KafkaFacts(view.cluster_id, len(view.brokers), partitions=partitions)
         question = LimitsOf(alias, session.asked_as, view, tuple(sorted(partitions)))
@@ -341,7 +341,7 @@ def ask_versions(
     """Ask brokers that the workers use which requests they take, which they answer before any login."""
     sides = [f"{side}.cluster.alias" for side in ("source", "target")]
     aliases = {connector.config[side] for connector in connectors if connector.connect in workers for side in sides}
-    usable = {session.alias: session for session in reversed(sessions.by_login.values()) if session.is_usable}
+    usable = {session.alias: session for session in reversed(sessions.values()) if session.is_usable}
     questions = {alias: RequestVersions(alias, usable[alias].asked_as) for alias in sorted(aliases & usable.keys())}
     snapshot = yield questions.values()
     answers = {alias: snapshot.get(question) for alias, question in questions.items()}
@@ -352,7 +352,7 @@ def ask_versions(
 
 
 def _login_answers(sessions: Sessions) -> dict[ClientLogin, LoginAnswers]:
-    acls = {session.alias: session.acls for session in sessions.by_login.values() if session.acls is not None}
+    acls = {session.alias: session.acls for session in sessions.values() if session.acls is not None}
     return {
         login: LoginAnswers(
             session.principal,
@@ -362,7 +362,7 @@ def _login_answers(sessions: Sessions) -> dict[ClientLogin, LoginAnswers]:
             acls.get(session.alias),
             session.without,
         )
-        for login, session in sessions.by_login.items()
+        for login, session in sessions.items()
         if session.view and not session.failure
     }
 
@@ -413,7 +413,7 @@ def access_rows(sessions: Sessions, required: Sequence[RequiredRight]) -> Iterat
     needs_of: dict[ClientLogin, list[RequiredRight]] = {}
     for need in required:
         needs_of.setdefault(need.login, []).append(need)
-    for login, session in sessions.by_login.items():
+    for login, session in sessions.items():
         own_needs = needs_of.get(login, ())
         clients = tuple(dict.fromkeys(need.client for need in own_needs)) or (OWN,)
         connectors = tuple(dict.fromkeys(need.connector for need in own_needs if need.connector))
@@ -440,7 +440,7 @@ def _unusable_fix(clients: Sequence[str]) -> str:
 def identity_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
     """Yield a row for each alias behind which another cluster answers than declared."""
     ids: dict[str, str] = {}
-    for session in sessions.by_login.values():
+    for session in sessions.values():
         if session.view:
             ids.setdefault(session.alias, session.view.cluster_id)
     for alias, cluster_id in ids.items():
@@ -453,7 +453,7 @@ def identity_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
 def history_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
     """Yield a row for each topic of the history with more than one partition, as a login sees it."""
     for alias in sorted({connect.kafka for connect in topology.connects.values() if connect.model.history}):
-        counts = (view.partitions.get(HISTORY_TOPIC, 1) for _, view in sessions.in_use(alias))
+        counts = (view.partitions.get(HISTORY_TOPIC, 1) for _, view in sessions_in_use(sessions, alias))
         count = max(counts, default=1)
         if count > 1:
             effect = f"it {several_partitions(count)}; `reconcile` and `watch` refuse to write"

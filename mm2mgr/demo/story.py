@@ -34,7 +34,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import PARTITIONED_BY
 from mm2mgr.sandbox.folder import as_written, claim, is_claimed, only_one, write_tree, writing
 from mm2mgr.sandbox.layout import Sandbox
-from mm2mgr.spec.writer import SIZING
+from mm2mgr.spec.files import SIZING
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow
 

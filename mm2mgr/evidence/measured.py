@@ -169,7 +169,7 @@ def measured_capacities(
     desired = {
         flow_id: connector for connector in connectors() for flow_id in connector.flows if connector.type == "source"
     }
-    capacities = {}
+    capacities: dict[str, MeasuredCapacity] = {}
     for flow in flows:
         own = desired[flow.id]
         pair = (flow.connect.name, flow.source.alias, flow.target.alias)
@@ -181,7 +181,7 @@ def measured_capacities(
             saturated_task, lagged_seconds = held[best]
             day, _, _ = hour_of(saturated_task.ended_ms).partition("T")
             capacity = by_history(saturated_task, flow.settings.tasks.threshold, now_ms, day, whose)
-            capacities[flow.id] = MeasuredCapacity(capacity, lagged_seconds)
+            capacities[flow.id] = capacity, lagged_seconds
     return capacities
 
 

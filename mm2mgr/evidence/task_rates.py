@@ -69,12 +69,6 @@ class _PolledEnds:
         return None if end is None else (topic_id, _value_at(batch.start_offset, row), end)
 
 
-@dataclass
-class _RecentCluster:
-    polls: tuple[_PolledEnds, ...] = ()  # oldest first; replaced as a whole, because other threads read it
-    record_bytes: dict[str, float] = field(default_factory=dict)
-
-
 class RecentLogs:
     """What was polled of every cluster in the last `horizon_seconds`; the arrays of the batches are kept as they
     are.
@@ -82,31 +76,32 @@ class RecentLogs:
 
     def __init__(self, horizon_seconds: float) -> None:
         self._horizon_ms = round(horizon_seconds * 1000)
-        self._clusters: defaultdict[str, _RecentCluster] = defaultdict(_RecentCluster)
+        # By cluster, oldest first; replaced as a whole, because other threads read it.
+        self._polls: dict[str, tuple[_PolledEnds, ...]] = {}
+        self._record_bytes: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
     def take(self, batch: Batch) -> None:
         """Remember one poll of a cluster."""
-        cluster = self._clusters[batch.cluster]
-        cluster.record_bytes.update(_sizes(batch))
-        newest = cluster.polls[-1] if cluster.polls else None
+        self._record_bytes[batch.cluster].update(_sizes(batch))
+        polls = self._polls.get(batch.cluster, ())
+        newest = polls[-1] if polls else None
         same_names = newest is not None and newest.batch.topics is batch.topics
         first = newest.first if newest is not None and same_names else _first_rows(batch.topics)
-        cluster.polls = (
-            *self._earlier(cluster.polls, batch.time_ms),
+        self._polls[batch.cluster] = (
+            *self._earlier(polls, batch.time_ms),
             _PolledEnds(replace(batch, record_bytes=None), first),
         )
 
     def polled_ms(self, alias: str) -> int:
         """Return when a cluster was polled last, 0 before the first time."""
-        polled = self._clusters[alias].polls
+        polled = self._polls.get(alias, ())
         return polled[-1].batch.time_ms if polled else 0
 
     def growth(self, alias: str, partition: TopicPartition, at_ms: int) -> Log | None:
         """Return the log of a partition as it was at a time; None where that is not known, or the topic was created
         anew.
         """
-        cluster = self._clusters[alias]
-        polled = cluster.polls
+        polled = self._polls.get(alias, ())
         earlier = next((ends for ends in reversed(polled) if ends.batch.time_ms <= at_ms), None)
         then, now = (earlier.log(partition), polled[-1].log(partition)) if earlier else (None, None)
         if then is None or now is None:
@@ -114,7 +109,7 @@ class RecentLogs:
         topic_id, start, end = now
         if then[0] != topic_id or end < then[2] or start is None:
             return None
-        return Log(start, then[2], cluster.record_bytes.get(partition.topic))
+        return Log(start, then[2], self._record_bytes[alias].get(partition.topic))
 
     def _earlier(self, polled: tuple[_PolledEnds, ...], now_ms: int) -> tuple[_PolledEnds, ...]:
         """Return what stays of the polls before one: not too many, and the last one from before the horizon."""

@@ -12,7 +12,7 @@ from mm2mgr.connectors import ConnectorType
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, file_key, removal_hit, show, spell
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
-from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.spec.scalars import SECURITY_KEYS
 from mm2mgr.topics.names import matches_no_topic, meant_items
 from mm2mgr.truth.explain import GENERAL, KINDS, nearest, split
 from mm2mgr.truth.keys import Keys, fault, load, server_setting

@@ -15,7 +15,7 @@ from mm2mgr.formats.client_security import PROTOCOL, WRITTEN
 from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind
 from mm2mgr.secrets import mask, mask_text
-from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
+from mm2mgr.spec.scalars import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 from mm2mgr.truth.explain import GENERAL
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client
 

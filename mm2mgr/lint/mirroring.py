@@ -16,7 +16,7 @@ from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.hops import arriving_alike, by_pair, carries_heartbeats, filter_of, hops, selection_of
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.lint.target_names import SEPARATOR, naming_of, policy_of, separator_of
-from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.spec.scalars import SECURITY_KEYS
 from mm2mgr.text import few
 from mm2mgr.topics.automaton import Machine, Search, shortest
 from mm2mgr.topics.names import NameFilter, Selection, machine_of, refused_by

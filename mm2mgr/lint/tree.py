@@ -41,7 +41,7 @@ from mm2mgr.spec.places import MOST_BYTES, Place
 if TYPE_CHECKING:
     from mm2mgr.connectors import Connector
     from mm2mgr.defaults import Origin
-    from mm2mgr.spec.loader import Spec
+    from mm2mgr.spec.files import Spec
     from mm2mgr.spec.models import Access, Auth, Connect, Tls
     from mm2mgr.topology import CatchUpLimit, ConnectCluster, Flow, Topology
 

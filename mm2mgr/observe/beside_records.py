@@ -325,6 +325,7 @@ def _sync_of(old: SyncedOffset | None, source: int, target: int, now: float) -> 
 _FILTER_CLASS = "DefaultConfigPropertyFilter"
 _COPY_SECONDS = 600
 _NO_NAMES = NameFilter((), ())
+TopicOnCluster = tuple[RunningKafka, str]
 
 
 @dataclass(frozen=True)
@@ -366,9 +367,9 @@ def _sync(connector: LiveConnector, keys: str) -> TopicSync | None:
     return TopicSync(seconds) if seconds and seconds > 0 else None
 
 
-def _settings_missing(sides: Sides, sync: TopicSync) -> frozenset[str] | None:
+def _settings_missing(side: TopicOnCluster, remote: TopicOnCluster, sync: TopicSync) -> frozenset[str] | None:
     """Return the settings that the target does not have as the source has them, as `name=digest of the value`."""
-    settings, there = sides.source.configs.get(sides.topic), sides.target.configs.get(sides.remote_topic)
+    settings, there = (kafka.configs.get(topic) for kafka, topic in (side, remote))
     if not settings or not there:
         return None
     return frozenset(
@@ -378,12 +379,12 @@ def _settings_missing(sides: Sides, sync: TopicSync) -> frozenset[str] | None:
     )
 
 
-def _acls_missing(sides: Sides, _: TopicSync) -> frozenset[str] | None:
-    acls, there = sides.source.acls.get(sides.topic), sides.target.acls.get(sides.remote_topic)
+def _acls_missing(side: TopicOnCluster, remote: TopicOnCluster, _: TopicSync) -> frozenset[str] | None:
+    acls, there = (kafka.acls.get(topic) for kafka, topic in (side, remote))
     if acls is None or there is None:
         return None
     return frozenset(
-        str(mirrored) for acl in acls if (mirrored := mirrored_acl(acl, sides.remote_topic)) and mirrored not in there
+        str(mirrored) for acl in acls if (mirrored := mirrored_acl(acl, remote[1])) and mirrored not in there
     )
 
 
@@ -400,23 +401,13 @@ def mirrored_acl(acl: Acl, remote_topic: str) -> Acl | None:
 
 
 @dataclass(frozen=True)
-class Sides:
-    """A topic on both clusters."""
-
-    source: RunningKafka
-    target: RunningKafka
-    topic: str
-    remote_topic: str
-
-
-@dataclass(frozen=True)
 class Copied:
     """One thing that source connectors copy of their topics: how by their config, and what of a topic's is not on the
     target (None: it was not read on both sides). A problem has it as this `evidence`, by its `name`.
     """
 
     sync: Callable[[LiveConnector], TopicSync | None]
-    missing: Callable[[Sides, TopicSync], frozenset[str] | None]
+    missing: Callable[[TopicOnCluster, TopicOnCluster, TopicSync], frozenset[str] | None]
     evidence: str
     name: Callable[[str], str]
 
@@ -436,7 +427,7 @@ def missing_of(
     source, target = (reading.clusters[cluster.alias] for cluster in (flow.source, flow.target))
     topics = {partition.topic for partitions in connector.partitions_by_task().values() for partition in partitions}
     return {
-        topic: COPIED[kind].missing(Sides(source, target, topic, flow.remote_topic(topic)), sync)
+        topic: COPIED[kind].missing((source, topic), (target, flow.remote_topic(topic)), sync)
         for topic in topics
         if not flow.selection.is_heartbeats(topic)
     }

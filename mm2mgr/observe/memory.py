@@ -12,10 +12,20 @@ from typing import TypeVar
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.beside_records import COPIED, Beats, CheckpointLook, checkpoint_looks, heartbeat_topics, missing_of
-from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, measure, reached_at
+from mm2mgr.observe.lag import (
+    FlowLag,
+    PartitionLag,
+    SeenOffset,
+    Surplus,
+    Surpluses,
+    follow,
+    is_only_writer,
+    measure,
+    reached_at,
+    weight_in,
+)
 from mm2mgr.observe.losses import FlowLooks, PartitionLook, row_of, take
 from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, continue_clock, paused_all
-from mm2mgr.observe.surplus import Surplus, Surpluses, follow, weight_in
 from mm2mgr.observe.trend import Points, follow_lag
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow

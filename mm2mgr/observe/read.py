@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.equivalence import WorkerClients
+from mm2mgr.comparison.differences import Named, WorkerClients
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
 from mm2mgr.connectors import Connector, RunningConnector, with_statuses
@@ -32,9 +31,9 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
 from mm2mgr.live.snapshot import Snapshot, Steps, side_by_side
 from mm2mgr.observe.beside_records import COPIED, checkpointing
+from mm2mgr.observe.lag import doubtful
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Patience, Reading, SeenConnect, Standing
 from mm2mgr.observe.state_file import TimedLooks
-from mm2mgr.observe.surplus import doubtful
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import OWNER_KEY, connectors_of
 from mm2mgr.samples.schema import Store

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from mm2mgr.comparison.equivalence import WorkerClients
+from mm2mgr.comparison.differences import WorkerClients
 from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector
 from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import RunningKafka

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -21,25 +21,16 @@ from pydantic import BaseModel
 from mm2mgr.errors import Mm2mgrError, cause, install
 from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
 from mm2mgr.observe.beside_records import Beats, CheckpointLook
+from mm2mgr.observe.lag import Surplus
 from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.reading import ConditionClock
-from mm2mgr.observe.surplus import Surplus
 from mm2mgr.observe.trend import FLOW, LagPoint, join_points
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
 from mm2mgr.text import first_few, number_of
 
 _LOCK_SECONDS = 10.0
 _TABLES_NEED = ("deltalake", "pyarrow", "numpy")
-
-
-@dataclass(frozen=True)
-class MemoryChange:
-    """The memory before and after a change, and what went wrong with the file."""
-
-    earlier: Memory
-    memory: Memory
-    warnings: tuple[str, ...] = ()
 
 
 class _MemoryFile(BaseModel):
@@ -62,8 +53,11 @@ def state_file(owner: str) -> Path:
     return state_folder() / f"{owner}.json"
 
 
-def change(file: Path, by: Callable[[Memory], Memory]) -> MemoryChange:
-    """Read, change and write the memory under its lock. Trouble with the file is a warning, never an error."""
+def change(file: Path, by: Callable[[Memory], Memory]) -> tuple[Memory, Memory, list[str]]:
+    """Read, change and write the memory under its lock; return it before and after.
+
+    Trouble with the file is a warning, never an error.
+    """
     warnings: list[str] = []
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -71,12 +65,12 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> MemoryChange:
             earlier = _read(file, warnings)
             memory = by(earlier)
             replace_file(file, memory_text(memory), 0o600)
-            return MemoryChange(earlier, memory, tuple(warnings))
+            return earlier, memory, warnings
     except (OSError, Mm2mgrError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message
         warnings.append(f"{file} cannot be written ({reason}): what this run found, losses included, is not remembered")
         earlier = _read(file, warnings)
-        return MemoryChange(earlier, by(earlier), tuple(warnings))
+        return earlier, by(earlier), warnings
 
 
 def parse_memory(text: str | bytes) -> Memory:
@@ -154,16 +148,8 @@ class StorePlace(NamedTuple):
     memory_file: Path
 
 
-@dataclass(frozen=True)
-class LossLedger:
-    """All entries, and what could not be read or written of them."""
-
-    entries: tuple[LossEntry, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-def settle(place: StorePlace, memory: Memory) -> LossLedger:
-    """Move what the memory holds of losses into the table, and return the entries of both.
+def settle(place: StorePlace, memory: Memory) -> tuple[tuple[LossEntry, ...], list[str]]:
+    """Move what the memory holds of losses into the table, and return the entries of both, and warnings.
 
     Rows that two processes write, or one that was killed in between, count once. Trouble with the table is a warning.
     """
@@ -174,7 +160,7 @@ def settle(place: StorePlace, memory: Memory) -> LossLedger:
         entries = entries_of(waiting)
         remaining = f"; {number_of(len(waiting), 'row')} kept in {place.memory_file} until then" if waiting else ""
         warnings.append(f"the table of losses: {cause(error)}{remaining}")
-    return LossLedger(entries, tuple(first_few(warnings, "more warnings about files of the table of losses")))
+    return entries, list(first_few(warnings, "more warnings about files of the table of losses"))
 
 
 def _move_rows(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
@@ -239,25 +225,25 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str,
     return ()
 
 
-def join_shared(place: StorePlace, memories: MemoryChange, flows: Collection[str], now: float) -> MemoryChange:
-    """Add to the memory what processes on other machines saw of these flows' lag, where this one has not looked for ten
+def join_shared(
+    place: StorePlace, earlier: Memory, memory: Memory, flows: Collection[str], now: float
+) -> tuple[Memory, list[str]]:
+    """Add to a memory, which was the earlier one before, what processes on other machines saw of these flows' lag, where this one has not looked for ten
     minutes.
 
     Nothing is added, and a warning says so, where that cannot be read: a trend begins with this look then.
     """
-    with_points = [
-        flow for flow in flows if memories.memory.flow(flow).home and memories.memory.flow(flow).progress.get(FLOW)
-    ]
-    before = {flow: memories.earlier.flow(flow).progress.get(FLOW, ()) for flow in with_points}
+    with_points = [flow for flow in flows if memory.flow(flow).home and memory.flow(flow).progress.get(FLOW)]
+    before = {flow: earlier.flow(flow).progress.get(FLOW, ()) for flow in with_points}
     new = [flow for flow, points in before.items() if not points or now - points[-1].time > _KNOWN_SECONDS]
     if not new or not _may_have(place.store, LAG) or _missing_packages():
-        return memories
+        return memory, []
     from mm2mgr.samples.store import LagStore
 
     try:
         rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * now))
     except Exception as error:  # as above
-        return replace(memories, warnings=(*memories.warnings, f"the table of lag: {cause(error)}"))
+        return memory, [f"the table of lag: {cause(error)}"]
     points_of: dict[tuple[str, str], list[LagPoint]] = {}
     for row in rows:
         point = LagPoint(row.time_ms / 1000, row.partitions, row.start_offsets, row.end_offsets, row.positions)
@@ -271,7 +257,6 @@ def join_shared(place: StorePlace, memories: MemoryChange, flows: Collection[str
             flows[flow] = replace(flow_memory, progress={**flow_memory.progress, FLOW: points})
         return replace(memory, flows=flows)
 
-    if not any((flow, memories.memory.flow(flow).home) in points_of for flow in new):
-        return memories
-    after = change(place.memory_file, joining)
-    return MemoryChange(memories.earlier, after.memory, (*memories.warnings, *after.warnings))
+    if not any((flow, memory.flow(flow).home) in points_of for flow in new):
+        return memory, []
+    return change(place.memory_file, joining)[1:]

@@ -29,8 +29,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.check.judge import Checked
-    from mm2mgr.evidence.changes import Changes
-    from mm2mgr.evidence.read import EvidenceOptions
+    from mm2mgr.evidence.read import Changes, EvidenceOptions
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice

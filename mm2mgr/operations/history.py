@@ -46,10 +46,9 @@ from mm2mgr.plan.draft import Declared
 from mm2mgr.plan.drift import DriftReport, find_drift
 from mm2mgr.plan.history import HistoryEntry, read_history
 from mm2mgr.plan.planner import plan_steps
-from mm2mgr.spec.loader import OVERRIDES
+from mm2mgr.spec.files import OVERRIDES, yaml_text
+from mm2mgr.spec.mistakes import model_words
 from mm2mgr.spec.models import OVERRIDE_KEYS
-from mm2mgr.spec.schema import model_words
-from mm2mgr.spec.writer import yaml_text
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology
 from mm2mgr.truth.reach import type_of

@@ -15,7 +15,7 @@ from difflib import unified_diff
 from pathlib import Path
 from statistics import median
 
-from mm2mgr.check.brokers import Entry, ask_brokers
+from mm2mgr.check.needs import Entry, ask_brokers
 from mm2mgr.errors import KafkaError, Mm2mgrError, SpecError
 from mm2mgr.files import read_regular
 from mm2mgr.formats.text_edits import NotEditable, StructuredText
@@ -30,9 +30,9 @@ from mm2mgr.live.rights import Brokers
 from mm2mgr.live.snapshot import ask
 from mm2mgr.operations.fix import Fixes
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.spec.files import BROKERS, merge, override_target
 from mm2mgr.spec.models import Link
 from mm2mgr.spec.places import PathKey
-from mm2mgr.spec.writer import BROKERS, merge, override_target
 from mm2mgr.text import nearest, rate_text
 from mm2mgr.topology import KafkaCluster, Topology
 
@@ -86,8 +86,8 @@ def link_read(
     report = BrokersReport(entries, answers.failures, tuple(answers.remarks), path, diff)
     if not (write and entries):
         return report
-    written = BROKERS.write(path, entries, aliases, before, notify)
-    return replace(report, is_changed=written.changed, refused=written.refused)
+    is_changed, refused = BROKERS.write(path, entries, aliases, before, notify)
+    return replace(report, is_changed=is_changed, refused=refused)
 
 
 def known_cluster(topology: Topology, alias: str) -> KafkaCluster:

@@ -9,7 +9,6 @@ from typing import Literal, TypedDict, Unpack
 
 from mm2mgr import timing
 from mm2mgr.apply.history import Recorder, author
-from mm2mgr.apply.resets import write_resets
 from mm2mgr.apply.verbs import (
     Choice,
     Report,
@@ -21,6 +20,7 @@ from mm2mgr.apply.verbs import (
     send_requests,
     untouchable,
     wait_for_states,
+    write_resets,
 )
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import Failure, Mm2mgrError

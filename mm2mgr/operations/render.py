@@ -13,8 +13,8 @@ from typing import NotRequired, TypedDict
 from mm2mgr.connectors import Connector
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask_config
-from mm2mgr.spec.schema import json_schema
-from mm2mgr.spec.writer import write_starter, yaml_text
+from mm2mgr.spec.files import write_starter, yaml_text
+from mm2mgr.spec.mistakes import json_schema
 
 _LONGEST_NAME = 50
 

@@ -125,7 +125,7 @@ def _with_tasks(
     from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
     from mm2mgr.kafka.inspection import find_compacted
     from mm2mgr.live.endpoints import kafka_access
-    from mm2mgr.samples.offsets import KafkaReader, RecordSizes
+    from mm2mgr.samples.readers import KafkaReader, RecordSizes
     from mm2mgr.samples.store import TaskStore
     from mm2mgr.sizing.capacity import Pace
 
@@ -230,7 +230,7 @@ def _metric_source_readers(
 ) -> list[Reader]:
     """Return one reader per cluster; Mm2mgrError when a cluster declares no such source."""
     from mm2mgr.live.endpoints import kafka_access
-    from mm2mgr.samples.catch_up import MetricSourceReader, Opening, open_source
+    from mm2mgr.samples.readers import MetricSourceReader, Opening, open_source
     from mm2mgr.samples.schema import log_file_of
 
     readers: list[Reader] = []

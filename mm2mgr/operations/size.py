@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.evidence.changes import Changes, apply_changes
-from mm2mgr.evidence.read import Evidence, EvidenceOptions, declared_workers, read
+from mm2mgr.evidence.read import Changes, Evidence, EvidenceOptions, apply_changes, declared_workers, read
 from mm2mgr.files import cache_folder
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.samples.schema import utc_text
-from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_pair
-from mm2mgr.sizing.placement import Placement, placement_of
+from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, Placement, WorkerNeed, per_pair, placement_of
 from mm2mgr.sizing.recovery import Lag, Outlook, outlook
 from mm2mgr.sizing.scenario import (
     FlowView,
@@ -31,7 +29,7 @@ from mm2mgr.sizing.scenario import (
 )
 from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, sizing_as_decided
 from mm2mgr.sizing.tasks import OVERLOADED, Sizing
-from mm2mgr.spec.writer import SIZING, override_target
+from mm2mgr.spec.files import SIZING, override_target
 
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
@@ -114,8 +112,8 @@ def size(
     source = f"{options.statistic} of {options.store}"
     document = overrides_document(result.sizings, evidence.rates.window, source, changed, result.savings)
     ids = {flow.id for flow in workspace.topology.flows}
-    written = SIZING.write(path, document["sizing"], ids, before, options.notify)
-    return replace(result, path=path, is_changed=written.changed, refused=written.refused)
+    is_changed, refused = SIZING.write(path, document["sizing"], ids, before, options.notify)
+    return replace(result, path=path, is_changed=is_changed, refused=refused)
 
 
 def _judge(workspace: Workspace, evidence: Evidence, *, views: bool) -> SizingReport:
@@ -306,16 +304,23 @@ def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _
 
     `working` is entered with a sentence while the job runs. Mm2mgrError when the store holds no sample.
     """
-    from mm2mgr.samples.clock import ahead, ahead_text
+    from mm2mgr.samples.schema import ahead, ahead_text
     from mm2mgr.samples.store import SampleStore
-    from mm2mgr.throughput.rollup_job import SAMPLES_WORTH_SPARK, due, is_due, make, one_by_one, under_spark_submit
+    from mm2mgr.throughput.rollup_job import (
+        SAMPLES_WORTH_SPARK,
+        is_due,
+        make,
+        one_by_one,
+        samples_due,
+        under_spark_submit,
+    )
 
     early = ahead(SampleStore(store).hours(), time.time_ns() // 1_000_000)
     notes = (ahead_text(str(store), early),) if early else ()
     if not is_due(store):
         return RolledUp(None, notes=notes)
     if spark is None:
-        spark = under_spark_submit() or due(store).samples > SAMPLES_WORTH_SPARK
+        spark = under_spark_submit() or samples_due(store) > SAMPLES_WORTH_SPARK
     if not spark:
         with working(f"rolling up {store}"):
             return RolledUp(make(store, one_by_one), notes=notes)

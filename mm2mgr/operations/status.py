@@ -130,10 +130,10 @@ def losses(
     A flow that is no longer declared is named by its id. Mm2mgrError for a flow that neither the tree nor the ledger
     has.
     """
-    ledger = read_losses(workspace.topology, ObserveOptions(store=store))
-    entries = ledger.entries if everything else open_entries(ledger.entries)
-    flow_ids = _flow_ids(workspace, flows, ledger.entries)
-    return LossReport(tuple(loss for loss in entries if flow_ids is None or loss.flow in flow_ids), ledger.warnings)
+    ledger, warnings = read_losses(workspace.topology, ObserveOptions(store=store))
+    entries = ledger if everything else open_entries(ledger)
+    flow_ids = _flow_ids(workspace, flows, ledger)
+    return LossReport(tuple(loss for loss in entries if flow_ids is None or loss.flow in flow_ids), tuple(warnings))
 
 
 def acknowledge(
@@ -149,7 +149,7 @@ def acknowledge(
     from mm2mgr.apply.history import author
 
     options = ObserveOptions(store=store)
-    flow_ids = _flow_ids(workspace, flows, read_losses(workspace.topology, options).entries)
+    flow_ids = _flow_ids(workspace, flows, read_losses(workspace.topology, options)[0])
     ack = Acknowledgement(author(workspace.files).who, time.time(), reason)
     return acknowledge_losses(workspace.topology, ids, ack, only=flow_ids, options=options)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.comparison.equivalence import with_live_order
+from mm2mgr.comparison.differences import with_live_order
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.lint.routes import LONGEST, Routes, TopicHop

@@ -16,11 +16,11 @@ from mm2mgr.garbage import collect_garbage
 from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
-    from mm2mgr.apply.events import EventLog
+    from mm2mgr.apply.rounds import EventLog
     from mm2mgr.connectors import Connector
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.snapshot import Snapshot, Steps
-    from mm2mgr.spec.loader import Spec
+    from mm2mgr.spec.files import Spec
     from mm2mgr.topology import Flow, Topology
 
 Answer = TypeVar("Answer")
@@ -44,7 +44,7 @@ class Workspace:
 
     @cached_property
     def spec(self) -> Spec:
-        from mm2mgr.spec.loader import load
+        from mm2mgr.spec.files import load
 
         return load(self.files, self.contents)
 
@@ -88,7 +88,7 @@ class Workspace:
 
     def refuse_as_output(self, path: Path, option: str) -> None:
         """Mm2mgrError where a file to be written is one of the tree or of its templates, or would be read as one."""
-        from mm2mgr.spec.loader import YAML_SUFFIXES
+        from mm2mgr.spec.files import YAML_SUFFIXES
 
         place = Path(os.path.realpath(path))
         for root in (Path(os.path.realpath(file)) for file in self.files):
@@ -101,7 +101,7 @@ class Workspace:
 
     def event_log(self, path: Path | None) -> EventLog:
         """Open the file that `--events` names; Mm2mgrError for one of the tree, or one that cannot be appended to."""
-        from mm2mgr.apply.events import EventLog
+        from mm2mgr.apply.rounds import EventLog
 
         if path is not None:
             self.refuse_as_output(path, "--events")

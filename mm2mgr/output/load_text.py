@@ -16,8 +16,7 @@ from mm2mgr.text import bytes_text, list_names, number_of, rate_text, size_text,
 if TYPE_CHECKING:
     from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, ProbedEnd
     from mm2mgr.operations.size import ConnectReport, FleetReport, SimulationReport
-    from mm2mgr.sizing.fleet import WorkerNeed
-    from mm2mgr.sizing.placement import WorkerNow
+    from mm2mgr.sizing.fleet import WorkerNeed, WorkerNow
     from mm2mgr.sizing.recovery import CatchUp, Outlook
     from mm2mgr.sizing.scenario import FlowChange, FlowSummary, Totals
     from mm2mgr.sizing.tasks import Sizing

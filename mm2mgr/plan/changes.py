@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.comparison.differences import KeyChange, Named
-from mm2mgr.comparison.journal import TakeOver
-from mm2mgr.comparison.ownership import ListEntry
+from mm2mgr.comparison.ownership import ListEntry, TakeOver
 from mm2mgr.connectors import RESTING
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.quotas import QuotaChange

@@ -9,16 +9,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mm2mgr.comparison.differences import KeyChange, Named, diff
-from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare, with_live_order
-from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, is_moved, move_text
-from mm2mgr.comparison.ownership import ListEntry, Ownership
+from mm2mgr.comparison.differences import (
+    KeyChange,
+    Named,
+    WorkerClients,
+    another_connector,
+    compare,
+    diff,
+    with_live_order,
+)
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, ListEntry, Ownership, is_moved, move_text
 from mm2mgr.connectors import RESTING, SETTLED, Connector, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.plan.changes import ORDER, WRITES, Action, Change, ClusterPlan, Plan, Wish, type_of, with_price
-from mm2mgr.plan.guards import ClusterFacts, Connectors, may_write_to_other_cluster, writes_through_workers
 from mm2mgr.plan.heartbeats import (
     Carrier,
     RunningConnectors,
@@ -27,10 +32,11 @@ from mm2mgr.plan.heartbeats import (
     left_overs_of,
     with_carriers,
 )
+from mm2mgr.plan.judges import ClusterFacts, Connectors, may_write_to_other_cluster, writes_through_workers
 from mm2mgr.plan.moves import with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
 from mm2mgr.remarks import Remark
-from mm2mgr.spec.loader import Spec
+from mm2mgr.spec.files import Spec
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow, ListedConnector, Topology
 
@@ -391,13 +397,10 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
         return change, replace(listed, says=f"not adopted: {change.reason}")
     if is_marked:
         return change, replace(listed, says="it carries the owner mark", done=True)
-    comparison = compare(desired, live, workers)
-    if comparison.differing:
-        rest = (
-            f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds"
-            " already"
-        )
-        reason = f"adopted: the tree differs in {few(comparison.differing)}; {rest}"
+    differing, pending = compare(desired, live, workers)
+    if differing:
+        rest = f"{number_of(len(pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds already"
+        reason = f"adopted: the tree differs in {few(differing)}; {rest}"
         says = "its owner mark is written with this change; then this line can go"
         return change.with_remarks(Remark(reason, "notes")), replace(listed, says=says)
     # With the config that it has: what only pauses or stops it leaves that as it is.
@@ -405,7 +408,7 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
     says = "nothing is written until its config must change, and the owner mark then: this line is needed until then"
     remarks = tuple(remark for remark in change.remarks if remark.effect != "notes")
     nothing = replace(change, action="no-op", keys=(), config=None, remarks=remarks)
-    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=comparison.pending)
+    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=pending)
 
 
 def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:

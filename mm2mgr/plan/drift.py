@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mm2mgr.comparison.differences import KeyChange
-from mm2mgr.comparison.equivalence import with_live_order
+from mm2mgr.comparison.differences import KeyChange, with_live_order
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import SETTABLE, Connector, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError

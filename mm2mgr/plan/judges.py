@@ -1,4 +1,5 @@
-"""Judges what a plan would write: one list of judges, whose remarks take effect in one place. Pure.
+"""Judges what a plan would write: one list of judges, whose remarks take effect in one place; and what
+lint has against changes, judged over all connectors that will run. Pure.
 
 A judge sees the changes as a round begins, and not what others say in it, so the order of the list only decides whose
 reason is given. A change whose partner is blocked is blocked with it, and then all is judged again.
@@ -6,16 +7,307 @@ reason is given. A change whose partner is blocked is blocked with it, and then 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mm2mgr.comparison.differences import SELECTING, Named
+from mm2mgr.lint.findings import Finding, Rule
+from mm2mgr.lint.rules import find, of_connectors, sort_findings
+from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, connector_text, count_deletes
-from mm2mgr.plan.guards import STATE_TOO_NEW, ClusterFacts, Connectors, Remarks, check_each, check_jointly
 from mm2mgr.plan.heartbeats import RunningConnectors, left_over_stays
 from mm2mgr.plan.history import CLAIMED, Claims
 from mm2mgr.remarks import Remark
+from mm2mgr.render import HEARTBEATS_KEY
+from mm2mgr.truth.reach import CLUSTER_KEYS, Setting, clients, numbers, settings
+
+RECORDS = "producer.override."
+_RECORD_PRODUCER = next(client for client in clients("source", Setting()) if client.name == "record producer")
+_ASKED = {rule.id: rule for rule in of_connectors()}
+_ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
+ALONE = tuple(rule for rule in _ERRORS if rule.check)
+# Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of
+# its own.
+_OUR_OWN = (_ASKED["cluster-two-aliases"],)
+TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in _OUR_OWN), _ASKED["overlap-undecided"])
+STATE_TOO_NEW = "state-too-new"
+# All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
+_UNCHANGED = (_ASKED["wrong-kafka"],)
+
+
+def writes_through_workers(config: Mapping[str, str]) -> bool:
+    """Tell whether records go to the workers' own Kafka: nothing sends Connect's producer elsewhere."""
+    return not settings(_RECORD_PRODUCER, config).get("bootstrap.servers")
+
+
+Remarks = Mapping[Named, Sequence[Remark]]
+"""What is said of connectors."""
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """What was found out before anything is written: workers by Connect cluster, ids by alias of the Kafka cluster,
+    which the tree declares where no broker was asked for them.
+
+    `shared` has the alias of the Kafka cluster that each Connect cluster is declared to run on.
+    """
+
+    workers: Mapping[str, WorkerFacts] = field(default_factory=dict)
+    cluster_ids: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Connectors:
+    """Every connector that the tree wants, and every MirrorMaker connector that runs on a Connect cluster that could be
+    read.
+
+    `owned` are those that run and carry this tree's owner mark; `unread` are the Connect clusters that could not be
+    read; `files` are the tree's, with the comments that silence rules; `deletes_held` says why a loop deletes later, if
+    so.
+    """
+
+    desired: Mapping[Named, Subject]
+    live: Mapping[Named, Subject]
+    owned: frozenset[Named] = frozenset()
+    unread: tuple[str, ...] = ()
+    files: tuple[SourceFile, ...] = ()
+    deletes_held: str = ""
+
+    def is_abandoned(self, connector: Named) -> bool:
+        """Tell whether a connector runs, is owned, and is no longer declared."""
+        return connector in self.owned and connector not in self.desired
+
+    def after(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
+        """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is
+        wanted.
+        """
+        result = {}
+        for connector, subject in self.live.items():
+            change = changes.get(connector)
+            action = change.action if change else ""
+            if connector in self.desired and action in {"update", "no-op"}:
+                result[connector] = self.desired[connector]  # what rests by hand is meant to run again
+            elif action != "delete":
+                result[connector] = subject
+        for connector, subject in self.desired.items():
+            change = changes.get(connector)
+            if (change and change.action == "create") or connector[0] in self.unread:
+                result[connector] = subject
+        return result
+
+
+def check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterFacts) -> Remarks:
+    """Return the objections to each connector by itself: all errors where something is written, else very few."""
+    result: dict[Named, Sequence[Remark]] = {}
+    for part in parts:
+        changed = [change for change in part.changes if change.action in WRITES]
+        named = [change.named for change in part.changes]
+        subjects = tuple(connectors.desired[name] for name in named if name in connectors.desired)
+        worker = facts.workers.get(part.connect)
+        if not changed:
+            subjects = tuple(
+                subject for subject in subjects if may_write_to_other_cluster(subject.config, worker, facts)
+            )
+        rules = ALONE if changed else _UNCHANGED
+        against = objections(part.connect, Estate(subjects, connectors.files), facts, rules) if subjects else {}
+        for change in part.changes:
+            against_change = (
+                *against.get(change.connector, ()),
+                *_state_too_new(change, worker.version if worker else None),
+            )
+            result[part.connect, change.connector] = against_change
+    return result
+
+
+def may_write_to_other_cluster(config: Mapping[str, str], worker: WorkerFacts | None, facts: ClusterFacts) -> bool:
+    """Tell whether an unchanged connector is worth a closer look: its workers may run on another Kafka, or be old."""
+    if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
+        return True
+    target = config.get("target.cluster.alias", "")
+    return facts.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
+
+
+def check_jointly(changes: Mapping[Named, Change], connectors: Connectors) -> Remarks:
+    """Return the objections to connectors because of others that run, or will run.
+
+    There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
+    """
+    if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
+        return {}
+    after = connectors.after(changes)
+    names = {subject: connector for connector, subject in after.items()}
+    estate = Estate(tuple(after.values()), connectors.files, complete=not connectors.unread)
+    ours = tuple(
+        subject
+        for connector, subject in after.items()
+        if connector in connectors.owned or connectors.desired.get(connector) is subject
+    )
+    of_ours = find(replace(estate, subjects=ours), _OUR_OWN)
+    result: dict[Named, list[Remark]] = {}
+    for finding, hit in (*find(estate, TOGETHER), *of_ours):
+        remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
+        for connector in dict.fromkeys(names[subject] for subject in hit.subjects):
+            if connector in changes:
+                result.setdefault(connector, []).append(_remark(finding, remedy))
+    return result
+
+
+def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:
+    """Return the fix, with what to do about connectors that are part of the finding and not of the tree."""
+    others = [connector for connector in dict.fromkeys(concerned) if connector not in connectors.desired]
+    parts = [finding.fix]
+    for connect, name in others:
+        ours = connectors.is_abandoned((connect, name))
+        held = connectors.deletes_held
+        pruned = f"it is deleted in a later round: {held}" if held else "--prune deletes it"
+        place = f"no longer declared: {pruned}" if ours else "not managed by this tree: stop or delete it there"
+        parts.append(f"'{name}' on Connect cluster '{connect}' is {place}")
+    return "; or ".join(parts)
+
+
+def _remark(finding: Finding, remedy: str) -> Remark:
+    if finding.silenced is None:
+        return Remark(finding.message, "blocks" if finding.severity == "error" else "warns", remedy, finding.rule)
+    text = f"{finding.message.rstrip('.')} (silenced: {finding.silenced})"
+    return Remark(text, "warns", remedy, finding.rule)
+
+
+def objections(
+    connect: str, estate: Estate, facts: ClusterFacts, rules: Sequence[Rule] = ALONE
+) -> dict[str, tuple[Remark, ...]]:
+    """Return the objections to each connector by name."""
+    subjects = [
+        _with_workers_kafka(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects
+    ]
+    pairs_with_heartbeats = {
+        subject.pair for subject in subjects if subject.type == "source" and mirrors_heartbeats(subject)
+    }
+    hits: dict[Subject, list[Finding]] = {}
+    for finding, hit in find(Estate(tuple(subjects), estate.files), rules):
+        if hit.subject:
+            hits.setdefault(hit.subject, []).append(finding)
+    against = {}
+    for subject in subjects:
+        against_subject = [
+            *(_remark(hit, _remedy(connect, subject, hit, facts)) for hit in sort_findings(hits.get(subject, ()))),
+            *_unknown_to_the_worker(subject, pairs_with_heartbeats),
+            *_dispute(subject, connect, facts),
+        ]
+        if against_subject:
+            against[subject.name] = tuple(against_subject)
+    return against
+
+
+def _with_workers_kafka(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:
+    """Put what was found out in the place of what was declared."""
+    if worker is None and not ids:
+        return subject
+    declared = subject.worker
+    worker = replace(worker or declared, version=(worker and worker.version) or declared.version)
+    if worker.exactly_once is None:
+        worker = replace(worker, exactly_once=declared.exactly_once)
+    source = replace(subject.source_kafka, cluster_id=ids.get(subject.source, subject.source_kafka.cluster_id))
+    target = replace(subject.target_kafka, cluster_id=ids.get(subject.target, subject.target_kafka.cluster_id))
+    return replace(subject, worker=worker, source_kafka=source, target_kafka=target)
+
+
+def _remedy(connect: str, subject: Subject, finding: Finding, facts: ClusterFacts) -> str:
+    """Return the fix, in terms of a tree whose Connect clusters are known."""
+    if finding.rule == "wrong-kafka" and writes_through_workers(subject.config):
+        # Never a bootstrap.servers by hand: mm2mgr writes the override, with its security, once it knows where workers
+        # live.
+        live_on = subject.worker.cluster_id
+        alias = next((alias for alias, cluster_id in facts.cluster_ids.items() if cluster_id == live_on), "…")
+        return (
+            f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka:"
+            f" {alias}}}}} or its url"
+        )
+    refused = [key for key in subject.config if key in subject.worker.refused]
+    tuning = [key.removeprefix(RECORDS) for key in refused if key.startswith(RECORDS)]
+    if finding.rule == "policy-forbids" and tuning and len(tuning) == len(refused) and CLUSTER_KEYS.isdisjoint(tuning):
+        without = ", ".join(f"{key}: null" for key in tuning)
+        return f"{finding.fix}; or do without: record_producer: {{{without}}}"
+    return finding.fix
+
+
+def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[str]) -> Iterator[Remark]:
+    """Keys that older workers skip in silence, where what they do instead matters."""
+    version = subject.worker.version
+    if version is None or subject.type != "source":
+        return
+    if numbers(version) < (3, 9) and not subject.flag("emit.offset-syncs.enabled", default=True):
+        yield Remark(
+            f"the workers' Kafka {version} does not know emit.offset-syncs.enabled (KIP-1031, 3.9) and would write"
+            " offset syncs to the source anyway",
+            "blocks",
+            "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the"
+            " workers",
+            "key-too-new",
+        )
+    if numbers(version) < (4, 0) and subject.pair in pairs_with_heartbeats and not mirrors_heartbeats(subject):
+        yield Remark(
+            f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the"
+            f" heartbeats of {subject.pair} too, and they arrive more than once",
+            "warns",
+            "upgrade the workers to 4.0, or accept duplicate heartbeats",
+            "key-too-new",
+        )
+
+
+def mirrors_heartbeats(source: Subject) -> bool:
+    """Tell whether a source connector is to mirror the heartbeats of its pair; workers before 4.0 do so in any case."""
+    return source.flag(HEARTBEATS_KEY, default=True)
+
+
+def _dispute(subject: Subject, connect: str, facts: ClusterFacts) -> Iterator[Remark]:
+    """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is
+    right.
+    """
+    alias = facts.shared.get(connect)
+    mine = _id_of(facts, connect)
+    if alias is None or mine is None or alias in facts.cluster_ids or not writes_through_workers(subject.config):
+        return
+    others = [
+        name for name, theirs in facts.shared.items() if theirs == alias and _id_of(facts, name) not in (None, mine)
+    ]
+    if others:
+        yield Remark(
+            f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers"
+            f" run on two: {mine} and {_id_of(facts, others[0])}",
+            "blocks",
+            f"correct `kafka:` of the one that is wrong, or write clusters: {{{alias}: {{cluster_id: …}}}} to say"
+            " which",
+            "wrong-kafka",
+        )
+
+
+def _id_of(facts: ClusterFacts, connect: str) -> str | None:
+    worker = facts.workers.get(connect)
+    return worker.cluster_id if worker else None
+
+
+def _state_too_new(change: Change, version: str | None) -> Iterator[Remark]:
+    """States that older workers cannot keep a connector in: it would run first, or not stop."""
+    if change.state is None or version is None:
+        return
+    wished = change.state[1]
+    if change.action == "create" and numbers(version) < (3, 7):
+        yield Remark(
+            f"the workers' Kafka {version} cannot create a connector {wished} (KIP-980, 3.7): it would run first",
+            "blocks",
+            "upgrade the workers; or leave `state` out until the connector has been created",
+            STATE_TOO_NEW,
+        )
+    elif wished == "STOPPED" and numbers(version) < (3, 5):
+        yield Remark(
+            f"the workers' Kafka {version} cannot stop a connector (KIP-875, 3.5)",
+            "blocks",
+            "write state: paused, or upgrade the workers",
+            STATE_TOO_NEW,
+        )
+
 
 Changes = Mapping[Named, Change]
 # More deletes than both the number and the share of the owner's connectors need a word; and more than half of them, or

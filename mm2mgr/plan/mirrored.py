@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, TakeOver
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, TakeOver
 from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, connector_text
-from mm2mgr.plan.guards import Connectors
+from mm2mgr.plan.judges import Connectors
 from mm2mgr.plan.widening import (
     MirroredState,
     Widening,

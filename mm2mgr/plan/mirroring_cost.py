@@ -18,7 +18,7 @@ from mm2mgr.live.snapshot import Answer, Question, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition, listing_of, partitions_by_task, predict
 from mm2mgr.plan.changes import WRITES, Change, Price, Volume
 from mm2mgr.plan.draft import Draft
-from mm2mgr.plan.guards import Connectors, mirrors_heartbeats
+from mm2mgr.plan.judges import Connectors, mirrors_heartbeats
 from mm2mgr.plan.mirrored import MirrorVerdict
 from mm2mgr.plan.widening import MirroredState, Widening, renamed_text
 from mm2mgr.text import whole_number

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import SELECTING, Named, diff
-from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
 from mm2mgr.connectors import RESTING, Connector
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.plan.changes import Change, ClusterPlan, Price, aliases_of, connector_text, type_of, with_price

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.journal import Journal, unmarked
+from mm2mgr.comparison.ownership import Journal, unmarked
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.json_values import JsonObject, to_json

@@ -30,10 +30,9 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan
 from mm2mgr.plan.draft import Answers, Declared, Draft, Live, make_draft
 from mm2mgr.plan.facts import cluster_ids, quotas_of, refusals, user_of
-from mm2mgr.plan.guards import Connectors, writes_through_workers
 from mm2mgr.plan.heartbeats import carrier_notes
 from mm2mgr.plan.history import adopting, read_claims, rewriting, with_claims_shown
-from mm2mgr.plan.judges import Facts, judge_parts
+from mm2mgr.plan.judges import Connectors, Facts, judge_parts, writes_through_workers
 from mm2mgr.plan.mirrored import ALLOWED_BY, ArrivedTopics, MirrorVerdict, judge
 from mm2mgr.plan.mirroring_cost import read_estimate
 from mm2mgr.plan.moves import with_other_sides

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.journal import EVERY, Journal, Picks, TakeOver, at, is_moved, left_at, place, unmarked
+from mm2mgr.comparison.ownership import EVERY, Journal, Picks, TakeOver, at, is_moved, left_at, place, unmarked
 from mm2mgr.connectors import RESTING
 from mm2mgr.plan.changes import Change, aliases_of
 from mm2mgr.text import few

@@ -16,7 +16,7 @@ from mm2mgr.lint.target_names import Naming, naming_of, routers
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, Taken
-from mm2mgr.plan.guards import Connectors
+from mm2mgr.plan.judges import Connectors
 from mm2mgr.remarks import Remark
 from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topics.shared import meeting

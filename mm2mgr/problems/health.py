@@ -7,7 +7,7 @@ flow in full. Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,9 +22,9 @@ from mm2mgr.observe.reading import LiveConnector, Patience, Reading
 from mm2mgr.observe.trend import Trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.connectors import Orphan
+from mm2mgr.problems.flows import find_overlaps
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.problems.overlaps import Overlaps, find_overlaps
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
@@ -159,29 +159,27 @@ class Status:
         }
 
 
-@dataclass(frozen=True)
-class Remembered:
-    """The memory before this observation and after it (`memory.remember`), and the limits to judge by."""
-
-    earlier: Memory
-    memory: Memory
-    patience: Patience = field(default_factory=Patience)
-
-
-def judge(
-    reading: Reading, lags: Mapping[str, FlowLag], remembered: Remembered, ledger: Iterable[LossEntry] = ()
+def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it, and the limits
+    reading: Reading,
+    lags: Mapping[str, FlowLag],
+    earlier: Memory,
+    memory: Memory,
+    *,
+    patience: Patience | None = None,
+    ledger: Iterable[LossEntry] = (),
 ) -> Status:
-    """Judge a reading by what is remembered, and by the ledger's entries."""
+    """Judge a reading by the memory before it and after it (`memory.remember`), and by the ledger's entries."""
     losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
-    overlaps, about = find_overlaps(reading), (reading, remembered.memory, remembered.patience)
+    patience = patience or Patience()
+    (overlaps, notes), about = find_overlaps(reading), (reading, memory, patience)
     companions = [ConnectorCase(companion, *about) for companion in reading.companions()]
     flows: list[FlowStatus] = []
     for flow in reading.flows:
         lost = [loss for loss in losses if loss.flow == flow.id]
         if connector := reading.source_connector(flow):
-            beside, lag = overlaps.problems.get(flow.id, ()), lags.get(flow.id, FlowLag())
+            beside, lag = overlaps.get(flow.id, ()), lags.get(flow.id, FlowLag())
             case = FlowCase(connector, *about, flow=flow, lag=lag, overlaps=beside)
-            flows.append(_flow_status(case, remembered.earlier, overlaps, lost))
+            flows.append(_flow_status(case, earlier, notes.get(flow.id, ()), lost))
         else:
             flows.append(_unread_status(reading, flow, lost))
     return Status(
@@ -190,12 +188,12 @@ def judge(
         tuple(map(_companion, companions)),
         reading.failures(),
         tuple(Orphan.from_connector(orphan) for connect in reading.connects.values() for orphan in connect.orphans),
-        tuple(offsets_not_stored(reading, remembered.memory, remembered.patience.not_stored_seconds)),
+        tuple(offsets_not_stored(reading, memory, patience.not_stored_seconds)),
         losses,
     )
 
 
-def _flow_status(case: FlowCase, earlier: Memory, overlaps: Overlaps, lost: Iterable[LossEntry]) -> FlowStatus:
+def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: Iterable[LossEntry]) -> FlowStatus:
     """Judge a flow; its open losses are a problem until they are acknowledged, even if it has recovered."""
     flow, lag, now = case.flow, case.lag, case.reading.taken_at
     info, creates = case.connector.running, None
@@ -207,7 +205,7 @@ def _flow_status(case: FlowCase, earlier: Memory, overlaps: Overlaps, lost: Iter
         "problem" if problems else _flow_health(case),
         _tasks(case.connector),
         problems,
-        (*flow_notes(case), *overlaps.notes.get(flow.id, ())),
+        (*flow_notes(case), *notes),
         flow=flow.id,
         lag_records=lag.total_records if info else None,
         lag_at_least=lag.is_lower_bound,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal, TypeVar, dataclass_transform
 
-from mm2mgr.comparison.journal import Journal
+from mm2mgr.comparison.ownership import Journal
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory

@@ -14,7 +14,6 @@ from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.read import ObserveOptions, read_estate
 from mm2mgr.observe.reading import Reading
 from mm2mgr.observe.state_file import (
-    LossLedger,
     StorePlace,
     change,
     is_due_to_share,
@@ -25,7 +24,7 @@ from mm2mgr.observe.state_file import (
     state_file,
     timed_looks,
 )
-from mm2mgr.problems.health import Description, Remembered, Status, judge
+from mm2mgr.problems.health import Description, Status, judge
 from mm2mgr.topology import Flow, Topology
 
 
@@ -60,12 +59,13 @@ async def observe(
         return replace(memory, shared_at=now) if how.shares and is_due_to_share(earlier, now) else memory
 
     place, now, ids = _place(topology, how), reading.taken_at, [flow.id for flow in flows]
-    memories = join_shared(place, change(place.memory_file, remember_reading), ids, now)
-    unshared = share(place, memories.memory, ids) if memories.memory.shared_at == now else ()
-    ledger = settle(place, memories.memory)
-    judged = judge(reading, lags, Remembered(memories.earlier, memories.memory, how.patience), ledger.entries)
-    warnings = (*memories.warnings, *ledger.warnings, *unshared)
-    return Observation(reading, lags, replace(judged, warnings=warnings), memories.memory)
+    before, memory, unwritten = change(place.memory_file, remember_reading)
+    memory, unjoined = join_shared(place, before, memory, ids, now)
+    unshared = share(place, memory, ids) if memory.shared_at == now else ()
+    entries, unsettled = settle(place, memory)
+    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries)
+    warnings = (*unwritten, *unjoined, *unsettled, *unshared)
+    return Observation(reading, lags, replace(judged, warnings=warnings), memory)
 
 
 async def status(
@@ -87,8 +87,8 @@ async def describe(
     return Description(flow, observation.reading, observation.lags.get(flow.id, FlowLag()), observation.status)
 
 
-def read_losses(topology: Topology, options: ObserveOptions | None = None) -> LossLedger:
-    """Return the ledger of a tree's owner, without a look at any cluster."""
+def read_losses(topology: Topology, options: ObserveOptions | None = None) -> tuple[tuple[LossEntry, ...], list[str]]:
+    """Return the ledger of a tree's owner, and what could not be read of it, without a look at any cluster."""
     how = options or ObserveOptions()
     return settle(_place(topology, how), load(_file(topology, how)))
 
@@ -103,12 +103,14 @@ def acknowledge(
 ) -> tuple[LossEntry, ...]:
     """Acknowledge losses by ids, or `all` (of these flows), and return them; Mm2mgrError for unknown ids."""
     how = options or ObserveOptions()
-    losses = find_entries(read_losses(topology, how).entries, ids, only)
+    losses = find_entries(read_losses(topology, how)[0], ids, only)
     rows = tuple(acknowledgement_of(entry, ack) for entry in losses)
-    memories = change(_file(topology, how), lambda memory: replace(memory, unwritten=(*memory.unwritten, *rows)))
-    if memories.warnings:
-        raise Mm2mgrError(f"nothing was acknowledged: {memories.warnings[0]}")
-    settle(_place(topology, how), memories.memory)
+    _, memory, warnings = change(
+        _file(topology, how), lambda memory: replace(memory, unwritten=(*memory.unwritten, *rows))
+    )
+    if warnings:
+        raise Mm2mgrError(f"nothing was acknowledged: {warnings[0]}")
+    settle(_place(topology, how), memory)
     return losses
 
 

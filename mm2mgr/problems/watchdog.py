@@ -57,27 +57,6 @@ class RestartHistory:
     reported: str = ""
 
 
-@dataclass(frozen=True)
-class Restart:
-    """Restart it now; `number` counts the restarts within the window, this one included."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class LookAgain:
-    """Do nothing yet."""
-
-    after_seconds: float
-
-
-@dataclass(frozen=True)
-class Escalate:
-    """Leave it to a person: a restart cannot cure it, did not help, or is not allowed now."""
-
-    reason: EscalationReason
-
-
 def decide(
     problem: LiveProblem,
     history: RestartHistory,
@@ -85,22 +64,26 @@ def decide(
     policy: RestartPolicy | None = None,
     *,
     frozen: bool = False,
-) -> Restart | LookAgain | Escalate:
-    """Decide about one failure: of one task, or of a connector itself."""
+) -> WatchAction:
+    """Decide about one failure, of one task or of a connector itself: restart it now, `wait`, or `tell` a person, since
+    a restart cannot cure it, did not help, or is not allowed now.
+    """
     policy = policy or RestartPolicy()
-    if not problem.retryable:
-        return Escalate("not-retryable")
     recent = policy.recent(history.restarts, now)
+    if not problem.retryable:
+        return WatchAction("tell", problem, "not-retryable", len(recent))
     if history.is_open or len(recent) >= policy.restarts:
-        return Escalate("breaker")
+        return WatchAction("tell", problem, "breaker", len(recent))
     longer = 1 + policy.jitter * _fraction(problem, recent)
     since = now if history.failing_since is None else history.failing_since
     due = [since + policy.first_seconds * longer]
     due += [at + policy.backoff_seconds(len(recent)) * longer for at in recent[-1:]]
     left = max(due) - now
     if left > 0:
-        return LookAgain(left)
-    return Escalate("frozen") if frozen else Restart(len(recent) + 1)
+        return WatchAction("wait", problem, number=len(recent), after_seconds=left)
+    if frozen:
+        return WatchAction("tell", problem, "frozen", len(recent))
+    return WatchAction("restart", problem, number=len(recent) + 1)
 
 
 def _fraction(problem: LiveProblem, recent: tuple[float, ...]) -> float:
@@ -187,16 +170,10 @@ class Watchdog:
         history = self.histories.get(part, RestartHistory())
         since = now if history.failing_since is None else history.failing_since
         history, problem = replace(history, failing_since=since), replace(problem, since_seconds=max(0.0, now - since))
-        decision = decide(problem, history, now, self.policy, frozen=frozen)
-        recent = self.policy.recent(history.restarts, now)
-        if isinstance(decision, Restart):
-            action = WatchAction("restart", problem, number=decision.number)
-            history = replace(history, restarts=(*recent, now))
-        elif isinstance(decision, LookAgain):
-            action = WatchAction("wait", problem, number=len(recent), after_seconds=decision.after_seconds)
-        else:
-            action = WatchAction("tell", problem, decision.reason, len(recent))
-            history = replace(history, is_open=history.is_open or decision.reason == "breaker")
+        action = decide(problem, history, now, self.policy, frozen=frozen)
+        if action.action == "restart":
+            history = replace(history, restarts=(*self.policy.recent(history.restarts, now), now))
+        history = replace(history, is_open=history.is_open or action.reason == "breaker")
         reported = f"{action.action} {problem.cause} {action.reason or action.number}"
         self.histories[part], self._problems[part] = replace(history, reported=reported), problem
         return None if reported == history.reported else action

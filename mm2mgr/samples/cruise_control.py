@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from mm2mgr import timing
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
-from mm2mgr.samples.catch_up import Opening
 from mm2mgr.samples.http import Http, HttpAnswer, SourceError, shorten
+from mm2mgr.samples.readers import Opening
 
 CRUISE_CONTROL = "cruise-control"
 KIB = 1024.0

@@ -18,8 +18,7 @@ from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.clock import News, TrustedClock, ahead, ahead_text, held_text, kept_since_ms
-from mm2mgr.samples.schema import hour_end_ms, hour_of
+from mm2mgr.samples.schema import News, TrustedClock, ahead, ahead_text, held_text, hour_end_ms, hour_of, kept_since_ms
 from mm2mgr.samples.store import SampleStore
 
 _LONGEST_WAIT_SECONDS = 600.0

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
-from mm2mgr.samples.catch_up import Opening
 from mm2mgr.samples.http import Http, shorten
+from mm2mgr.samples.readers import Opening
 
 Cells = dict[tuple[str, int], dict[int, object]]
 """Values as Prometheus spells them, by topic label, partition (-1: the topic) and milliseconds of the query's step."""

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mm2mgr.samples.batch import Batch, Real, Whole
-from mm2mgr.samples.clock import kept_since_ms
 from mm2mgr.samples.schema import (
     HOUR_MS,
     LAG,
@@ -34,6 +33,7 @@ from mm2mgr.samples.schema import (
     hour_end_ms,
     hour_of,
     hour_start_ms,
+    kept_since_ms,
 )
 from mm2mgr.samples.table_errors import writing
 from mm2mgr.samples.tables import (

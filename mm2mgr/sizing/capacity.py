@@ -98,12 +98,8 @@ def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connect
     return Capacity(held.bytes_per_second, threshold, reason)
 
 
-@dataclass(frozen=True)
-class MeasuredCapacity:
-    """A measured capacity, and how long the task of its connector that lagged longest did so in all."""
-
-    capacity: Capacity
-    lagged_seconds: float
+MeasuredCapacity = tuple[Capacity, float]
+"""A measured capacity, and for how many seconds the task of its connector that lagged longest did so in all."""
 
 
 def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capacity:
@@ -111,8 +107,8 @@ def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capac
     both."""
     if measured is None:
         return otherwise
-    capacity = measured.capacity
-    if capacity.bytes_per_second >= otherwise.bytes_per_second or measured.lagged_seconds >= _LOWERING_SECONDS:
+    capacity, lagged_seconds = measured
+    if capacity.bytes_per_second >= otherwise.bytes_per_second or lagged_seconds >= _LOWERING_SECONDS:
         return capacity
     little = (
         f"{rate_text(capacity.bytes_per_second)} {capacity.why}, observed for less than an hour of lag, so it does not"
@@ -125,7 +121,7 @@ def by_hand(declared: Capacity, measured: MeasuredCapacity | None) -> Capacity:
     """Return a capacity written by hand: it stays, and the reason says what was measured."""
     if measured is None:
         return declared
-    capacity = measured.capacity
+    capacity, _ = measured
     return replace(declared, why=f"set by hand; {rate_text(capacity.bytes_per_second)} {capacity.why}")
 
 

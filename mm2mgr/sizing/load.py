@@ -34,15 +34,9 @@ have less beside it, but would hardly be relieved."""
 _ROUNDING = 1e-9  # a bound must not be too high by it; what fits is judged without
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How many partitions have a rate of their own, and what the others take: they add up to the partitions that
-    exist."""
-
-    measured: int
-    topic: int
-    flow: int
-    default: int
+Coverage = tuple[int, int, int, int]
+"""How many partitions have a rate of their own, and how many take that of their topic, of their flow and the default:
+they add up to the partitions that exist."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +281,7 @@ def complete(
         table[position] = means.get(order[position].topic, other)
     topic = sum(order[position].topic in means for position in missing)
     left = len(missing) - topic
-    return table, Coverage(len(measured), topic, left if measured else 0, 0 if measured else left)
+    return table, (len(measured), topic, left if measured else 0, 0 if measured else left)
 
 
 def _possible(rate: Hours | None) -> Array | None:

@@ -186,7 +186,7 @@ class SizedFlow:
 
 def size_load(flow_id: str, flow_load: FlowLoad, rules: Rules, now: CurrentTasks | None) -> Sizing:
     """Size one flow; measured partitions that no longer exist are named and not counted."""
-    load, coverage = flow_load.load, flow_load.coverage
+    load, (measured, of_topic, of_flow, by_default) = flow_load.load, flow_load.coverage
     tasks, capped_by = _tasks(load, rules.bounds)
     sizing = Sizing(
         flow_id,
@@ -195,10 +195,10 @@ def size_load(flow_id: str, flow_load: FlowLoad, rules: Rules, now: CurrentTasks
         busiest_bytes_per_second=load.busiest(tasks),
         usable_bytes_per_second=rules.capacity.usable_bytes_per_second,
         assignment=flow_load.assignment.source,
-        measured_partitions=coverage.measured,
-        topic_rate_partitions=coverage.topic,
-        flow_rate_partitions=coverage.flow,
-        default_partitions=coverage.default,
+        measured_partitions=measured,
+        topic_rate_partitions=of_topic,
+        flow_rate_partitions=of_flow,
+        default_partitions=by_default,
         hot_partitions=_hot(flow_load),
         capped_by=capped_by,
         now=_judge(flow_load, now, tasks) if now else None,
@@ -234,7 +234,7 @@ def flow_load(
 def _judge(flow_load: FlowLoad, now: CurrentTasks, recommended: int) -> Judgement:
     load = flow_load.load
     verdict: Fit = "fits"
-    if not flow_load.coverage.measured and len(load.hours):
+    if not flow_load.coverage[0] and len(load.hours):
         verdict = "not measured"
     elif load.fits(now.tasks):
         verdict = "more than needed" if recommended < now.tasks else "fits"
@@ -294,7 +294,8 @@ def _reasons(sizing: Sizing, flow_load: FlowLoad, rules: Rules) -> Iterator[str]
 
 
 def _load_reasons(flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
-    load, coverage, capacity = flow_load.load, flow_load.coverage, rules.capacity
+    load, capacity = flow_load.load, rules.capacity
+    measured, of_topic, of_flow, by_default = flow_load.coverage
     partitions, hours = number_of(len(load.hours), "partition"), load.hours.shape[1]
     share = f"{capacity.threshold * 100:g} %"
     reason = f"; {capacity.why}" if capacity.why else ""
@@ -311,12 +312,12 @@ def _load_reasons(flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
         usable = f"{load.usable_records:.0f} usable per task ({capacity.records_per_second:.0f} × {share})"
         yield f"Records are small, so their number is the limit: {load.records:.0f} records/s, {usable}."
     others = (
-        (coverage.topic, "the mean of their topic"),
-        (coverage.flow, "the median of the flow"),
-        (coverage.default, f"the default of {rate_text(rules.default_bytes_per_second)}"),
+        (of_topic, "the mean of their topic"),
+        (of_flow, "the median of the flow"),
+        (by_default, f"the default of {rate_text(rules.default_bytes_per_second)}"),
     )
     taken = "".join(f", {count} {'takes' if count == 1 else 'take'} {traffic}" for count, traffic in others if count)
-    yield f"Of {partitions}, {coverage.measured} have a rate of their own{taken}."
+    yield f"Of {partitions}, {measured} have a rate of their own{taken}."
     if flow_load.growth:
         most = sorted(flow_load.growth.items(), key=lambda item: (-item[1].factor, item[0]))
         names = [

@@ -1,5 +1,5 @@
 """The values of the declaration as annotated types: names, addresses, patterns, quantities, client settings with
-checked keys.
+checked scalars.
 
 A ValueError says what to write instead.
 """
@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from mm2mgr.spec import keys
+from mm2mgr.spec import scalars
 from mm2mgr.spec.scalars import (
     byte_size,
     bytes_per_second,
@@ -93,10 +93,10 @@ def _plain_key(key: str) -> str:
 def _security_key(key: str) -> str:
     if key == "protocol":
         return "security.protocol"
-    if key in keys.LIBRDKAFKA_KEYS:
-        raise ValueError(keys.LIBRDKAFKA_KEYS[key])
-    if key not in keys.SECURITY_KEYS:
-        near = nearest(key, keys.SECURITY_KEYS)
+    if key in scalars.LIBRDKAFKA_KEYS:
+        raise ValueError(scalars.LIBRDKAFKA_KEYS[key])
+    if key not in scalars.SECURITY_KEYS:
+        near = nearest(key, scalars.SECURITY_KEYS)
         raise ValueError(f"not a security setting of a Kafka client{f'; did you mean {near[0]!r}?' if near else ''}")
     return key
 
@@ -123,17 +123,17 @@ def _security(values: dict[str, str]) -> dict[str, str]:
                 " config provider"
             )
     protocol = values.get("security.protocol", "PLAINTEXT")
-    if protocol not in keys.PROTOCOLS:
-        near = nearest(protocol.upper().replace("-", "_"), keys.PROTOCOLS, 0.8)
+    if protocol not in scalars.PROTOCOLS:
+        near = nearest(protocol.upper().replace("-", "_"), scalars.PROTOCOLS, 0.8)
         raise ValueError(
-            f"protocol must be one of {', '.join(keys.PROTOCOLS)}" + (f": write {near[0]}" if near else "")
+            f"protocol must be one of {', '.join(scalars.PROTOCOLS)}" + (f": write {near[0]}" if near else "")
         )
     return values
 
 
 def _client_key(key: str) -> str:
     _plain_key(key)
-    for prefix, block in keys.PREFIX_BLOCKS.items():
+    for prefix, block in scalars.PREFIX_BLOCKS.items():
         if key.startswith(prefix):
             plain = f"write the plain Kafka key, without the prefix {prefix!r}"
             raise ValueError(f"{plain}, under {block}; mm2mgr adds the prefixes")
@@ -144,10 +144,10 @@ def _client_key(key: str) -> str:
 
 def _connector_key(key: str) -> str:
     _plain_key(key)
-    if key in keys.OWNED_CONNECTOR_KEYS:
-        raise ValueError(f"mm2mgr writes this key itself: {keys.OWNED_CONNECTOR_KEYS[key]}")
-    for prefix, block in keys.PREFIX_BLOCKS.items():
-        if key.startswith(prefix) and key not in keys.CONNECTOR_KEYS_LIKE_PREFIXES:
+    if key in scalars.OWNED_CONNECTOR_KEYS:
+        raise ValueError(f"mm2mgr writes this key itself: {scalars.OWNED_CONNECTOR_KEYS[key]}")
+    for prefix, block in scalars.PREFIX_BLOCKS.items():
+        if key.startswith(prefix) and key not in scalars.CONNECTOR_KEYS_LIKE_PREFIXES:
             raise ValueError(f"write {key.removeprefix(prefix)!r} under {block}; mm2mgr adds the prefixes")
     if key.startswith("mm2mgr."):
         raise ValueError("keys that start with 'mm2mgr.' mark ownership; mm2mgr writes them")

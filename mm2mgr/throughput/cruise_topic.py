@@ -34,7 +34,7 @@ from mm2mgr.throughput.job import end, failure, session
 
 if TYPE_CHECKING:
     from mm2mgr.samples.batch import Gathered, Inventory
-    from mm2mgr.samples.catch_up import Opening
+    from mm2mgr.samples.readers import Opening
 
 CRUISE_CONTROL_TOPIC = "cruise-control-topic"
 # Big-endian, after a version byte: leader, CPU, disk MB, in KB/s, out KB/s, (v1: produce, fetch, messages in,
@@ -58,12 +58,8 @@ _READER = {
 }
 
 
-@dataclass(frozen=True)
-class TopicSamples:
-    """One slice of the topic: columns of the decoded samples by name, and how many records were skipped by reason."""
-
-    columns: Mapping[str, list[object]]
-    skipped: Mapping[str, int]
+TopicSamples = tuple[Mapping[str, list[object]], Mapping[str, int]]
+"""One slice of the topic: columns of the decoded samples by name, and how many records were skipped by reason."""
 
 
 class _Metrics(Protocol):
@@ -131,11 +127,11 @@ class TopicSource:
             self.delivered, default=0
         ):  # what was delivered since then was not stored
             self.delivered.clear()
-        for samples in topic_samples(self.spark.session(), self.settings, self.topic, since_ms):
+        for columns, skipped_records in topic_samples(self.spark.session(), self.settings, self.topic, since_ms):
             rows = Rows(inventory, CRUISE_CONTROL_TOPIC, self.interval_ms)
             names = TopicNames(inventory, keeps_dots=True)
             values = ("bytes_per_second", "records_per_second", "log_bytes")
-            places = zip(*(samples.columns[name] for name in ("topic", "partition", "time_ms", *values)), strict=True)
+            places = zip(*(columns[name] for name in ("topic", "partition", "time_ms", *values)), strict=True)
             for label, partition, time_ms, *row in places:
                 topic = names.topic(label)
                 if topic is not None and (topic, partition) not in self.delivered.get(time_ms, ()):
@@ -143,7 +139,7 @@ class TopicSource:
                     self.delivered.setdefault(time_ms, set()).add((topic, partition))
             for old in sorted(self.delivered)[:-1]:
                 del self.delivered[old]
-            skipped = [f"{count} records skipped: {reason}" for reason, count in sorted(samples.skipped.items())]
+            skipped = [f"{count} records skipped: {reason}" for reason, count in sorted(skipped_records.items())]
             yield Gathered(rows.batches(), [*skipped, *names.notes(), *rows.notes()])
 
 
@@ -199,7 +195,7 @@ def _collect_samples(tables: list[pa.Table]) -> TopicSamples:
     skipped: Counter[str] = Counter()
     for row in table.filter(pc.invert(is_sample)).select(["fault", "count"]).to_pylist():
         skipped[row["fault"]] += row["count"]
-    return TopicSamples(table.filter(is_sample).select(_VALUES).to_pydict(), skipped)
+    return table.filter(is_sample).select(_VALUES).to_pydict(), skipped
 
 
 def _ranges(settings: Mapping[str, str], topic: str, since_ms: int | None) -> list[Range]:

@@ -20,11 +20,11 @@ import numpy as np
 from mm2mgr.partitions import Statistic
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_start_ms
 from mm2mgr.samples.tables import DataFile, StoredTable
-from mm2mgr.throughput.part_files import PartitionNames, no_names, read_rows, throughput_table
+from mm2mgr.throughput.rollup import PartitionNames, no_names, read_rows, throughput_table
 from mm2mgr.throughput.windows import Throughput, Window, last_hours, record_sizes
 
 if TYPE_CHECKING:
-    from mm2mgr.throughput.part_files import Array
+    from mm2mgr.throughput.rollup import Array
 
 WEEKS_SECONDS = 28 * 86_400.0
 """How far back sizing looks by default: each hour of the week four times, and nothing that is older."""

@@ -36,8 +36,7 @@ from mm2mgr.errors import JavaMissing, Mm2mgrError
 from mm2mgr.files import cache_file, open_to_write
 from mm2mgr.samples.schema import Store, store_of
 from mm2mgr.text import visible
-from mm2mgr.throughput.rollup_job import Report, is_due, make, under_spark_submit
-from mm2mgr.throughput.work_unit import Done, WorkUnit, work
+from mm2mgr.throughput.rollup_job import Done, Report, WorkUnit, is_due, make, under_spark_submit, work
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"

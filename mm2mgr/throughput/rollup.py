@@ -1,4 +1,4 @@
-"""One hour of one series as one row: what flowed, for how long, how evenly, and what had to be left out.
+"""One hour of one series as one row, and rows as arrays that files are read into and written from.
 
 `ROLLUP_COLUMNS` are its columns; the `throughput` table documents them with their units. Percentiles count every
 interval with its milliseconds: p95 is the smallest rate that was not exceeded during 95 % of the covered time.
@@ -10,14 +10,26 @@ Weights are milliseconds; rates under a thousandth per second are zero and have 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.schema import THROUGHPUT, Store, ahead
+from mm2mgr.samples.tables import STRINGS, DataFile, Share, StoredTable, UnreadableFile, codes_of
 from mm2mgr.throughput.intervals import Flags, Floats, Intervals, Ints, Series, intervals
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 
 ROLLUP_COLUMNS = (
     *("partition_id", "source", "samples", "covered_ms", "records", "bytes", "resets", "gaps", "first_ms", "last_ms"),
@@ -142,25 +154,17 @@ def _spread(series: Series, steps: Intervals) -> tuple[dict[str, Column], Column
     )
     sized, counted = np.isfinite(volume), np.isfinite(records)
     leading = used.bytes if sized.all() else np.where(sized[number], used.bytes, used.records)
-    table = _order_rates(number, leading, used.span_ms, starts)
-    for name, values in table.statistics.items():
+    statistics, buckets, weights_ms, entries = _order_rates(number, leading, used.span_ms, starts)
+    for name, values in statistics.items():
         columns[f"bytes_{name}"][having] = np.where(sized, values, np.nan)
         columns[f"records_{name}"][having] = np.where(sized, np.nan, values)
-    for name, values in _records_too(used, table, sized, counted).items():
+    for name, values in _records_too(used, statistics, sized, counted).items():
         columns[f"records_{name}"][having[sized]] = values[sized]
-    lengths[having] = table.lengths
-    return {**columns, LISTS[0]: table.buckets, LISTS[1]: table.weights_ms}, lengths
+    lengths[having] = entries
+    return {**columns, LISTS[0]: buckets, LISTS[1]: weights_ms}, lengths
 
 
-@dataclass(frozen=True)
-class _Ordered:
-    statistics: dict[str, Floats]
-    buckets: Column
-    weights_ms: Column
-    lengths: Ints
-
-
-def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> dict[str, Floats]:
+def _records_too(used: _Used, statistics: Mapping[str, Floats], sized: Flags, counted: Flags) -> dict[str, Floats]:
     """Return the records' statistics of series with bytes: a division where records had one size, else a second
     sort."""
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -172,20 +176,24 @@ def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> 
     with np.errstate(invalid="ignore"):
         same = silent | (high - low <= _SAME * high)
     divisor = np.where(silent, 1.0, np.where(np.isfinite(high), high, np.nan))
-    rates = {name: np.where(counted, values / divisor, np.nan) for name, values in table.statistics.items()}
+    rates = {name: np.where(counted, values / divisor, np.nan) for name, values in statistics.items()}
     varied = sized & counted & ~same
     if varied.any():
         rows = varied[used.number]
         number = np.cumsum(varied)[used.number[rows]] - 1
         starts = np.flatnonzero(np.diff(number, prepend=-1))
-        again = _order_rates(number, used.records[rows], used.span_ms[rows], starts).statistics
+        again, *_ = _order_rates(number, used.records[rows], used.span_ms[rows], starts)
         for name, values in again.items():
             rates[name][varied] = values
     return rates
 
 
-def _order_rates(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Ordered:
-    """Sort the rates of every series, as padded tables of series that are about equally long."""
+def _order_rates(
+    number: Ints, rates: Floats, span_ms: Ints, starts: Ints
+) -> tuple[dict[str, Floats], Column, Column, Ints]:
+    """Sort the rates of every series, as padded tables of series that are about equally long; return their statistics,
+    and the buckets and weights of their sketches, with how many belong to each.
+    """
     lengths = np.diff(np.append(starts, len(number)))
     width_class = np.ceil(np.log2(lengths)).astype(np.int64)
     low_to_high, weights = np.empty(len(rates)), np.empty(len(rates), np.int64)
@@ -202,7 +210,7 @@ def _order_rates(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _O
             order = np.argsort(padded, axis=1)[filled]
         order += np.repeat(starts[some], of_some)
         low_to_high[rows], weights[rows] = rates[order], span_ms[order]
-    return _Ordered(_statistics(low_to_high, weights, starts, lengths), *_sketch_rates(low_to_high, weights, starts))
+    return _statistics(low_to_high, weights, starts, lengths), *_sketch_rates(low_to_high, weights, starts)
 
 
 def _statistics(rates: Floats, weights: Ints, starts: Ints, lengths: Ints) -> dict[str, Floats]:
@@ -283,3 +291,195 @@ def percentile(series: Ints, rates: Floats, weights_ms: Ints, share: float, coun
     before = np.cumsum(totals) - totals
     place = np.searchsorted(running, before + share * totals - 1e-6, side="left")
     return np.where(totals > 0, rates[np.minimum(place, max(len(rates) - 1, 0))] if len(rates) else np.nan, np.nan)
+
+
+NAMES = ("cluster", "topic", "partition", "topic_id", "source")
+_READERS = 4  # a window is many small files
+_DELTA = dict.fromkeys(("partition", "covered_ms", "first_ms", "last_ms", "samples"), "DELTA_BINARY_PACKED")
+
+
+@dataclass(frozen=True)
+class RateRows:
+    """Rows of the table: numbers by column name, lists end to end with offsets, and names as codes of lists of
+    strings."""
+
+    values: dict[str, Array]
+    offsets: Array
+    clusters: list[str]
+    topics: list[str]
+    topic_ids: list[str | None]
+    sources: list[str]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True)
+class PartitionNames:
+    """Partitions ordered by cluster, topic and number; `cluster` and `topic` are places in the two lists of names."""
+
+    clusters: list[str]
+    topics: list[str]
+    cluster: Array
+    topic: Array
+    partition: Array
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    @cached_property
+    def _keys(self) -> Array:
+        return _keys(self.cluster, self.topic, self.partition, len(self.topics))
+
+    def places(self, rows: RateRows) -> Array:
+        """Return the place of each row's partition, -1 where it is not among these."""
+        cluster = _places_of(rows.clusters, self.clusters)[rows.values["cluster"]]
+        topic = _places_of(rows.topics, self.topics)[rows.values["topic"]]
+        keys = _keys(cluster, topic, rows.values["partition"], len(self.topics))
+        at = np.minimum(np.searchsorted(self._keys, keys), max(len(self) - 1, 0))
+        is_there = (cluster >= 0) & (topic >= 0) & (self._keys[at] == keys if len(self) else False)
+        return np.where(is_there, at, -1)
+
+    def with_rows(self, rows: RateRows) -> PartitionNames:
+        """Return these and the partitions of the rows."""
+        clusters, topics = sorted({*self.clusters, *rows.clusters}), sorted({*self.topics, *rows.topics})
+        cluster = np.append(
+            _places_of(self.clusters, clusters)[self.cluster],
+            _places_of(rows.clusters, clusters)[rows.values["cluster"]],
+        )
+        topic = np.append(
+            _places_of(self.topics, topics)[self.topic], _places_of(rows.topics, topics)[rows.values["topic"]]
+        )
+        partition = np.append(self.partition, rows.values["partition"].astype(np.int64))
+        _, first = np.unique(_keys(cluster, topic, partition, len(topics)), return_index=True)
+        return PartitionNames(clusters, topics, cluster[first], topic[first], partition[first])
+
+
+def no_names() -> PartitionNames:
+    """Return the names of no partition."""
+    nothing = np.zeros(0, np.int64)
+    return PartitionNames([], [], nothing, nothing, nothing)
+
+
+def throughput_table(store: Store) -> StoredTable:
+    """Return the table of roll-ups of a store."""
+    return StoredTable(store, THROUGHPUT)
+
+
+def is_hour(period: str) -> bool:
+    """Tell whether a period is an hour such as 2026-11-21T10, not a day such as 2026-11-21."""
+    return "T" in period
+
+
+def past_hours(periods: Iterable[str]) -> list[str]:
+    """Return the hours among these that are not in the future, by this machine's clock, oldest first; all of them where
+    all are."""
+    hours = sorted(filter(is_hour, periods))
+    return hours[: len(hours) - len(ahead(hours, time.time_ns() // 1_000_000))] or hours
+
+
+def hours_of_day(day: DataFile) -> set[str]:
+    """Return the hours that a file of a day was merged from, by its `made_from`: their numbers first."""
+    return {f"{day.values[0]}T{word}" for word in day.values[1].split() if word.isdecimal()}
+
+
+_ALL = Share()
+
+
+def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[str], share: Share = _ALL) -> RateRows:
+    """Return these columns of all files, with the names in any case; Mm2mgrError where a file is damaged or lost.
+
+    Offsets are all zero where the lists are not asked for.
+    """
+    names = [*NAMES, *(name for name in columns if name not in NAMES)]
+
+    def read(file: DataFile) -> pa.Table:
+        return share.rows(table.read_file(file, names, share.may_hold))
+
+    try:
+        with ThreadPoolExecutor(_READERS) as readers:
+            tables = list(readers.map(read, files))
+    except (UnreadableFile, OSError) as error:
+        reason = error.message if isinstance(error, UnreadableFile) else f"{table.uri}: {error}"
+        hint = (
+            "run `mm2mgr throughput`: it makes again what is gone or cut off and has samples; if this stays, move"
+            f" {table.uri} away first"
+        )
+        raise Mm2mgrError(f"a roll-up is not readable: {reason}", hint=hint) from error
+    return _as_arrays(_in_one_chunk(tables or [table.no_rows(names)]))
+
+
+def write_rows(
+    table: StoredTable, period: Sequence[str], roll_up: RollUp, names: RateRows, sources: Sequence[str]
+) -> DataFile | None:
+    """Write roll-ups to a file that is in no commit yet, sorted by name; `partition_id` is a place in `names`."""
+    at, source = roll_up.values["partition_id"], roll_up.values["source"]
+    codes = {name: names.values[name][at] for name in ("cluster", "topic", "partition", "topic_id")}
+    order = np.lexsort(
+        [
+            source,
+            codes["topic_id"],
+            codes["partition"],
+            _ranks(names.topics)[codes["topic"]],
+            _ranks(names.clusters)[codes["cluster"]],
+        ]
+    )
+    texts: dict[str, Sequence[str | None]] = {
+        "cluster": names.clusters,
+        "topic": names.topics,
+        "topic_id": names.topic_ids,
+    }
+    columns = {name: _text(codes[name], texts[name]) for name in texts}
+    columns |= {"partition": pa.array(codes["partition"], pa.int32()), "source": _text(source, sources)}
+    for name in ROLLUP_COLUMNS:
+        values = roll_up.values[name]
+        if name in LISTS:
+            columns[name] = pa.ListArray.from_arrays(pa.array(roll_up.offsets), pa.array(values))
+        elif name not in ("partition_id", "source"):
+            columns[name] = pa.array(values, from_pandas=True)  # NaN becomes null
+    rows = pa.table([columns[field.name].cast(field.type) for field in table.file_schema], schema=table.file_schema)
+    rows = rows.take(pa.array(order)) if (np.diff(order) != 1).any() else rows
+    return table.write_file(period, [rows], encoding={"use_dictionary": list(STRINGS), "column_encoding": _DELTA})
+
+
+def _in_one_chunk(tables: Sequence[pa.Table]) -> pa.Table:
+    if len(tables) == 1 and all(column.num_chunks == 1 for column in tables[0].columns):
+        return tables[0]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _as_arrays(table: pa.Table) -> RateRows:
+    values: dict[str, Array] = {}
+    texts: dict[str, list[Any]] = {}
+    offsets = np.zeros(len(table) + 1, np.int32)
+    for name in table.column_names:
+        if name in STRINGS:
+            texts[name], values[name] = codes_of(table[name])
+            continue
+        column = table[name].chunk(0) if table[name].num_chunks else table[name].combine_chunks()
+        if name in LISTS:
+            ends = column.offsets.to_numpy() if len(column) else offsets
+            offsets = ends - ends[0]
+            values[name] = column.values.to_numpy(zero_copy_only=False)[ends[0] : ends[-1]]
+        else:
+            values[name] = column.to_numpy(zero_copy_only=False)  # a null among floats is NaN by itself
+    return RateRows(values, offsets, texts["cluster"], texts["topic"], texts["topic_id"], texts["source"])
+
+
+def _text(codes: Array, texts: Sequence[str | None]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(list(texts), pa.string()))
+
+
+def _ranks(names: Sequence[str]) -> Array:
+    ranks = np.zeros(max(1, len(names)), np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return ranks
+
+
+def _places_of(names: Sequence[str], among: Sequence[str]) -> Array:
+    places = {name: place for place, name in enumerate(among)}
+    return np.array([places.get(name, -1) for name in names] or [-1], np.int64)
+
+
+def _keys(cluster: Array, topic: Array, partition: Array, topics: int) -> Array:
+    return (cluster * max(topics, 1) + topic) * 2**20 + partition  # a million partitions a topic is more than any has

@@ -15,20 +15,24 @@ import numpy as np
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, utc_text
 from mm2mgr.samples.tables import DataFile, by_period
-from mm2mgr.throughput.part_files import (
+from mm2mgr.throughput.rollup import (
+    DAY_COLUMNS,
     PartitionNames,
     RateRows,
     hours_of_day,
     is_hour,
+    merge_buckets,
     no_names,
     past_hours,
+    percentile,
+    rate_of,
     read_rows,
+    shift_buckets,
     throughput_table,
 )
-from mm2mgr.throughput.rollup import DAY_COLUMNS, merge_buckets, percentile, rate_of, shift_buckets
 
 if TYPE_CHECKING:
-    from mm2mgr.throughput.part_files import Array
+    from mm2mgr.throughput.rollup import Array
 
 Value = TypeVar("Value")
 

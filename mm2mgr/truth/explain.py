@@ -13,7 +13,7 @@ from itertools import groupby
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.defaults import CLIENT_DEFAULTS
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
+from mm2mgr.spec.scalars import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
 from mm2mgr.truth.keys import Key, Keys, server_setting
 from mm2mgr.truth.reach import (
     CLIENTS,

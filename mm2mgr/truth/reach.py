@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from mm2mgr.connectors import ConnectorType
-from mm2mgr.spec.keys import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
+from mm2mgr.spec.scalars import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 from mm2mgr.truth.keys import Keys, load
 
 ClientKind = Literal["producer", "consumer", "admin"]

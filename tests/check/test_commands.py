@@ -9,7 +9,7 @@ from mm2mgr.kafka.acls import ResourceKind, Right
 
 
 def grants(principal: str, *rights: tuple[str, ResourceKind, str]) -> list[Grant]:
-    return [Grant("agg:9092", principal, Right(*right)) for right in rights]
+    return [("agg:9092", principal, Right(*right)) for right in rights]
 
 
 def test_operations_and_resources_are_merged_and_implied_ones_left_out() -> None:
@@ -23,7 +23,7 @@ def test_operations_and_resources_are_merged_and_implied_ones_left_out() -> None
 
 
 def test_describe_alone_and_the_cluster() -> None:
-    lines = commands([*grants("User:m", ("Describe", "topic", "t")), Grant("a:1", "User:m", Right("Alter", "cluster"))])
+    lines = commands([*grants("User:m", ("Describe", "topic", "t")), ("a:1", "User:m", Right("Alter", "cluster"))])
     assert lines[0].endswith("--operation Alter --cluster")
     assert lines[1].endswith("--operation Describe --topic t")
 

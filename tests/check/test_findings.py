@@ -15,7 +15,7 @@ from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import write
 
 TREE = """\
@@ -73,12 +73,12 @@ def test_a_check_names_topics_whose_target_refuses_records_that_the_source_has(
 
 def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_path: Path) -> None:
     topology = expand(load([write(tmp_path, x=TREE)]))
-    sessions = Sessions()
+    sessions: Sessions = {}
 
     def seen(alias: str, partitions: int) -> None:
         login = ClientLogin.from_config(alias, {"bootstrap.servers": f"{alias}:9092"})
         view = ClusterView(alias, (1,), frozenset(), {HISTORY_TOPIC: partitions}, frozenset())
-        sessions.by_login[login] = Session(login, Principal("User:ANONYMOUS"), f"{alias}:9092", view=view)
+        sessions[login] = Session(login, Principal("User:ANONYMOUS"), f"{alias}:9092", view=view)
 
     seen("a", 3)
     seen("b", 1)

@@ -12,7 +12,7 @@ from mm2mgr.check.needs import EFFECTS, ROWS, ExistingNames, RequiredRight, need
 from mm2mgr.check.run import own_login
 from mm2mgr.expand import expand
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import write
 
 _CLUSTERS = """\
@@ -23,8 +23,10 @@ clusters:
 connect:
   w: {url: "http://localhost:1", kafka: b}
 """
-KNOWN = ExistingNames(
-    {"a": ["orders", "orders.eu", "other", "heartbeats", "x.heartbeats", "b.heartbeats"]}, {"a->b": ["g"]}
+NOTHING: ExistingNames = ({}, {})
+KNOWN: ExistingNames = (
+    {"a": ["orders", "orders.eu", "other", "heartbeats", "x.heartbeats", "b.heartbeats"]},
+    {"a->b": ["g"]},
 )
 
 
@@ -78,7 +80,7 @@ def test_syncs_on_the_target_are_the_targets_rights(tmp_path: Path) -> None:
 
 
 def test_a_named_topic_is_needed_whether_or_not_anybody_sees_it(tmp_path: Path) -> None:
-    wanted = found(tmp_path, 'topics: {include: [secret, "orders.*"]}, heartbeats: false', ExistingNames())
+    wanted = found(tmp_path, 'topics: {include: [secret, "orders.*"]}, heartbeats: false', NOTHING)
     assert names(wanted, 1) == ["secret"]
 
 
@@ -109,7 +111,7 @@ def test_a_producer_that_logs_in_as_the_workers_do_is_assumed(tmp_path: Path) ->
     text = _CLUSTERS.replace('["b:9092"]', '["b:9092"], security: {protocol: SSL}')
     text += "flows:\n  f: {sources: [a], targets: [b], topics: {include: [orders]}, heartbeats: false}\n"
     topology = expand(load([write(tmp_path, x=text)]))
-    logins = {need.number: need.login for need in needs(topology, render(topology), ExistingNames(), {})}
+    logins = {need.number: need.login for need in needs(topology, render(topology), NOTHING, {})}
     assert logins[7].assumed
     assert not logins[4].assumed
     assert logins[7].security == logins[4].security
@@ -124,7 +126,7 @@ def test_a_topic_of_offsets_needs_its_own_rights(tmp_path: Path) -> None:
         "flows:\n  f: {sources: [a], targets: [b], run_on: w, topics: {include: [orders]}, delivery: exactly_once}\n"
     )
     topology = expand(load([write(tmp_path, x=text)]))
-    wanted = [need for need in needs(topology, render(topology), ExistingNames(), {}) if need.number > 24]
+    wanted = [need for need in needs(topology, render(topology), NOTHING, {}) if need.number > 24]
     assert {(need.client, need.right.operation) for need in wanted} == {
         ("record producer", "Write"),
         ("framework offsets consumer", "Read"),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.judge import CheckRow
-from mm2mgr.check.old_brokers import new_workers, old_broker_rows
+from mm2mgr.check.judge import CheckRow, new_workers, old_broker_rows
 from mm2mgr.check.run import Session, Sessions, ask_versions
 from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
@@ -17,7 +16,7 @@ from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.operations import Workspace
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.kafka.test_api_versions import NEWER, OF_2_0_1, answering, framed
 from tests.spec.trees import write
 
@@ -109,10 +108,10 @@ def test_only_the_clusters_of_new_workers_are_asked(tmp_path: Path) -> None:
     with answering(framed(OF_2_0_1)) as (old, _), answering(framed(NEWER)) as (new, _):
         tree = TREE.format(more="").replace("a:9092", old).replace("b:9092", new)
         workspace = Workspace((write(tmp_path / "brokers", x=tree),))
-        sessions = Sessions()
+        sessions: Sessions = {}
         for alias, address in (("a", old), ("b", new), ("c", old)):
             login = ClientLogin.from_config(alias, {"bootstrap.servers": address})
-            sessions.by_login[login] = Session(login, Principal("User:ANONYMOUS"), address)
+            sessions[login] = Session(login, Principal("User:ANONYMOUS"), address)
         assert workspace.ask(ask_versions(sessions, made, {})) == {}
         answers = workspace.ask(ask_versions(sessions, made, {"w": "4.1.0"}))
         assert answers == {"a": decode(OF_2_0_1), "b": decode(NEWER)}

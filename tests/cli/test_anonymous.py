@@ -36,10 +36,10 @@ from mm2mgr.live.snapshot import Question, Snapshot
 from mm2mgr.live.snapshot_file import read_snapshot, write_snapshot
 from mm2mgr.operations import Workspace
 from mm2mgr.partitions import ASSIGNED_KEY, Offsets, TopicPartition
+from mm2mgr.spec.files import yaml_text
+from mm2mgr.spec.mistakes import model_words
 from mm2mgr.spec.models import OVERRIDE_KEYS
 from mm2mgr.spec.scalars import matcher
-from mm2mgr.spec.schema import model_words
-from mm2mgr.spec.writer import yaml_text
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PUBLIC = kafka_words() | model_words()

@@ -70,7 +70,7 @@ def test_a_flow_that_is_not_there(mm2mgr: Command, closed_port: int) -> None:
 
 def row(topic: str, status: Status = "missing") -> CheckRow:
     right = Right("Write", "topic", topic)
-    grant = Grant("b:1", "User:m", right)
+    grant: Grant = ("b:1", "User:m", right)
     return CheckRow(
         status,
         "b",

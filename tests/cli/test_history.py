@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.apply.events import EVENTS
+from mm2mgr.apply.rounds import EVENTS
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.brokers import smallest
+from mm2mgr.check.needs import smallest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.bandwidth import Transfer

@@ -25,7 +25,7 @@ def test_samples_of_one_moment_that_come_in_two_readings_count_once(monkeypatch:
         rows = [row for row in log if row[2] >= (since_ms or 0)]
         names = ("topic", "partition", "time_ms", "bytes_per_second", "records_per_second", "log_bytes")
         columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-        yield TopicSamples(columns, {"of unknown version 9": 2})
+        yield columns, {"of unknown version 9": 2}
 
     monkeypatch.setattr(cruise_topic, "topic_samples", read)
     source = TopicSource(SharedSpark(running=cast("Any", object())), {}, "samples", 120_000)

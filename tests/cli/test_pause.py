@@ -13,8 +13,7 @@ from mm2mgr import timing
 from mm2mgr.apply import verbs
 from mm2mgr.apply.settle import judge_state
 from mm2mgr.apply.verbs import StateChange, StateRequest
-from mm2mgr.comparison.journal import Journal, Move
-from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.comparison.ownership import Journal, Move, Ownership
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskStatus
 from tests.fake_connect import CLASSES
 from tests.plan.site import FLOWS, Site

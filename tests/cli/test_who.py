@@ -12,7 +12,7 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.asking import answer_kafka, topics_with
 from tests.cli.command import Command
 from tests.connect.dead_ends import dead_url

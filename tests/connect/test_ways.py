@@ -21,7 +21,7 @@ from mm2mgr.connect.errors import ConnectAuthError, ConnectError, ConnectUnreach
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, ProxyServer, TlsFiles
 from mm2mgr.expand import expand
 from mm2mgr.live.endpoints import connect_target
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.connect.dead_ends import dead_url
 from tests.connect.forward_proxy import proxying
 from tests.connect.test_sockets import server_side

@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.expand import expand
 from mm2mgr.sandbox.folder import Endpoints, write_tree
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Flow
 
 ENDPOINTS = Endpoints(

@@ -46,7 +46,7 @@ def test_every_rule_has_a_page_with_its_story(pages: dict[str, str]) -> None:
 
 
 def test_every_key_of_the_tree_is_in_the_yaml_page(pages: dict[str, str]) -> None:
-    from mm2mgr.spec.schema import json_schema
+    from mm2mgr.spec.mistakes import json_schema
 
     schema = json_schema()
     text = pages["yaml.md"]

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.evidence import read as evidence
-from mm2mgr.evidence.changes import Changes
-from mm2mgr.evidence.read import EvidenceOptions
+from mm2mgr.evidence.read import Changes, EvidenceOptions
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations.size import fleet, simulate, size

@@ -17,10 +17,9 @@ import pytest
 from mm2mgr import timing
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.batch import Batch, Gathered, Inventory
-from mm2mgr.samples.catch_up import MetricSourceReader
-from mm2mgr.samples.clock import LASTING_SECONDS, ahead, kept_since_ms
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
-from mm2mgr.samples.schema import hour_of, hour_start_ms
+from mm2mgr.samples.readers import MetricSourceReader
+from mm2mgr.samples.schema import LASTING_SECONDS, ahead, hour_of, hour_start_ms, kept_since_ms
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from mm2mgr.throughput.windows import last_hours

@@ -30,7 +30,7 @@ from mm2mgr.sandbox import layout
 from mm2mgr.sandbox.folder import MARKER, Endpoints, only_one, write_tree
 from mm2mgr.sandbox.layout import Layout, Sandbox, ServerRecord, State, read_state, write_state
 from mm2mgr.sandbox.process import ProcessId, started_at
-from mm2mgr.spec.writer import SIZING
+from mm2mgr.spec.files import SIZING
 from tests.cli.command import Command, until
 from tests.cli.conftest import mm2mgr, site
 from tests.plan.site import Site
@@ -464,7 +464,7 @@ SPECIAL = {"a pipe": _pipe, "a socket": _socket, "a device": _link_to_device}
 LOOKS_FIRST = {
     "output/console.py": 1,
     "apply/checkout.py": 1,
-    "apply/events.py": 2,
+    "apply/rounds.py": 2,
     "samples/tables.py": 1,
     "sandbox/folder.py": 3,
     "sandbox/kafka_servers.py": 1,
@@ -472,7 +472,7 @@ LOOKS_FIRST = {
     "sandbox/process.py": 2,
     "sandbox/runtime.py": 3,
     "sandbox/server.py": 1,
-    "spec/writer.py": 2,
+    "spec/files.py": 2,
     "truth/keys.py": 2,
 }
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.secrets import MASK, TEXT_CHARACTERS, cut, is_secret, mask, mask_text, remember
-from mm2mgr.spec import keys
+from mm2mgr.spec import scalars
 from mm2mgr.truth.keys import DATA as KEYS
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -78,7 +78,7 @@ def test_other_keys(key: str) -> None:
 
 
 def test_no_key_of_kafka_is_taken_for_a_misspelt_one() -> None:
-    names = {*keys.SECURITY_KEYS, *re.findall(r'"([a-z][\w.-]+)"', KEYS.read_text(encoding="utf-8"))}
+    names = {*scalars.SECURITY_KEYS, *re.findall(r'"([a-z][\w.-]+)"', KEYS.read_text(encoding="utf-8"))}
     assert len(names) > 300
     assert [key for key in names if is_secret(key) and not secrets._SECRET_KEY.search(key)] == []
 

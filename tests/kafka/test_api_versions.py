@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from mm2mgr.check.old_brokers import REQUESTS
+from mm2mgr.check.judge import REQUESTS
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.wire import decode, read_versions
 from mm2mgr.sandbox.runtime import kafka_jars, known_versions

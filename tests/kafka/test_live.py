@@ -22,7 +22,7 @@ from mm2mgr.live.questions import TranslatedGroups
 from mm2mgr.live.reach import KafkaReach, Limits
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.samples.offsets import KafkaReader
+from mm2mgr.samples.readers import KafkaReader
 from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.topics.names import NameFilter
 from tests.cli.command import Command, allowed_seconds

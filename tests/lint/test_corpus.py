@@ -25,7 +25,7 @@ from mm2mgr.lint.rules import BY_ID, RULES, files, find, lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Spot, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree, invalid
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLUSTER_KEYS
 from tests.lint import made

@@ -17,8 +17,8 @@ from mm2mgr.lint.findings import Finding, spell
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import RULES, lint
 from mm2mgr.lint.subject import Estate, Form
-from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Tree
+from mm2mgr.spec.scalars import OWNED_CONNECTOR_KEYS
 from tests.lint import made
 from tests.lint.test_corpus import FAULTY, TREE, Case
 

@@ -18,7 +18,7 @@ from mm2mgr.lint.rules import RULES, find, lint
 from mm2mgr.lint.subject import Estate
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 
 from .test_corpus import FAULTY, TREE, Case
 

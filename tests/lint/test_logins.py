@@ -12,7 +12,7 @@ from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import first_remote, is_loopback
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.lint import made
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{}";'

@@ -13,7 +13,7 @@ from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import BY_ID, files
 from mm2mgr.lint.subject import Estate, Silence, Spot
 from mm2mgr.lint.tree import invalid
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.lint import made
 
 CONNECTOR = "name=n\nconnector.class=MirrorSourceConnector\n"

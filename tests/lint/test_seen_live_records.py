@@ -11,7 +11,7 @@ from mm2mgr.kafka.access import librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import topic_configs
 from mm2mgr.lint.subject import KafkaFacts
-from mm2mgr.problems.causes import classify
+from mm2mgr.problems.connectors import classify
 from tests.lint.lab import LARGE_BYTES, Lab
 from tests.live.seen import connector_url, rest, topics, until, values, write_values
 

@@ -15,7 +15,7 @@ from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree, invalid
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = sorted((REPOSITORY / "tests" / "render" / "golden").glob("*/in.yaml"))

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.error import HTTPError
 
-from mm2mgr.comparison.journal import JOURNAL_KEY
+from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.kafka.records import Producer
 
 from .command import Tree

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.comparison.journal import JOURNAL_KEY
+from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.sandbox.runtime import Runtime
 
 from .afternoon import Afternoon, Count, Records, Step, Stream, problems, step_of

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from mm2mgr.comparison.journal import Journal, place
+from mm2mgr.comparison.ownership import Journal, place
 from mm2mgr.demo.story import GROUP, RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition

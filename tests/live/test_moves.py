@@ -20,7 +20,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from mm2mgr.comparison.journal import JOURNAL_KEY
+from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.kafka.access import librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import expiring

@@ -30,7 +30,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.kind import LiveProblem
 from mm2mgr.problems.status import status
 from mm2mgr.samples.follow import Reader, Round, Schedule, follow
-from mm2mgr.samples.offsets import KafkaReader, RecordSizes
+from mm2mgr.samples.readers import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.sandbox.runtime import Runtime
 from mm2mgr.sizing.capacity import Pace, Saturated, find_saturation

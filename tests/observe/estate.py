@@ -21,12 +21,12 @@ from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.problems import KINDS
-from mm2mgr.problems.causes import CAUSES
+from mm2mgr.problems.connectors import CAUSES
 from mm2mgr.problems.health import ConnectorState, FlowStatus, Status
 from mm2mgr.problems.kind import LiveProblem
 from mm2mgr.problems.status import Observation, observe
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Flow, Topology
 from tests.fake_connect import FakeConnect, serving
 from tools.docs import evidence_of

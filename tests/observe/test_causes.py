@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.problems.causes import CAUSES, Classified, classify
+from mm2mgr.problems.connectors import CAUSES, Classified, classify
 
 CALLBACK = (
     "org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback\n"

@@ -18,7 +18,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
-from mm2mgr.problems.overlaps import Overlaps, find_overlaps
+from mm2mgr.problems.flows import find_overlaps
 from mm2mgr.render import render
 from mm2mgr.topology import Topology
 from tests.examples import draw_examples
@@ -159,10 +159,10 @@ class Beside:
 
     def named(self) -> dict[tuple[str, str], list[str]]:
         """Return the topics that the problems name, by flow and by the other connector."""
-        found: Overlaps = find_overlaps(self.read())
+        overlaps, _ = find_overlaps(self.read())
         return {
             (flow.partition(":")[0], to_json(problem.evidence)["other"]): to_json(problem.evidence)["topics"]
-            for flow, problems in found.problems.items()
+            for flow, problems in overlaps.items()
             for problem in problems
         }
 

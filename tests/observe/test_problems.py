@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mm2mgr.comparison.journal import Journal
+from mm2mgr.comparison.ownership import Journal
 from mm2mgr.json_values import to_json
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.topology import ListedConnector

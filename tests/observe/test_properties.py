@@ -19,7 +19,7 @@ from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of
 from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.problems.health import Remembered, Status, judge
+from mm2mgr.problems.health import Status, judge
 from mm2mgr.render import render
 from mm2mgr.topology import Flow
 from tests.observe.estate import TREE, sentences, topology_of
@@ -87,7 +87,7 @@ def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], 
 def judged(one: Reading, earlier: Memory) -> tuple[Status, Memory]:
     lags = measure_lags(one)
     memory = remember(earlier, one, lags)
-    return judge(one, lags, Remembered(earlier, memory), entries_of(memory.unwritten)), memory
+    return judge(one, lags, earlier, memory, ledger=entries_of(memory.unwritten)), memory
 
 
 @settings(max_examples=150, deadline=None)
@@ -244,5 +244,5 @@ def test_records_that_arrive_are_never_said_to_be_elsewhere_nor_to_come_twice(
         look = replace(look, clusters={"A": source, "B": RunningKafka({"A.orders": 1}, there)})
         lags = measure_lags(look, memory)
         earlier, memory = memory, remember(memory, look, lags)
-        (flow,) = judge(look, lags, Remembered(earlier, memory)).flows
+        (flow,) = judge(look, lags, earlier, memory).flows
         assert not {"records-not-on-target", "arrives-twice"} & {problem.kind for problem in flow.problems}

@@ -49,7 +49,7 @@ KEPT = Memory(
 
 
 def kept(file: Path, memory: Memory) -> None:
-    assert change(file, lambda _: memory).warnings == ()
+    assert change(file, lambda _: memory)[2] == []
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -81,13 +81,12 @@ def test_a_damaged_file_is_said_and_set_aside(tmp_path: Path, text: str) -> None
     file = tmp_path / "o.json"
     damaged = text.encode("utf-8", "surrogatepass")
     file.write_bytes(damaged)
-    found = change(file, lambda memory: memory)
-    (warning,) = found.warnings
+    *_, (warning,) = change(file, lambda memory: memory)
     assert warning.startswith(f"{file} was damaged: what earlier looks left is no longer known")
     (beside,) = tmp_path.glob("o.json.damaged-*")
     assert beside.name in warning
     assert beside.read_bytes() == damaged
-    assert change(file, lambda memory: memory).warnings == (), "the new file is whole"
+    assert change(file, lambda memory: memory)[2] == [], "the new file is whole"
 
 
 def test_a_state_folder_that_cannot_be_written_is_said(small: Estate, tmp_path: Path) -> None:
@@ -114,7 +113,7 @@ from mm2mgr.observe.state_file import change
 from tests.observe.test_state import lost
 for number in range(25):
     row = lost(f"{sys.argv[2]}-{number}")
-    assert not change(Path(sys.argv[1]), lambda m: replace(m, unwritten=(*m.unwritten, row))).warnings
+    assert not change(Path(sys.argv[1]), lambda m: replace(m, unwritten=(*m.unwritten, row)))[2]
 """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     running = [subprocess.Popen([sys.executable, "-c", script, str(file), name], env=env) for name in "abcd"]

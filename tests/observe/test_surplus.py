@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.observe.lag import FlowLag, PartitionLag
-from mm2mgr.observe.surplus import NEWS_SECONDS, Surplus, follow
+from mm2mgr.observe.lag import NEWS_SECONDS, FlowLag, PartitionLag, Surplus, follow
 from mm2mgr.partitions import Offsets, TopicPartition
 from tests.examples import draw_examples
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.live.kafka_state import RunningKafka
-from mm2mgr.observe.beside_records import COPIED, Sides, TopicSync, mirrored_acl
+from mm2mgr.observe.beside_records import COPIED, TopicSync, mirrored_acl
 from mm2mgr.observe.state_file import timed_looks
 from mm2mgr.problems.health import FlowStatus
 from tests.observe.estate import Estate, estate, kinds, sentences
@@ -242,7 +242,7 @@ def test_what_mirrormaker_makes_of_any_acls_is_all_that_the_target_needs(acls: s
     )
     for absent in [None, *made]:
         target = RunningKafka(acls={"A.orders": frozenset(there - {absent})})
-        missing = COPIED["acls"].missing(Sides(side, target, "orders", "A.orders"), TopicSync(ROUND))
+        missing = COPIED["acls"].missing((side, "orders"), (target, "A.orders"), TopicSync(ROUND))
         assert missing == ({str(absent)} if absent else set())
 
 

@@ -20,11 +20,11 @@ from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, Task
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import RunningKafka
+from mm2mgr.observe.lag import doubtful
 from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
-from mm2mgr.observe.surplus import doubtful
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.problems.health import Remembered, judge
+from mm2mgr.problems.health import judge
 from mm2mgr.render import render
 from mm2mgr.topology import Flow
 from tests.examples import draw_examples
@@ -206,7 +206,7 @@ class Day:
             clusters["A"] = replace(clusters["A"], later_ends={SOURCE: len(self.log)})
         lags = measure_lags(reading, self.memory)
         earlier, self.memory = self.memory, remember(self.memory, reading, lags)
-        (flow,) = judge(reading, lags, Remembered(earlier, self.memory)).flows
+        (flow,) = judge(reading, lags, earlier, self.memory).flows
         return sum(to_json(problem.evidence)["records"] for problem in flow.problems if problem.kind == "arrives-twice")
 
 

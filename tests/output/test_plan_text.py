@@ -16,7 +16,7 @@ from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Volume
 from mm2mgr.remarks import Remark
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import ESTATE, write
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -24,7 +24,7 @@ from mm2mgr.cli import main
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Failure
-from mm2mgr.evidence.changes import Changes
+from mm2mgr.evidence.read import Changes
 from mm2mgr.expand import expand
 from mm2mgr.lint.findings import Finding, Hit, Rule
 from mm2mgr.lint.subject import Spot, Subject
@@ -46,12 +46,11 @@ from mm2mgr.partitions import ASSIGNED_KEY, Assignment, LogHistory, Offsets, Top
 from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.health import ConnectorState, Description, FlowStatus, Status, TaskState
 from mm2mgr.render import render
-from mm2mgr.sizing.fleet import PairLayout, WorkerLimits, WorkerNeed
-from mm2mgr.sizing.placement import Placement
+from mm2mgr.sizing.fleet import PairLayout, Placement, WorkerLimits, WorkerNeed
 from mm2mgr.sizing.recovery import Outlook
 from mm2mgr.sizing.scenario import ConnectWorkers, outcome, with_traffic, with_workers_seen
 from mm2mgr.sizing.tasks import Bounds, Rules
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.text import cells
 from mm2mgr.throughput.hourly import GroupRate, WeekPattern
 from mm2mgr.throughput.windows import PartitionRate

@@ -17,8 +17,7 @@ from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import Assignment, TopicPartition
 from mm2mgr.problems import KINDS
-from mm2mgr.problems.causes import Classified
-from mm2mgr.problems.connectors import ConnectorFailed, Orphan, TaskFailed
+from mm2mgr.problems.connectors import Classified, ConnectorFailed, Orphan, TaskFailed
 from mm2mgr.problems.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.loss import OffsetsNotStored

@@ -25,7 +25,7 @@ from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan, Wish
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping

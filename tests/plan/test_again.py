@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mm2mgr.apply.carry_out import carry_out
-from mm2mgr.comparison.journal import Journal
+from mm2mgr.comparison.ownership import Journal
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mm2mgr.apply.arrival_check import Arrivals
 from mm2mgr.expand import expand
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Flow
 from tests.examples import draw_examples
 from tests.spec.trees import write

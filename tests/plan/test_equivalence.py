@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare
+from mm2mgr.comparison.differences import WorkerClients, another_connector, compare
 from mm2mgr.connectors import Connector
 from mm2mgr.defaults import Origin
 from mm2mgr.render import render
@@ -42,14 +42,14 @@ def desired(tmp_path: Path) -> Connector:
 
 def differing(desired: Connector, **more: str | None) -> tuple[str, ...]:
     live = {key: value for key, value in {**BY_HAND, **more}.items() if value is not None}
-    return compare(desired, live, WORKERS).differing
+    return compare(desired, live, WORKERS)[0]
 
 
 def test_what_people_write_by_hand_needs_no_write(desired: Connector) -> None:
-    found = compare(desired, BY_HAND, WORKERS)
-    assert found.differing == ()
-    assert {"mm2mgr.owner", "mm2mgr.flow", "key.converter", "replication.factor", "connector.class"} <= {*found.pending}
-    assert "tasks.max" not in found.pending
+    differing_keys, pending = compare(desired, BY_HAND, WORKERS)
+    assert differing_keys == ()
+    assert {"mm2mgr.owner", "mm2mgr.flow", "key.converter", "replication.factor", "connector.class"} <= {*pending}
+    assert "tasks.max" not in pending
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_checkpoint_connectors_are_adopted_likewise(tmp_path: Path) -> None:
     live = {key: value for key, value in BY_HAND.items() if key != "tasks.max"}
     live |= {"name": "cp", "connector.class": "MirrorCheckpointConnector", "emit.checkpoints.interval.seconds": "30"}
     assert another_connector(wanted, live) is None
-    assert compare(wanted, live, WORKERS).differing == ()
-    asked = compare(wanted, live | {"sync.group.offsets.enabled": "true"}, WORKERS)
-    assert asked.differing == ("sync.group.offsets.enabled", "sync.group.offsets.interval.seconds")  # now it counts
+    assert compare(wanted, live, WORKERS)[0] == ()
+    asked, _ = compare(wanted, live | {"sync.group.offsets.enabled": "true"}, WORKERS)
+    assert asked == ("sync.group.offsets.enabled", "sync.group.offsets.interval.seconds")  # now it counts
     never = {key: value for key, value in live.items() if not key.startswith("emit.")}
-    assert compare(wanted, never, WORKERS).differing == ("emit.checkpoints.interval.seconds",)
+    assert compare(wanted, never, WORKERS)[0] == ("emit.checkpoints.interval.seconds",)
 
 
 KEYS = st.sampled_from(
@@ -139,10 +139,10 @@ def test_nothing_that_a_client_gets_changes_unless_it_is_named(
     spec = Origin("spec", "x.yaml:1")
     config = head | wanted
     desired = Connector("legacy", "source", "w", "a->b", ("f:a->b",), config, dict.fromkeys(config, spec))
-    found = compare(desired, head | live, WorkerClients(version))
-    named = {*found.differing, *found.pending}
+    differing_keys, pending = compare(desired, head | live, WorkerClients(version))
+    named = {*differing_keys, *pending}
     assert named == {key for key in live.keys() | wanted.keys() if live.get(key) != wanted.get(key)}
-    if found.differing:
+    if differing_keys:
         return
     versions = [version] if version else []
     before, after = (

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mm2mgr import files
-from mm2mgr.apply import events
-from mm2mgr.apply.events import EventLog
+from mm2mgr.apply import rounds
+from mm2mgr.apply.rounds import EventLog
 from mm2mgr.errors import Mm2mgrError
 
 
@@ -76,7 +76,7 @@ def test_a_pipe_without_a_reader_is_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_a_pipe_gets_events_until_its_reader_leaves_or_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "PIPE_SECONDS", 0.0)
+    monkeypatch.setattr(rounds, "PIPE_SECONDS", 0.0)
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     log = EventLog(tmp_path / "pipe")

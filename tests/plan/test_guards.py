@@ -13,10 +13,10 @@ from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.plan.changes import Change, Plan
-from mm2mgr.plan.guards import ALONE, TOGETHER, ClusterFacts, objections
+from mm2mgr.plan.judges import ALONE, TOGETHER, ClusterFacts, objections
 from mm2mgr.remarks import Remark
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.asking import make_plan
 from tests.lint import made
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site, actions
@@ -272,7 +272,7 @@ def test_what_is_not_known_of_a_worker_stays_as_declared() -> None:
 
 def test_plan_imports_only_the_rules_that_it_asks() -> None:
     """Rules that only hint, and those about the text of other files, are left to lint."""
-    code = "import sys, mm2mgr.operations.plan, mm2mgr.plan.guards; print(*sys.modules)"
+    code = "import sys, mm2mgr.operations.plan, mm2mgr.plan.judges; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = {name.rpartition(".")[2] for name in done.stdout.split() if name.startswith("mm2mgr.lint.rules.")}
     asked = {getattr(rule.check or rule.over, "__module__", "").rpartition(".")[2] for rule in (*ALONE, *TOGETHER)}

@@ -21,7 +21,7 @@ from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.render import HEARTBEATS_KEY, render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping

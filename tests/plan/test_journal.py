@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mm2mgr.apply import carry_out as carrying
 from mm2mgr.apply.carry_out import refusal_of_unplanned
 from mm2mgr.apply.history import Author, Recorder
-from mm2mgr.comparison.journal import JOURNAL_KEY, Journal
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import read

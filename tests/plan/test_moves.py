@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from mm2mgr.apply.carry_out import carry_out, refusal_of_unplanned
-from mm2mgr.comparison.journal import JOURNAL_KEY
+from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.expand import expand
@@ -25,7 +25,7 @@ from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Plan
 from mm2mgr.plan.stages import stages
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect

@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from mm2mgr.apply.events import EventLog
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.apply.history import Author, Recorder
+from mm2mgr.apply.rounds import EventLog
 from mm2mgr.apply.waves import Rollout
 from mm2mgr.comparison.differences import Named
 from mm2mgr.connect.client import ConnectClient
@@ -43,7 +43,7 @@ from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.judges import JUDGES, PARTNERS, Facts, judge_parts
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.render import OWNER_KEY, render
-from mm2mgr.spec.loader import Spec, load
+from mm2mgr.spec.files import Spec, load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping

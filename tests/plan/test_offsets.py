@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.comparison.differences import diff
-from mm2mgr.comparison.journal import Journal
+from mm2mgr.comparison.ownership import Journal
 from mm2mgr.json_values import to_json
 from tests.plan.site import Site, actions, errors
 

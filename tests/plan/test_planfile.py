@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.comparison.journal import Journal
-from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.comparison.ownership import Journal, Ownership
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish

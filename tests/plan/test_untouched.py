@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.apply.history import Author, Recorder
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, Move
-from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Move, Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
@@ -35,7 +34,7 @@ from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Change, Plan, Wish, type_of
 from mm2mgr.plan.history import Claim, HistoryEntry
 from mm2mgr.render import OWNER_KEY, render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping

@@ -19,7 +19,7 @@ from mm2mgr.live.questions import BrokerCount
 from mm2mgr.live.reach import ClientLogin, Limits
 from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Snapshot
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import KafkaCluster
 from tests.asking import from_client, read_live
 from tests.cli.command import allowed_seconds

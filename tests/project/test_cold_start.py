@@ -101,7 +101,7 @@ def test_the_benchmark_of_a_plan_that_changes_nothing_prints_both_processes(caps
 def test_a_host_program_keeps_its_modules() -> None:
     """What imports mm2mgr as a library finds nothing of other packages changed, such as an import that fails from now on."""
     code = (
-        "import sys, mm2mgr.connect.client, mm2mgr.samples.catch_up, mm2mgr.operations, mm2mgr.serve.server\n"
+        "import sys, mm2mgr.connect.client, mm2mgr.samples.readers, mm2mgr.operations, mm2mgr.serve.server\n"
         "print([name for name, module in sys.modules.items() if module is None])"
     )
     env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(cold_start.REPOSITORY)}

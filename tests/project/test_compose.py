@@ -14,7 +14,7 @@ from mm2mgr.render import render
 from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sandbox.layout import Layout
 from mm2mgr.sandbox.runtime import DEFAULT_VERSION
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.project.compose_file import (
     CONNECT_PORT,
     CONTROLLER_PORT,

@@ -275,8 +275,8 @@ CLOSER: dict[str, set[str]] = {
     # It runs alone under spark-submit.
     "throughput": {
         *("mm2mgr.errors", "mm2mgr.partitions"),
-        *("mm2mgr.samples.schema", "mm2mgr.samples.clock", "mm2mgr.samples.tables"),
-        *("mm2mgr.samples.batch", "mm2mgr.samples.catch_up"),  # in functions and for types of the metric source
+        *("mm2mgr.samples.schema", "mm2mgr.samples.tables"),
+        *("mm2mgr.samples.batch", "mm2mgr.samples.readers"),  # in functions and for types of the metric source
     },
     "output": {"mm2mgr.throughput.hourly", "mm2mgr.throughput.windows"},  # the types of their values only
 }
@@ -341,18 +341,15 @@ PURE = (
     "observe/memory",
     "observe/reading",
     "observe/lag_report",
-    "observe/surplus",
     "observe/trend",
     "problems/__init__",
     "problems/arrival",
-    "problems/causes",
     "problems/connectors",
     "problems/flows",
     "problems/health",
     "problems/kind",
     "problems/loss",
     "problems/monitoring",
-    "problems/overlaps",
     "problems/watchdog",
 )
 EFFECTS = {
@@ -539,7 +536,7 @@ def open_source(opening):
 _USE = """
 from types import SimpleNamespace
 from mm2mgr.metric_sources import METRIC_SOURCES
-from mm2mgr.samples.catch_up import open_source
+from mm2mgr.samples.readers import open_source
 from mm2mgr.spec.models import Metrics
 from mm2mgr.throughput.intervals import rank_sources
 

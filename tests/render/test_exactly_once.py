@@ -10,7 +10,7 @@ from mm2mgr.connectors import Connector
 from mm2mgr.errors import TemplateError
 from mm2mgr.expand import expand
 from mm2mgr.render import render, template_folders
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import BASE, FLOW, complaint, complaints, expanded
 
 GOLDEN = Path(__file__).parent / "golden"

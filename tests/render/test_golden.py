@@ -10,7 +10,7 @@ import pytest
 
 from mm2mgr.expand import expand
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "golden").glob("*/in.yaml"))
 

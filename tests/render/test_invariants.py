@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, render
-from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
+from mm2mgr.spec.scalars import OWNED_CONNECTOR_KEYS
 from mm2mgr.topology import Topology
 from tests.spec.trees import ESTATE, expanded
 

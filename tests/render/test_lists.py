@@ -15,7 +15,7 @@ from mm2mgr import defaults
 from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.truth import keys
 from tests.examples import draw_examples
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.expand import expand
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.spec.scalars import java_list
 from tests.examples import draw_examples
 

@@ -9,7 +9,7 @@ import pytest
 from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import BASE, FLOW, expanded
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from mm2mgr import timing
-from mm2mgr.samples import clock as clock_module
+from mm2mgr.samples import schema as clock_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Schedule, follow
 from mm2mgr.samples.store import SampleStore

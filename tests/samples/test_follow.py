@@ -13,7 +13,7 @@ import pytest
 
 from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples import clock as clock_module
+from mm2mgr.samples import schema as clock_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
 from mm2mgr.samples.schema import hour_of

@@ -13,10 +13,10 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.samples import catch_up
+from mm2mgr.samples import readers
 from mm2mgr.samples.batch import Batch, Gathered, Inventory
-from mm2mgr.samples.catch_up import MetricSourceReader
 from mm2mgr.samples.follow import Round, Schedule, follow
+from mm2mgr.samples.readers import MetricSourceReader
 from mm2mgr.samples.store import SampleStore
 from tests.kafka.quick import Producer
 from tests.samples.rows import data_files, stored
@@ -112,7 +112,7 @@ def test_what_came_before_a_failure_is_kept_and_the_next_poll_goes_on_behind_it(
 def test_a_long_catch_up_comes_in_pieces(
     mock_cluster: KafkaAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catch_up, "_ROWS_PER_POLL", 4)
+    monkeypatch.setattr(readers, "_ROWS_PER_POLL", 4)
     source = Answers([Gathered([batch(NOW - back, rows=2)], []) for back in (9000, 8000, 7000, 6000)])
     one = reader(mock_cluster, source, tmp_path)
     poll = one.poll()
@@ -130,7 +130,7 @@ def test_a_long_catch_up_comes_in_pieces(
 def test_pieces_that_overlap_in_time_lose_nothing_and_a_bounded_run_takes_them_all(
     mock_cluster: KafkaAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catch_up, "_ROWS_PER_POLL", 1)
+    monkeypatch.setattr(readers, "_ROWS_PER_POLL", 1)
     pieces = [[NOW - 9000, NOW - 5000], [NOW - 8000, NOW - 4000], [NOW - 7000]]
     source = Answers([Gathered([batch(at) for at in each], []) for each in pieces])
     one, rounds = reader(mock_cluster, source, tmp_path), list[Round]()

@@ -12,10 +12,10 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Ends, LogEnds, ReadLimits
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.samples import offsets as offsets_module
+from mm2mgr.samples import readers as offsets_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Round, Schedule, follow
-from mm2mgr.samples.offsets import KafkaReader, RecordSizes, TopicRows
+from mm2mgr.samples.readers import KafkaReader, RecordSizes, TopicRows
 from mm2mgr.samples.store import SampleStore
 from tests.kafka.quick import Producer
 from tests.samples.rows import stored

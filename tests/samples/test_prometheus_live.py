@@ -23,10 +23,10 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch, Inventory
-from mm2mgr.samples.catch_up import MetricSourceReader
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.http import Endpoint, Http, SourceError
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
+from mm2mgr.samples.readers import MetricSourceReader
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.sandbox.server import free_ports

@@ -31,8 +31,7 @@ from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.history import HistoryEntry
-from mm2mgr.problems.causes import Classified
-from mm2mgr.problems.connectors import NotApplied, TaskFailed
+from mm2mgr.problems.connectors import Classified, NotApplied, TaskFailed
 from mm2mgr.problems.health import FlowStatus, Status, TaskState
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.watchdog import WatchAction

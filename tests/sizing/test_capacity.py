@@ -10,7 +10,6 @@ import pytest
 
 from mm2mgr.link import BrokerLimits, Clients, FlowTraffic, Leg, Route, predict
 from mm2mgr.sizing.capacity import (
-    MeasuredCapacity,
     TaskMeasurement,
     by_evidence,
     by_hand,
@@ -95,7 +94,7 @@ def test_a_stretch_that_is_short_beside_its_uncertainty_tells_nothing() -> None:
 def test_what_people_wrote_stays_beside_what_was_measured() -> None:
     declared, measured = Capacity(5 * MB), Capacity(8 * MB, 0.7, "measured 3 h ago on a task that lagged for 300 s")
     assert by_hand(declared, None) == declared
-    judged = by_hand(declared, MeasuredCapacity(measured, 300))
+    judged = by_hand(declared, (measured, 300))
     assert judged.bytes_per_second == 5 * MB
     assert judged.why == "set by hand; 8 MB/s measured 3 h ago on a task that lagged for 300 s"
 
@@ -106,9 +105,7 @@ def test_what_people_wrote_stays_beside_what_was_measured() -> None:
 def test_a_rate_that_was_held_raises_at_once_and_lowers_only_after_an_hour_of_lag(
     rate: float, lagged_seconds: float, counts: bool
 ) -> None:
-    measured = MeasuredCapacity(
-        Capacity(rate * MB, 0.7, "measured 3 h ago on a task that lagged for 300 s"), lagged_seconds
-    )
+    measured = (Capacity(rate * MB, 0.7, "measured 3 h ago on a task that lagged for 300 s"), lagged_seconds)
     found = by_evidence(measured, Capacity())
     assert found.bytes_per_second == (rate if counts else 10) * MB
     assert "measured 3 h ago" in found.why

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.sizing.placement import ConnectorPlacement, Placement, TaskPlacement, placement_of
+from mm2mgr.sizing.fleet import ConnectorPlacement, Placement, TaskPlacement, placement_of
 
 from .estates import MB, run
 

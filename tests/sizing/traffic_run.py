@@ -18,7 +18,7 @@ from mm2mgr.evidence.measured import read_rates
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import Assignment, TopicPartition, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.samples.follow import Schedule, follow
-from mm2mgr.samples.offsets import KafkaReader, RecordSizes
+from mm2mgr.samples.readers import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing
 from mm2mgr.throughput.rollup_job import make, one_by_one

@@ -9,7 +9,7 @@ import pytest
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
 from mm2mgr.link import BrokerLimits
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Topology
 
 from .trees import BASE, FLOW

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError, SpecError
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import BASE, FLOW, PYYAML_6_0_4, complaint, complaints, expanded, loaded, write
 
 

@@ -20,8 +20,8 @@ from mm2mgr.expand import expand
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
-from mm2mgr.spec.loader import load
-from mm2mgr.spec.schema import json_schema
+from mm2mgr.spec.files import load
+from mm2mgr.spec.mistakes import json_schema
 from mm2mgr.spec.values import SIGNS
 from tests.mistakes import cases, check
 

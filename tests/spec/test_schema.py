@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mm2mgr.spec import models
+from mm2mgr.spec.mistakes import example_of, json_schema
 from mm2mgr.spec.places import read_yaml
-from mm2mgr.spec.schema import example_of, json_schema
 from tests.spec.trees import ESTATE
 
 SCHEMA = json_schema()

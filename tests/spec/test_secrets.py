@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from tests.spec.trees import BASE, FLOW, complaints
 
 SECRET = "hunter2-hunter2"

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from mm2mgr.errors import Mm2mgrError, SpecError
-from mm2mgr.spec import writer
-from mm2mgr.spec.writer import SIZING, Update
+from mm2mgr.spec import files
+from mm2mgr.spec.files import SIZING
 
 Entries = dict[str, dict[str, Any]]
 
@@ -43,13 +43,15 @@ def content(path: Path) -> Entries:
     return dict(yaml.safe_load(path.read_text())["sizing"])
 
 
-def write(path: Path, entries: Entries, known: set[str], before: Mapping[str, Any] | None = None) -> Update:
+def write(
+    path: Path, entries: Entries, known: set[str], before: Mapping[str, Any] | None = None
+) -> tuple[bool, tuple[str, ...]]:
     return SIZING.write(path, entries, known, SIZING.read(path) if before is None else before)
 
 
 def just_before_the_replacement(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Let somebody else come in between, once, at the last moment that can be noticed."""
-    real, done = writer.merge, list[int]()
+    real, done = files.merge, list[int]()
 
     def late(*arguments: Any) -> dict[str, Any]:
         if not done:
@@ -57,7 +59,7 @@ def just_before_the_replacement(monkeypatch: pytest.MonkeyPatch, do: Callable[[]
             do()
         return real(*arguments)
 
-    monkeypatch.setattr(writer, "merge", late)
+    monkeypatch.setattr(files, "merge", late)
 
 
 def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_what_an_editor_saves_in_between_stays(tmp_path: Path, monkeypatch: pyte
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     edited = {"a": entry(1), "b": entry(9, "by hand, for Black Friday"), "c": entry(3)}
     just_before_the_replacement(monkeypatch, lambda: path.write_text(text(edited)))
-    assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == Update(True)
+    assert write(path, {"a": entry(5)}, {"a", "b", "c"}) == (True, ())
     assert content(path) == {**edited, "a": entry(5)}
 
 
@@ -104,7 +106,7 @@ def test_an_entry_that_others_changed_since_it_was_read_is_theirs(
         just_before_the_replacement(monkeypatch, edit)
     else:
         edit()
-    assert write(path, {"a": entry(5), "b": entry(6)}, {"a", "b"}, before) == Update(True, ("a",))
+    assert write(path, {"a": entry(5), "b": entry(6)}, {"a", "b"}, before) == (True, ("a",))
     assert content(path) == {"a": entry(9, "by hand"), "b": entry(6)}
 
 
@@ -112,15 +114,15 @@ def test_an_entry_that_others_removed_meanwhile_stays_removed(tmp_path: Path) ->
     path = path_in(tmp_path / "tree", {"a": entry(1), "b": entry(2)})
     before = SIZING.read(path)
     path.write_text(text({"b": entry(2)}))
-    assert write(path, {"a": entry(5)}, {"a", "b"}, before) == Update(False, ("a",))
+    assert write(path, {"a": entry(5)}, {"a", "b"}, before) == (False, ("a",))
     assert content(path) == {"b": entry(2)}
 
 
 def test_the_same_number_by_two_runs_is_no_trouble(tmp_path: Path) -> None:
     path = path_in(tmp_path / "tree", {"a": entry(1)})
     before = SIZING.read(path)
-    assert write(path, {"a": entry(4, "first")}, {"a"}, before) == Update(True)
-    assert write(path, {"a": entry(4, "second")}, {"a"}, before) == Update(False)
+    assert write(path, {"a": entry(4, "first")}, {"a"}, before) == (True, ())
+    assert write(path, {"a": entry(4, "second")}, {"a"}, before) == (False, ())
     assert content(path) == {"a": entry(4, "first")}
 
 
@@ -141,13 +143,13 @@ def test_a_file_that_somebody_is_half_way_through_is_left_alone(tmp_path: Path) 
 
 
 def test_a_file_that_changes_all_the_time_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, real, edits = path_in(tmp_path / "tree", {"a": entry(1)}), writer.merge, iter(range(100))
+    path, real, edits = path_in(tmp_path / "tree", {"a": entry(1)}), files.merge, iter(range(100))
 
     def late(*arguments: Any) -> dict[str, Any]:
         path.write_text(text({"a": entry(1), "b": entry(next(edits) + 1)}))
         return real(*arguments)
 
-    monkeypatch.setattr(writer, "merge", late)
+    monkeypatch.setattr(files, "merge", late)
     with pytest.raises(Mm2mgrError, match="another process keeps changing it"):
         write(path, {"a": entry(5)}, {"a", "b"})
     assert content(path)["a"] == entry(1)

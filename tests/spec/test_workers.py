@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.spec.models import Workers
 from mm2mgr.spec.scalars import byte_size
 from tests.spec.trees import write

@@ -9,7 +9,7 @@ import yaml
 
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
-from mm2mgr.spec.loader import Spec, load
+from mm2mgr.spec.files import Spec, load
 from mm2mgr.topology import Topology
 
 ESTATE = Path(__file__).parents[2] / "clusters"

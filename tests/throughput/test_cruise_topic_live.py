@@ -39,11 +39,11 @@ def write(access: KafkaAccess, values: list[tuple[int, int, bytes]]) -> None:
 
 def read(spark: SparkSession, access: KafkaAccess, since_ms: int | None) -> tuple[set[tuple[Any, ...]], dict[str, int]]:
     pieces: list[TopicSamples] = list(topic_samples(spark, librdkafka_config(access), TOPIC, since_ms))
-    rows = [row for piece in pieces for row in zip(*piece.columns.values(), strict=True)]
+    rows = [row for piece in pieces for row in zip(*piece[0].values(), strict=True)]
     assert len(rows) == len(set(rows))
     skipped: dict[str, int] = {}
     for piece in pieces:
-        for reason, count in piece.skipped.items():
+        for reason, count in piece[1].items():
             skipped[reason] = skipped.get(reason, 0) + count
     return set(rows), skipped
 

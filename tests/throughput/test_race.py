@@ -12,9 +12,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import DataFile, StoredTable
 from mm2mgr.throughput.hourly import hourly
-from mm2mgr.throughput.rollup_job import is_due, make, one_by_one
+from mm2mgr.throughput.rollup_job import Done, WorkUnit, is_due, make, one_by_one, work
 from mm2mgr.throughput.windows import choose, last_hours, read_throughput, read_window
-from mm2mgr.throughput.work_unit import Done, WorkUnit, work
 
 from .stores import HOUR_MS, START, rolled, series, stored
 

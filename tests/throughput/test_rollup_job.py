@@ -20,8 +20,7 @@ from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import StoredTable
 from mm2mgr.throughput import rollup_job
 from mm2mgr.throughput.hourly import hourly
-from mm2mgr.throughput.part_files import throughput_table
-from mm2mgr.throughput.rollup import bucket_of, merge_buckets, percentile, rate_of
+from mm2mgr.throughput.rollup import bucket_of, merge_buckets, percentile, rate_of, throughput_table
 from mm2mgr.throughput.rollup_job import is_due, make, one_by_one
 from mm2mgr.throughput.windows import choose, last_hours, read_throughput, read_window
 from tests.samples.rows import data_files

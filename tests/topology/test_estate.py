@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from mm2mgr.expand import expand
-from mm2mgr.spec.loader import load
+from mm2mgr.spec.files import load
 from mm2mgr.topology import Topology
 from tests.spec.trees import ESTATE
 

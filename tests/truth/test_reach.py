@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.connectors import ConnectorType
-from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.spec.scalars import SECURITY_KEYS
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Setting, clients, numbers, winners
 from tests.truth.reaching import reached

@@ -30,7 +30,7 @@ from mm2mgr.lint.classify import (
 from mm2mgr.lint.findings import RECORDS, Edit, Hit, edit_hit, file_key, key_for, removal_hit, rule, show, spell
 from mm2mgr.lint.hops import SIDES, items_of
 from mm2mgr.lint.subject import Subject, SubjectKind
-from mm2mgr.spec.keys import LIBRDKAFKA_KEYS
+from mm2mgr.spec.scalars import LIBRDKAFKA_KEYS
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.truth.explain import GENERAL, RENAMED
 from mm2mgr.truth.keys import load, server_setting

@@ -26,7 +26,7 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured_value, lacking_in_override
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind, addresses
-from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.spec.scalars import SECURITY_KEYS
 from mm2mgr.truth.explain import PRINCIPAL_KEYS
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import numbers
