@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from .command import Command
+from .load import measured
 from .recorded import FOLDER, TREE, VERSIONS
 from .test_documents import UPDATE
 
@@ -15,6 +16,7 @@ from .test_documents import UPDATE
 COMMANDS = {
     **{"plan": 0, "plan --prune": 0, "status": 1, "describe orders:src->tgt": 0, "lag": 0, "lag --by partition": 0},
     **{"who orders": 0, "topics orders:src->tgt --all": 0, "drift": 0, "lint --connect pair": 1},
+    **{"check": 0, "size --dry-run --store store": 0, "fleet --store store": 0},
 }
 
 
@@ -23,6 +25,7 @@ def test_commands_say_of_recorded_clusters_what_a_person_has_read(version: str, 
     recorded, words = FOLDER / f"kafka-{version}.json", FOLDER / f"kafka-{version}.txt"
     mm2mgr.tree.mkdir()
     shutil.copy(TREE, mm2mgr.tree / "tree.yaml")
+    measured(mm2mgr.folder / "store", {("src", "orders", 0): 2e6})
     parts = []
     for command, code in COMMANDS.items():
         shutil.rmtree(mm2mgr.folder.parent / "state", ignore_errors=True)
