@@ -110,7 +110,10 @@ def shape(value: Any) -> Any:
 def answers(text: str) -> list[str]:
     """Return the shape of each answer by its question, as lines."""
     document = json.loads(text)
-    named = ({key: value for key, value in entry.items() if key not in {"answer", "failed", "hint"}} for entry in document["answers"])
+    named = (
+        {key: value for key, value in entry.items() if key not in {"answer", "failed", "hint"}}
+        for entry in document["answers"]
+    )
     shapes = {
         json.dumps(shape(question), sort_keys=True): shape(entry)
         for question, entry in zip(named, document["answers"], strict=True)
@@ -120,7 +123,11 @@ def answers(text: str) -> list[str]:
 
 @pytest.mark.live
 @pytest.mark.parametrize(
-    "version", [version if version == DEFAULT_VERSION else pytest.param(version, marks=pytest.mark.matrix) for version in VERSIONS]
+    "version",
+    [
+        version if version == DEFAULT_VERSION else pytest.param(version, marks=pytest.mark.matrix)
+        for version in VERSIONS
+    ],
 )
 def test_real_clusters_answer_as_recorded(
     version: str, tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
