@@ -489,7 +489,7 @@ def test_a_memory_that_is_no_file_is_named_and_left_alone(special: tuple[str, Pa
     mode = path.lstat().st_mode
     assert state_file.load(path) == Memory()
     assert state_file.timed_looks(path) == state_file.TimedLooks()
-    warnings = state_file.change(path, lambda memory: memory).warnings
+    *_, warnings = state_file.change(path, lambda memory: memory)
     assert f"cannot be read (it is {kind}, not a file)" in warnings[0]
     assert f"cannot be written (it is {kind}, not a file)" in warnings[1]
     assert path.lstat().st_mode == mode
