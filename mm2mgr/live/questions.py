@@ -345,7 +345,7 @@ class Expiring(KafkaQuestion[tuple[TopicPartition, ...]]):
     def ask(self, reach: KafkaReach) -> tuple[TopicPartition, ...]:
         from mm2mgr.kafka.inspection import expiring
 
-        with reach.open(reach.limits.measuring_seconds) as kafka:
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
             return tuple(expiring(kafka, dict(self.next_offsets), self.seconds))
 
 
@@ -382,7 +382,7 @@ class TranslatedGroups(KafkaQuestion[tuple[str, ...]]):
     def ask(self, reach: KafkaReach) -> tuple[str, ...]:
         from mm2mgr.kafka.inspection import translated_groups
 
-        with reach.open(reach.limits.kafka_seconds) as kafka:
+        with reach.connect(reach.limits.kafka_seconds) as kafka:
             kafka.limit_time(reach.limits.kafka_seconds)
             return translated_groups(kafka, self.groups.matches, self.topics.takes)
 

@@ -80,12 +80,12 @@ class KafkaReach:
 
     @cached_property
     def _client(self) -> Kafka:
-        kafka = self._opened.enter_context(self.open(self.limits.kafka_seconds))
+        kafka = self._opened.enter_context(self.connect(self.limits.kafka_seconds))
         if self.limits.is_total:
             kafka.limit_time(self.limits.kafka_seconds)
         return kafka
 
-    def open(self, timeout_seconds: float) -> Kafka:
+    def connect(self, timeout_seconds: float) -> Kafka:
         """Return a client of its own, for a question whose calls take longer or end together."""
         from mm2mgr.kafka.client import Kafka  # loads librdkafka, which a plan with declared ids does without
 

@@ -52,7 +52,7 @@ class ConnectClients:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    async def open(self, name: str, deadline_seconds: float) -> ConnectClient:
+    async def client(self, name: str, deadline_seconds: float) -> ConnectClient:
         """Return the client of a Connect cluster; Mm2mgrError where its credentials are not on this machine."""
         cluster = self._opened.get(name) or self._connects[name]
         if isinstance(cluster, (ConnectCluster, ConnectTarget)):
@@ -85,7 +85,7 @@ async def _read(
             kafkas.setdefault((question.cluster, question.as_login()), []).append(question)
     answers: dict[Question[object], object] = {}
     parts = (
-        _ask_connect(clients.open(name, limits.connect_seconds), asked, limits) for name, asked in connects.items()
+        _ask_connect(clients.client(name, limits.connect_seconds), asked, limits) for name, asked in connects.items()
     )
     for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits), *parts):
         answers.update(part)

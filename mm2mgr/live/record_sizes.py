@@ -62,7 +62,7 @@ def read_stored(reach: KafkaReach, topics: Mapping[str, tuple[int, float]]) -> d
     """
     from mm2mgr.kafka.records import stored_record_bytes
 
-    with reach.open(reach.limits.measuring_seconds) as kafka:
+    with reach.connect(reach.limits.measuring_seconds) as kafka:
         every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
         logs = kafka.offsets(every)
     of = ({partition: log for partition, log in logs.items() if partition.topic == name} for name in topics)

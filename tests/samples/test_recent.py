@@ -78,7 +78,7 @@ def test_rows_may_move_between_polls(recent: RecentLogs) -> None:
 def test_it_remembers_the_horizon_in_few_polls(recent: RecentLogs) -> None:
     for second in range(2_000):
         recent.take(batch(second, second, second, second))
-    polls = recent._clusters["dc1"].polls
+    polls = recent._polls["dc1"]
     assert len(polls) <= 15
     grown = recent.growth("dc1", A0, (1_999 - 240) * 1000)
     assert grown is not None
