@@ -86,7 +86,8 @@ with ThreadPoolExecutor(len(wanted)) as threads:
 MM2MGR = "from mm2mgr.cli import main; main()"
 # What a command loads, and nothing of what it does.
 START_UP = """
-import mm2mgr.cli, mm2mgr.operations.plan, mm2mgr.output.plan_text, mm2mgr.output.console, mm2mgr.templating.printer
+import mm2mgr.cli, mm2mgr.operations.plan, mm2mgr.apply.applied, mm2mgr.apply.leases
+import mm2mgr.output.apply_text, mm2mgr.output.console, mm2mgr.templating.printer
 """
 Command = tuple[str, ...]
 

@@ -85,11 +85,12 @@ def prepare_process() -> None:
     """Set what holds for a process that is mm2mgr's own, and so never for a program that imports mm2mgr.
 
     Python looks for garbage rarely: among the very many small values of a tree or of a look, that took a third of the
-    time. What runs on and on does it after each round. And an import fails at once that httpcore tries several times
-    in each request.
+    time. What runs on and on does it after each round. An import fails at once that httpcore tries several times
+    in each request, and no plugin of pydantic is looked for among all that is installed.
     """
     gc.set_threshold(200_000, 50, 50)
     gc.enable()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if find_spec("sniffio") is None:
         sys.modules["sniffio"] = None  # type: ignore[assignment]
 
@@ -99,6 +100,7 @@ def main() -> None:
     prepare_process()
     with guard_streams():
         code = final_exit_code(_outcome())
+    gc.freeze()  # what is left goes with the process: Python would look through all of it once more
     sys.exit(code)
 
 

@@ -171,8 +171,9 @@ def apply(
       mm2mgr plan --out plan.json
       mm2mgr apply plan.json --canary orders --rollback
     """
+    from mm2mgr.output.apply_text import say_event
     from mm2mgr.output.console import carrying_on
-    from mm2mgr.output.plan_text import say_event, say_plan
+    from mm2mgr.output.plan_text import say_plan
 
     def approve(plan: Plan) -> bool:
         if output == "text":
@@ -239,8 +240,8 @@ def _interrupts(so_far: Callable[[], Applied], output: str) -> Iterator[asyncio.
 
 
 def _say(applied: Applied, output: str) -> None:
+    from mm2mgr.output.apply_text import say_applied
     from mm2mgr.output.console import say_json
-    from mm2mgr.output.plan_text import say_applied
 
     if output == "json":
         say_json(applied)
@@ -291,9 +292,9 @@ def reconcile(
       mm2mgr reconcile --every 60s --events events.jsonl
       mm2mgr reconcile --report-only --once
     """
+    from mm2mgr.output.apply_text import say_event
     from mm2mgr.output.console import say_json_line, talk
     from mm2mgr.output.history_text import say_round
-    from mm2mgr.output.plan_text import say_event
 
     order = operations.ReconcileOrder(
         options, every, wait_seconds=wait, rollback=rollback, report_only=report_only, reason=reason

@@ -26,8 +26,9 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, commit_group, read
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.operations import Plan, Workspace
+from mm2mgr.output.apply_text import say_applied, say_event
 from mm2mgr.output.console import say, say_table, talk
-from mm2mgr.output.plan_text import say_applied, say_event, say_plan, say_topology
+from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_status
 from mm2mgr.output.tables import Table
 from mm2mgr.partitions import TopicPartition

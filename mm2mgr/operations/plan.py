@@ -12,13 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from mm2mgr import timing
-from mm2mgr.apply.applied import Applied, Interrupts, Progress, no_interrupts, to_logged_plan, write_approved
-from mm2mgr.apply.history import Author, Recorder, author
-from mm2mgr.apply.leases import Leases, holder_note, take_lease, wait_for_lease
-from mm2mgr.apply.rounds import Rounds, git_at_work
-from mm2mgr.apply.waves import Event, Rollout
 from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import InvalidArgument, KafkaError, Mm2mgrError, cause
 from mm2mgr.files import check_free
@@ -41,6 +37,11 @@ from mm2mgr.plan.schedule import (
 )
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import lease_group
+
+if TYPE_CHECKING:
+    from mm2mgr.apply.applied import Applied, Interrupts
+    from mm2mgr.apply.rounds import Rounds
+    from mm2mgr.apply.waves import Event, Rollout
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def apply(  # noqa: PLR0913  one argument per option
     rollback: bool = False,
     approve: Callable[[Plan], bool] = lambda plan: True,
     report: Callable[[Event], None] = lambda event: None,
-    interrupts: Interrupts = no_interrupts,
+    interrupts: Interrupts | None = None,
     reason: str = "",
     events: Path | None = None,
 ) -> Applied:
@@ -178,6 +179,11 @@ def apply(  # noqa: PLR0913  one argument per option
     While it writes it holds the lease of the tree's owner, which `reconcile` holds, too; Mm2mgrError, with nothing
     written, where another process has it, also after the time in which Kafka misses one that was killed.
     """
+    from mm2mgr.apply.applied import Progress, no_interrupts, write_approved
+    from mm2mgr.apply.history import Author, Recorder, author
+    from mm2mgr.apply.leases import Leases, take_lease, wait_for_lease
+    from mm2mgr.apply.waves import Rollout
+
     workspace.refuse_snapshot()
     if wait_seconds == 0 and (canary or rollback):
         raise InvalidArgument(
@@ -208,7 +214,7 @@ def apply(  # noqa: PLR0913  one argument per option
     try:
         planned = take_lease(leases, workspace.topology, planned, by, report)
         progress = Progress(planned, report, Recorder(workspace.topology, "apply", by, reason), log)
-        applied = wait_for(write_approved(workspace.topology, progress, rollout, interrupts, leases))
+        applied = wait_for(write_approved(workspace.topology, progress, rollout, interrupts or no_interrupts, leases))
     finally:
         leases.close()
     log.close()
@@ -321,6 +327,8 @@ class ReconcileOrder:
 
     @property
     def rollout(self) -> Rollout:
+        from mm2mgr.apply.waves import Rollout
+
         return Rollout(self.wait_seconds, rollback=self.rollback)
 
 
@@ -330,17 +338,21 @@ def reconcile(
     *,
     events: Path | None = None,
     report: Callable[[Event], None] = lambda event: None,
-    interrupts: Interrupts = no_interrupts,
+    interrupts: Interrupts | None = None,
 ) -> Generator[ReconcileRound]:
     """Yield round after round, with pauses, until the caller stops or an interrupt ended a round's writes.
 
     The first pause begins when the next round is asked for. A Connect cluster that fails is tried again after longer
     and longer pauses.
     """
+    from mm2mgr.apply.applied import no_interrupts
+    from mm2mgr.apply.leases import Leases
+    from mm2mgr.apply.rounds import Rounds
+
     workspace.refuse_snapshot()
     order = order or ReconcileOrder()
     rounds = Rounds(Leases(lease_group), RoundSchedule(order.every_seconds), workspace.event_log(events))
-    reconciling = _Reconciling(workspace, order, rounds, report, interrupts)
+    reconciling = _Reconciling(workspace, order, rounds, report, interrupts or no_interrupts)
     return rounds.run(reconciling.reconcile_once, reconciling.fail, reconciling.rest)
 
 
@@ -376,6 +388,10 @@ class _Reconciling:
 
     def reconcile_once(self) -> ReconcileRound:
         """Do one round with the tree as it is now."""
+        from mm2mgr.apply.applied import Progress, to_logged_plan, write_approved
+        from mm2mgr.apply.history import Recorder, author
+        from mm2mgr.apply.leases import holder_note
+
         workspace, order, log = replace(self.workspace), self.order, self.rounds.log
         only, topology = workspace.only(order.options.flows), workspace.topology
         workspace.connectors  # noqa: B018  mistakes of the tree show before anything is asked
@@ -432,6 +448,8 @@ class _Reconciling:
         """Return why this round deletes nothing, empty if it may, and whether a later reading of the same tree is all
         that is missing.
         """
+        from mm2mgr.apply.rounds import git_at_work
+
         now = timing.now()
         self.readings = self.readings.after(workspace.spec.tree, now)
         if not self.order.options.prune:

@@ -1,4 +1,4 @@
-"""A topology, a plan, and what `apply` does (on stderr as it comes) and has done, as text."""
+"""A topology and a plan as text."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from operator import eq
 
-from mm2mgr.apply.applied import Applied
-from mm2mgr.apply.waves import Event, Halted, LeaseAwaited, Result, RolledBack, Unguarded, Waiting, WaveVerified
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import ListEntry
 from mm2mgr.connectors import Connector
-from mm2mgr.output.console import STYLES, say, say_table, talk
-from mm2mgr.output.history_text import say_unrecorded
+from mm2mgr.output.console import STYLES, say, say_table
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Taken, Volume
-from mm2mgr.plan.quotas import QuotaChange, QuotaResult
+from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology
 
@@ -150,7 +147,7 @@ def _say_lists(entries: Iterable[ListEntry]) -> None:
     for alike in group_entries(entries):
         first = alike[0]
         says = f"{first.says}: this line can go" if first.done else first.says
-        if len(alike) > _ALIKE:
+        if len(alike) > ALIKE:
             names, places = few([entry.connector for entry in alike]), few([entry.place for entry in alike])
             say(f"    {first.list} {len(alike)} connectors: {says}: {names} ({places})")
             continue
@@ -288,147 +285,5 @@ def short(text: str) -> str:
     return fit_text(text, _LONGEST)
 
 
-_DONE = {"create": "created", "update": "updated", "delete": "deleted"}
-_ALIKE = 5
+ALIKE = 5
 """More connectors than this in the same state share a line."""
-
-
-def say_event(event: Event) -> None:
-    """Print one result, or what becomes of a wave."""
-    match event:
-        case Result():
-            _say_result(event)
-        case QuotaResult():
-            _say_quota_result(event)
-        case Waiting(connect, connectors, seconds):
-            talk(f"{connect}: waiting up to {seconds:.0f} s for {few(list(connectors))} to run")
-        case WaveVerified(connect, number, of, connectors, "ok") if of > 1:
-            talk(f"{connect}: wave {number} of {of} is good ({number_of(len(connectors), 'connector')})")
-        case WaveVerified(connect, number, of, connectors, _, unwritten) if unwritten:
-            count = f"{len(unwritten)} of {number_of(len(connectors), 'connector')}"
-            talk(f"{connect}: wave {number} of {of} is not good: {count} not written", style="bold red")
-        case LeaseAwaited(kafka, holder, seconds):
-            lease = f"another process holds the lease on Kafka '{kafka}' ({holder})"
-            talk(f"{lease}: waiting up to {seconds:.0f} s, in which Kafka misses one that was killed")
-        case Unguarded(connect, note):
-            talk(f"{connect}: {note}", style="yellow")
-        case Halted():
-            talk(_halt_text(event), style=_HALT_STYLES[event.verdict])
-        case RolledBack(connect, results):
-            back = [result.connector for result in results if result.rolled_back]
-            talk(
-                f"{connect}: rolled back {number_of(len(back), 'change')}" + (f": {few(back)}" if back else ""),
-                style="bold yellow",
-            )
-
-
-def _say_result(result: Result) -> None:
-    if result.doubt:
-        talk(f"{result.connect}: {result.connector}: {result.doubt}", style="yellow")
-    elif result.error is None:
-        talk(f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)")
-    else:
-        talk(f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", style="bold red")
-
-
-def _say_quota_result(result: QuotaResult) -> None:
-    change = result.change
-    if result.error is None:
-        talk(f"{change.kafka}: {_DONE[change.action]} quota of {change.entity}")
-    else:
-        talk(
-            f"{change.kafka}: {change.action} of the quota of {change.entity} failed: {result.error}", style="bold red"
-        )
-
-
-_HALT_STYLES = {"failed": "bold red", "inconclusive": "bold yellow"}
-
-
-def _halt_text(halted: Halted) -> str:
-    how = "halted" if halted.verdict == "failed" else "paused for a person to look"
-    left = f"; not begun: {number_of(len(halted.left), 'change')}" if halted.left else ""
-    return f"{halted.connect}: {how}: {halted.why}{left}"
-
-
-def say_applied(applied: Applied) -> None:
-    """Print what does not run, what failed, was rolled back, is unfinished or left, and the count of changes."""
-    _say_states(applied)
-    for halted in applied.halted:
-        say(_halt_text(halted), style=_HALT_STYLES[halted.verdict])
-    for result in applied.rolled_back:
-        say(f"rolled back: {result.action} {result.connect}/{result.connector}", style="bold yellow")
-    for result in applied.done_results:
-        if result.doubt:
-            say(f"{result.connect}/{result.connector}: {result.doubt}", style="yellow")
-    for result in applied.failed_results:
-        say(f"failed: {result.connect}/{result.connector}: {result.error}", style="bold red")
-        if result.hint:
-            say(f"        {result.hint}")
-    for change in applied.unfinished_changes:
-        say(f"unfinished: {change.action} {change.connect}/{change.connector}", style="bold red")
-    for change in applied.left_changes:
-        say(f"left: {change.action} {change.connect}/{change.connector}", style="bold yellow")
-    count = f"Applied: {len(applied.done_results)} of {len(applied.plan.writes)} changes{_say_applied_quotas(applied)}"
-    say("; ".join((count, *_not_in_count(applied))), style="bold")
-    say_unrecorded(applied.unrecorded)
-    if applied.unlogged:
-        say(applied.unlogged, style="yellow")
-    if applied.lost_leases:
-        lost = few([f"'{alias}'" for alias in applied.lost_leases])
-        say(
-            f"The lease on Kafka {lost} was lost: another process may write now, so this one stopped.",
-            style="bold yellow",
-        )
-    if applied.rolled_back:
-        say("What was rolled back runs as before; correct the tree, then apply again.")
-    elif (
-        applied.failed_results
-        or applied.left_changes
-        or applied.unfinished_changes
-        or applied.failed_quotas
-        or applied.left_quotas
-    ):
-        say("Apply again to converge; what is done already will not be written a second time.")
-
-
-def _say_applied_quotas(applied: Applied) -> str:
-    """Print the quotas that failed or were left, and return how many were written."""
-    for failed in applied.failed_quotas:
-        say(f"failed: {failed.change.action} of the quota of {failed.change.entity}: {failed.error}", style="bold red")
-        say(f"        {failed.hint}")
-    for left in applied.left_quotas:
-        say(f"left: {left.action} of the quota of {left.entity} on {left.kafka}", style="bold yellow")
-    count = len(applied.plan.quota_writes)
-    done = len(applied.quotas) - len(applied.failed_quotas)
-    return f", {done} of {number_of(count, 'client quota')}" if count else ""
-
-
-def _say_states(applied: Applied) -> None:
-    """Print each state that is not RUNNING; where many connectors show the same, in one line."""
-    names: dict[tuple[str, str, str], list[str]] = {}
-    for (connect, connector), settled in sorted(applied.states.items()):
-        if settled.state != "RUNNING":
-            names.setdefault((connect, settled.state, settled.verdict), []).append(connector)
-    for (connect, state, verdict), connectors in names.items():
-        style = {"failed": "red", "ok": None}.get(verdict, "yellow")
-        if len(connectors) > _ALIKE:
-            say(f"{connect}: {len(connectors)} connectors: {state} ({few(connectors)})", style=style)
-            continue
-        for connector in connectors:
-            say(f"{connect}/{connector}: {state}", style=style)
-
-
-def _not_in_count(applied: Applied) -> Iterable[str]:
-    """Yield what the number of applied changes does not show."""
-    verdicts = [settled.verdict for settled in applied.states.values()]
-    for verdict, words in (("failed", "FAILED or lost afterwards"), ("inconclusive", "not seen to run yet")):
-        if verdict in verdicts:
-            yield f"{verdicts.count(verdict)} of them {words}"
-    blocked = applied.plan.counts()["blocked"]
-    if blocked:
-        yield f"{blocked} more blocked"
-    if applied.plan.left_over:
-        yield f"{applied.plan.left_over} no longer declared and still there (--prune deletes)"
-    if unread := ", ".join(f"'{name}'" for name in applied.unread_connects):
-        plural, their = ("", "its") if len(applied.unread_connects) == 1 else ("s", "their")
-        yield f"Connect cluster{plural} {unread} could not be read, {their} changes are not in this number"

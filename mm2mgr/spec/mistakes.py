@@ -5,10 +5,13 @@ What may be written, and an example, come from the schema; what a validator says
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, NotRequired, TypedDict
 
 import yaml
@@ -28,11 +31,32 @@ Node = Mapping[str, Any]
 def json_schema() -> Node:
     """Return the JSON Schema of one file of the tree: every top-level key is optional, since files are merged."""
     schema = models.Tree.model_json_schema(by_alias=True)
+    texts = _texts_below_fields()
+    for name, definition in {"Tree": schema, **schema["$defs"]}.items():
+        model = getattr(models, name)
+        for field, info in model.model_fields.items() if issubclass(model, models.Model) else ():
+            key = info.alias or field
+            places = ((parent.__name__, field) for parent in model.__mro__)
+            if text := next((texts[place] for place in places if place in texts), ""):
+                node = {"description": text, **definition["properties"][key]}
+                definition["properties"][key] = dict(sorted(node.items()))
     schema.pop("required", None)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "mm2mgr topology"
     _explain_patterns(schema)
     return schema
+
+
+def _texts_below_fields() -> dict[tuple[str, str], str]:
+    """Return the text below each field in the source, by model and field."""
+    texts = {}
+    classes = (part for part in ast.parse(inspect.getsource(models)).body if isinstance(part, ast.ClassDef))
+    for model in classes:
+        for field, below in pairwise(model.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(text))):
+                    texts[model.name, name] = inspect.cleandoc(text)
+    return texts
 
 
 def _explain_patterns(node: object) -> None:

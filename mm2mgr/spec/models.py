@@ -44,9 +44,13 @@ from mm2mgr.spec.values import (
 
 
 class Model(BaseModel):
-    """How every model of the declaration behaves: unknown keys are refused, values are frozen."""
+    """How every model of the declaration behaves: unknown keys are refused, values are frozen.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    For a cold start, a model is built when it is first asked (`model_construct()` makes defaults without), and what
+    stands below each field is read by `schema` alone.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     def __hash__(self) -> int:
         """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and none is
@@ -249,7 +253,7 @@ class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/
     history: bool = True
     """Whether what is changed is recorded on the Kafka cluster of the workers, in topic `mm2mgr.history.internal`,
     which `mm2mgr history`, `drift` and `reconcile` need. False where mm2mgr's login may not write there."""
-    workers: Workers = Workers()
+    workers: Workers = Workers.model_construct()
     """How many workers there are and what one carries. A Connect cluster's own `workers` replaces this one as a
     whole."""
 
@@ -353,7 +357,7 @@ class Checkpoints(Model, json_schema_extra=_example(group_offsets=True)):
     """`checkpoints: false` is short for this."""
     group_offsets: bool = False
     """Write the translated offsets into the target's consumer groups too (only for groups not active there)."""
-    groups: Groups = Groups()
+    groups: Groups = Groups.model_construct()
     """Whose offsets; default: all groups."""
     interval: TimeSpan = 60
     """How often checkpoints (and group offsets) are written."""
@@ -398,7 +402,7 @@ class Sync(Model, json_schema_extra=_example(topic_acls=True)):
 class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.orders", "logs[.].*"]})):
     """Everything about a flow except which clusters it connects. Nearest value wins: pair, flow, defaults."""
 
-    topics: Topics = Topics()
+    topics: Topics = Topics.model_construct()
     """Which topics."""
     run_on: str | dict[str, str] | None = None
     """Connect cluster that runs the flow, or one per target alias. Default: the one whose `kafka` is the target."""
@@ -409,21 +413,23 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
     """`exactly_once`: all that it needs of connector, overrides and isolation level is written; the workers must run
     with `exactly.once.source.support=enabled`, which plan and apply check."""
-    tasks: Tasks = Tasks()
+    tasks: Tasks = Tasks.model_construct()
     """Tasks of the source connector: a number, or bounds for the computed one."""
     catch_up: CatchUpSettings | None = None
     """Limit that all tasks of the flow share, by pair of clusters. Default: that of the link, else no limit."""
     checkpoints: Annotated[Checkpoints, BeforeValidator(flag, json_schema_input_type=Checkpoints | bool)] = (
-        Checkpoints()
+        Checkpoints.model_construct()
     )
     """Translated consumer group offsets; true, false or settings."""
-    heartbeats: Annotated[Heartbeats, BeforeValidator(flag, json_schema_input_type=Heartbeats | bool)] = Heartbeats()
+    heartbeats: Annotated[Heartbeats, BeforeValidator(flag, json_schema_input_type=Heartbeats | bool)] = (
+        Heartbeats.model_construct()
+    )
     """Proof that the flow moves; true, false or settings."""
     offset_syncs: Annotated[OffsetSyncs, BeforeValidator(flag, json_schema_input_type=OffsetSyncs | bool)] = (
-        OffsetSyncs()
+        OffsetSyncs.model_construct()
     )
     """What checkpoints are made from; true, false or settings."""
-    sync: Sync = Sync()
+    sync: Sync = Sync.model_construct()
     """What is copied besides records."""
     refresh_interval: TimeSpan = 600
     """How often new topics, partitions and groups are looked for."""
@@ -483,11 +489,11 @@ class DeclaredFlow(
 class Defaults(Model, json_schema_extra=_example(flows={"refresh_interval": "10min"})):
     """What many entries share; an entry's own value outranks it, key by key."""
 
-    clusters: ClusterDefaults = ClusterDefaults()
+    clusters: ClusterDefaults = ClusterDefaults.model_construct()
     """For every Kafka cluster."""
-    connect: ConnectDefaults = ConnectDefaults()
+    connect: ConnectDefaults = ConnectDefaults.model_construct()
     """For every Connect cluster."""
-    flows: FlowSettings = FlowSettings()
+    flows: FlowSettings = FlowSettings.model_construct()
     """For every flow."""
 
 
@@ -596,7 +602,7 @@ class Tree(Model):
 
     owner: Owner
     """Marks every connector this tree manages (`mm2mgr.owner`); connectors without this mark are never touched."""
-    defaults: Defaults = Defaults()
+    defaults: Defaults = Defaults.model_construct()
     """What many entries share."""
     clusters: dict[Alias, Cluster]
     """Kafka clusters by alias."""

@@ -23,7 +23,7 @@ from mm2mgr.operations.workspace import Workspace
 COMMAND_TIMEOUT_SECONDS = 180.0
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
-    [f"mm2mgr.{each}" for each in ("cli", "operations.plan", "operations.status", "apply.execute", "output.plan_text")]
+    [f"mm2mgr.{each}" for each in ("cli", "operations.plan", "operations.status", "apply.execute", "output.apply_text")]
 )
 
 

@@ -249,7 +249,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr(leases, "_NAP_SECONDS", 0.0)
     monkeypatch.setattr(execute, "_RACE_SECONDS", 0.0)  # the lease alone has to do
     monkeypatch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)
-    monkeypatch.setattr(import_module("mm2mgr.operations.plan"), "author", lambda files: Author(files[0].stem))
+    monkeypatch.setattr(import_module("mm2mgr.apply.history"), "author", lambda files: Author(files[0].stem))
     monkeypatch.setattr(Clock, "sleep", lambda _, seconds: nap(seconds))
     keeping(monkeypatch)
     with jumping() as clock:
