@@ -222,7 +222,7 @@ def make_draft(
     deletes = wish.prune and declared.only is None
     connectors_on = {name: there.connectors for name, there in live.items()}
     running = replace(
-        RunningConnectors.of(declared.owners, connectors_on, deletes=deletes, held=wish.deletes_held),
+        RunningConnectors.from_live(declared.owners, connectors_on, deletes=deletes, held=wish.deletes_held),
         workers={name: there.worker for name, there in live.items()},
         unread=[name for name in answers if name not in live],
     )

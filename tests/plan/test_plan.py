@@ -66,7 +66,7 @@ def test_a_name_that_others_hold_is_blocked_also_if_equal_otherwise(owner: str |
     (change,) = part.changes
     assert (change.action, change.config) == ("blocked", None)
     assert whose in change.reason
-    assert Plan(OWNER, (part,)).failed
+    assert Plan(OWNER, (part,)).has_failed
     assert Plan(OWNER, (part,)).writes == ()
 
 
@@ -89,7 +89,7 @@ def test_changes_come_pair_by_pair_heartbeats_first_and_deletes_last() -> None:
 
 def test_a_cluster_that_could_not_be_read_has_no_changes_and_fails_the_plan() -> None:
     plan = Plan(OWNER, (ClusterPlan("w", error="no URL answered", hint="look"), planned([wanted("n")], {})))
-    assert plan.failed
+    assert plan.has_failed
     assert plan.counts() == {"create": 1, "update": 0, "delete": 0, "no-op": 0, "blocked": 0}
     said = to_json(plan)["clusters"][0]
     assert (said["error"], said["hint"], said["changes"]) == ("no URL answered", "look", [])
@@ -169,7 +169,7 @@ def test_many_deletes_need_a_word(doomed: int, staying: int, allowed: int, held:
             f"one of {doomed} deletes, of {doomed + staying} connectors of this owner"
         }
         assert {change.remedy for change in changes} == {f"if all of them are intended, add --allow-deletes {doomed}"}
-        assert Plan(OWNER, parts).failed
+        assert Plan(OWNER, parts).has_failed
 
 
 def test_key_changes_do_not_print_their_values() -> None:

@@ -96,7 +96,7 @@ def test_a_plan_that_says_something_else_is_refused(tmp_path: Path, before: Plan
 def test_a_connect_cluster_that_cannot_be_read_now_holds_up_no_other(tmp_path: Path) -> None:
     down = ClusterPlan("v", error="down")
     now = as_reviewed(reviewed(tmp_path, plan_of(part(), part("v"))), plan_of(part(), down))
-    assert (now.clusters, now.failed) == ((part(), down), True)
+    assert (now.clusters, now.has_failed) == ((part(), down), True)
 
 
 def test_what_was_never_reviewed_is_not_applied(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_was_never_reviewed_is_not_applied(tmp_path: Path) -> None:
     now = as_reviewed(saved, plan_of(part(), part("v")))
     assert [change.connect for change in now.writes] == ["w"]
     assert now.clusters[1].error == "it could not be read when the plan was made, so its changes were never reviewed"
-    assert now.failed
+    assert now.has_failed
 
 
 def test_a_state_is_part_of_what_was_reviewed(tmp_path: Path) -> None:
