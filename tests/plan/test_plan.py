@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.comparison.differences import KeyChange, diff
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import Connector, ConnectorType
+from mm2mgr.connectors import Connector, ConnectorStatus, ConnectorType, RunningConnector
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
@@ -28,13 +28,19 @@ def wanted(name: str, kind: str = "source", pair: str = "a->b", **keys: str) -> 
     return Connector(name, type_, "w", pair, (f"f:{pair}",), config, {key: Origin("spec", "x") for key in config})
 
 
+def running(configs: Mapping[str, dict[str, str]], state: str = "") -> dict[str, RunningConnector]:
+    """Return what runs with these configs, and shows this state."""
+    status = {name: ConnectorStatus(name, state) if state else None for name in configs}
+    return {name: RunningConnector(name, config, status=status[name]) for name, config in configs.items()}
+
+
 def live(name: str, owner: str | None = OWNER, **keys: str) -> dict[str, dict[str, str]]:
     mark = {} if owner is None else {OWNER_KEY: owner}
     return {name: {"name": name, "connector.class": CLASSES["source"], **mark, **keys}}
 
 
 def planned(desired: list[Connector], found: Mapping[str, Mapping[str, str]], *, prune: bool = False) -> ClusterPlan:
-    return plan_cluster(Ownership(OWNER), "w", desired, found, Wish(prune=prune))
+    return plan_cluster(Ownership(OWNER), "w", desired, running(found), Wish(prune=prune))
 
 
 def test_what_is_not_there_is_created_with_every_key() -> None:
