@@ -37,7 +37,7 @@ from mm2mgr.live.questions import (
     UserTopics,
 )
 from mm2mgr.live.reach import KafkaReach, Limits
-from mm2mgr.live.read import Clusters, answered
+from mm2mgr.live.read import Clusters, run_steps
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.live.rights import (
     EveryAcl,
@@ -181,7 +181,7 @@ async def from_client(client: ConnectClient, steps: Steps[Result]) -> Result:
 async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Estate:
     """Return what a Connect cluster runs, as lint sees it."""
     limits = Limits(connect_seconds=deadline_seconds)
-    return (await answered(read_estate_of(target.name), Clusters({target.name: target}), limits))[0]
+    return (await run_steps(read_estate_of(target.name), Clusters({target.name: target}), limits))[0]
 
 
 async def make_plan(
@@ -196,4 +196,4 @@ async def make_plan(
     """Return the plan of a tree, from clusters that are asked side by side."""
     declared = Declared(topology, connectors, wish, None if only is None else frozenset(only), spec)
     limits = Limits(connect_seconds=deadline_seconds)
-    return (await answered(plan_steps(declared), Clusters.of(topology), limits))[0]
+    return (await run_steps(plan_steps(declared), Clusters.of_tree(topology), limits))[0]

@@ -91,7 +91,7 @@ class Applied:
         verdicts = {settled.verdict for settled in self.states.values()} | {halted.verdict for halted in self.halted}
         waits = {halted.connect for halted in self.halted if halted.verdict == "inconclusive"}
         left = [change for change in self.left_changes if change.connect not in waits]
-        if self.failed_results or left or self.unfinished_changes or self.plan.failed or "failed" in verdicts:
+        if self.failed_results or left or self.unfinished_changes or self.plan.has_failed or "failed" in verdicts:
             return "failed"
         if self.failed_quotas or self.left_quotas:
             return "failed"

@@ -154,8 +154,8 @@ class LogReader:
         is_one = change.type == "source" and change.action == "update" and bool(change.keys)
         if flow is None or not is_one or self._unread & _aliases(flow):
             return None
-        unknown = DROPS if change.written.get("transforms") else "" if flow.selection.policy else _UNKNOWN_POLICY
-        isolation = text_of("source", change.written, "source consumer", "isolation.level")
+        unknown = DROPS if change.written_config.get("transforms") else "" if flow.selection.policy else _UNKNOWN_POLICY
+        isolation = text_of("source", change.written_config, "source consumer", "isolation.level")
         return Arrivals(flow, unknown, isolation == "read_committed")
 
     def _flow(self, change: Change) -> Flow | None:

@@ -49,7 +49,7 @@ from mm2mgr.connect.errors import ConnectUnreachable
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs
 from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import Clusters, answered, open_client, read
+from mm2mgr.live.read import Clusters, open_client, read, run_steps
 from mm2mgr.live.snapshot import Result as Answer
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
@@ -218,7 +218,7 @@ class _ClusterRun:
         try:
             async with writer:
                 self.clients[self.connect] = writer
-                await self._run(writer.within(self.apply_run.limits.look_seconds))
+                await self._run(writer.with_deadline(self.apply_run.limits.look_seconds))
         except asyncio.CancelledError:
             pass  # cut short: what was begun has been reported
         finally:
@@ -235,7 +235,7 @@ class _ClusterRun:
         clusters = Clusters({self.connect: client}, apply_run.topology.clusters)
 
         async def ask(steps: Steps[Answer]) -> Answer:
-            return (await answered(steps, clusters, apply_run.limits))[0]
+            return (await run_steps(steps, clusters, apply_run.limits))[0]
 
         verification = Verification(
             self.connect,
@@ -465,7 +465,7 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
     change = result.change
     if change is None or (change.action == "delete" and live is None):
         return None
-    written = change.written
+    written = change.written_config
     if change.action == "delete":
         problem = "it was deleted, but exists again"
     elif live is None:

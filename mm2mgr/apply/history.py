@@ -169,7 +169,7 @@ class Recorder:
         if change.action == "delete":
             self.write(named[0], key, None)
         elif change.config is not None:
-            self.write(named[0], key, json.dumps(mask_config(change.written)))
+            self.write(named[0], key, json.dumps(mask_config(change.written_config)))
 
     def write(self, connect: str, key: str, value: str | None) -> None:
         """Record a text under a key on the Kafka cluster of a Connect cluster; None deletes it."""

@@ -312,7 +312,7 @@ class Rounds:
 
     def record_failures(self, asked: Iterable[str], failed: Iterable[str]) -> None:
         """Let Connect clusters that failed rest, and the others be asked as ever."""
-        self.schedule = self.schedule.after(timing.now(), asked, failed, _CHANCE.random())
+        self.schedule = self.schedule.after_round(timing.now(), asked, failed, _CHANCE.random())
 
     def close(self) -> None:
         """Give up the leases and the event log; a broker that does not answer delays nothing."""

@@ -205,12 +205,12 @@ def is_as_written(change: Change, live: Mapping[str, str] | None) -> bool:
     """Tell whether what runs is what a change wrote: then it was not changed since."""
     if change.action == "delete":
         return live is None
-    return live == change.written
+    return live == change.written_config
 
 
 def inverse_of(change: Change, state_before: str | None) -> Change:
     """Return the change that takes back another one which was written."""
-    written = change.written
+    written = change.written_config
     if change.action == "create":
         return replace(change, action="delete", keys=diff(written, {}), config=None, before=written, state=None)
     before = dict(change.before or {})

@@ -309,7 +309,7 @@ def watch(
                 printed = say_watch_round(done, printed)
             if once:
                 rounds.close()
-                return 1 if done.failed else 0
+                return 1 if done.has_failed else 0
     except KeyboardInterrupt:
         with _soon():
             rounds.close()

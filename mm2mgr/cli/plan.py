@@ -103,7 +103,7 @@ def plan(
     plan = operations.plan(workspace, options, out=out, report=show)
     if out:
         talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
-    if plan.failed:
+    if plan.has_failed:
         return ExitCode.NO
     return ExitCode.DIFFERS if detailed_exitcode and (not plan.is_empty or plan.left_over) else ExitCode.YES
 

@@ -62,7 +62,7 @@ class ConnectClient:
         self._wire = wire or ConnectHttp(target, transport)
         self._caller = Caller(self._wire, deadline_seconds, first_backoff_seconds)
 
-    def within(self, deadline_seconds: float) -> ConnectClient:
+    def with_deadline(self, deadline_seconds: float) -> ConnectClient:
         """Return a client that uses the connections of this one, as long as it is open, and bounds its calls
         otherwise.
         """
@@ -190,10 +190,10 @@ class ConnectClient:
     async def delete(self, name: str) -> None:
         """Delete a connector; its source offsets stay in Kafka and come back with the name."""
 
-        async def gone(deadline: Deadline) -> bool:
+        async def is_gone(deadline: Deadline) -> bool:
             return await self._config_if_there(name, deadline) is None
 
-        await self._caller.write(self._call_about(name, "DELETE"), gone)
+        await self._caller.write(self._call_about(name, "DELETE"), is_gone)
 
     async def pause(self, name: str) -> None:
         """Ask a connector and its tasks to pause; returns before they have."""
@@ -228,12 +228,12 @@ class ConnectClient:
         """Alter stored source offsets of a STOPPED connector (Kafka 3.6); offset None removes an entry, others stay."""
         new_entries = tuple(offsets)
 
-        async def stored(deadline: Deadline) -> bool:
+        async def is_stored(deadline: Deadline) -> bool:
             stored_now = {entry.key: entry.offset for entry in await self.offsets(name, deadline)}
             return all(stored_now.get(entry.key) == entry.offset for entry in new_entries)
 
         body = {"offsets": to_json(new_entries)}
-        await self._caller.write(self._call_about(name, "PATCH", "/offsets", body=body), stored)
+        await self._caller.write(self._call_about(name, "PATCH", "/offsets", body=body), is_stored)
 
     # How a call is made
 
@@ -255,12 +255,12 @@ class ConnectClient:
         # The worker adds the name to a config that lacks it.
         desired = {"name": name, **config}
 
-        async def stored(deadline: Deadline) -> bool:
+        async def is_stored(deadline: Deadline) -> bool:
             return await self._config_if_there(name, deadline) == desired
 
         async def is_untouched(deadline: Deadline) -> bool:
             for pause in self._caller.pauses:  # followers learn of a write a moment after the leader did
-                await asyncio.sleep(min(pause, deadline.left()))
+                await asyncio.sleep(min(pause, deadline.seconds_left()))
                 live = await self._config_if_there(name, deadline)
                 if live in (before, desired):
                     return live != desired
@@ -274,7 +274,7 @@ class ConnectClient:
                 " again."
             )
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
-        answer = await self._caller.write(call, stored, is_untouched if before is not None else None)
+        answer = await self._caller.write(call, is_stored, is_untouched if before is not None else None)
         return parse_answer(answer, call, parse_connector) if answer else RunningConnector(name, desired)
 
     async def _config_if_there(self, name: str, deadline: Deadline) -> dict[str, str] | None:

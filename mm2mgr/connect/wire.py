@@ -57,18 +57,20 @@ class Deadline:
     read_seconds: float = _READ_SECONDS
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
+    def in_seconds(cls, seconds: float) -> Deadline:
         # More of a long time for one attempt: a long list over a slow link must be able to come whole.
         return cls(timing.now() + seconds, max(_READ_SECONDS, seconds / 4))
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds that are left, never negative."""
         return max(0.0, self.ends_at - timing.now())
 
     def attempt_seconds(self, write: bool) -> float:
         """Return how long one attempt may wait for its answer."""
         return (
-            min(self.left() * (1 - _READ_BACK_SHARE), _WRITE_SECONDS) if write else min(self.left(), self.read_seconds)
+            min(self.seconds_left() * (1 - _READ_BACK_SHARE), _WRITE_SECONDS)
+            if write
+            else min(self.seconds_left(), self.read_seconds)
         )
 
 
@@ -134,7 +136,7 @@ class ConnectHttp:
             # Neither has been carried out, so that a write may be sent again too.
             is_refused = answer is None or answer.status in _REFUSED
             # Another call may have read them again meanwhile.
-            if is_refused and deadline.left() and (self._http is not used or self._renew_target()):
+            if is_refused and deadline.seconds_left() and (self._http is not used or self._renew_target()):
                 continue
             if answer is None:
                 raise self._unreachable(call, failures) from list(failures.values())[-1]
@@ -161,7 +163,7 @@ class ConnectHttp:
         """
         waiting = deque(self._in_order())
         untried = len(waiting)
-        pause = min(_HEAD_START_SECONDS, deadline.left() / (2 * untried))
+        pause = min(_HEAD_START_SECONDS, deadline.seconds_left() / (2 * untried))
         asked: dict[asyncio.Task[Answer], str] = {}
         busy: Answer | None = None
         starts_at = 0.0
@@ -371,7 +373,7 @@ class Caller:
 
     async def _shows(self, happened: Check, deadline: Deadline) -> bool:
         for pause in self.pauses:
-            await asyncio.sleep(min(pause, deadline.left()))
+            await asyncio.sleep(min(pause, deadline.seconds_left()))
             if await happened(deadline):
                 return True
         return False
@@ -388,9 +390,9 @@ class Caller:
 
     def _deadline(self, default_seconds: float) -> Deadline:
         if self._deadline_seconds is not None:
-            return Deadline.after(self._deadline_seconds)
+            return Deadline.in_seconds(self._deadline_seconds)
         declared = self._wire.target.timeout_seconds
-        return Deadline.after(
+        return Deadline.in_seconds(
             default_seconds if declared is None else declared * default_seconds / _READ_DEADLINE_SECONDS
         )
 
@@ -399,7 +401,7 @@ class Caller:
             return isinstance(error, ConnectBusy) or (isinstance(error, ConnectUnreachable) and self._wire.reached)
 
         def stop(state: RetryCallState) -> bool:
-            return state.upcoming_sleep >= deadline.left()
+            return state.upcoming_sleep >= deadline.seconds_left()
 
         # Random over the whole interval: hundreds of connectors are refused by the same rebalance at once.
         wait = wait_random_exponential(multiplier=self._first_backoff_seconds, max=LONGEST_BACKOFF_SECONDS)

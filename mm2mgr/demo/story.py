@@ -145,7 +145,7 @@ class _Story:
         plan = operations.plan(workspace)
         say_plan(plan)
         healthy = self.status(workspace)
-        return 0 if exact and healthy and plan.is_empty and not plan.failed else 1
+        return 0 if exact and healthy and plan.is_empty and not plan.has_failed else 1
 
     def traffic(self, flows: tuple[Flow, ...], stack: ExitStack) -> list[Traffic]:
         sources = {flow.source.alias: flow.source for flow in flows}

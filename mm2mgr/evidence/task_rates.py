@@ -326,7 +326,7 @@ class TopicConfigs:
     ask: Callable[[str, Collection[str]], frozenset[str] | None]
     _compacted_at: dict[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
 
-    def compacted(self, alias: str, topics: Collection[str]) -> frozenset[str]:
+    def compacted_topics(self, alias: str, topics: Collection[str]) -> frozenset[str]:
         """Return the compacted ones; Mm2mgrError when their configs may not be read."""
         now = timing.now()
         new = [topic for topic in topics if now - self._compacted_at.get((alias, topic), (-1e9, False))[0] > 3600]

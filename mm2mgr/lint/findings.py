@@ -274,7 +274,7 @@ def config_key(subject: Subject, client: str, plain: str) -> str:
 
 def key_for(subject: Subject, client: str, plain: str) -> str:
     """Return the key that sets a client's plain key, or the one to write where none does."""
-    return subject.written(client, plain) or config_key(subject, client, plain)
+    return subject.written_key(client, plain) or config_key(subject, client, plain)
 
 
 def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str, value: str = "…") -> str:

@@ -346,7 +346,9 @@ def overlaps(
     not with the pairs.
     """
     names = {subject: named for named, subject in {**others, **ours}.items()}
-    running = [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.is_off]
+    running = [
+        hop for hop in hops(Estate(tuple(names)).known_lines_only.subjects) if hop.selection and not hop.subject.is_off
+    ]
     for group in by_pair(running).values():
         mine = [hop for hop in group if names[hop.subject] in ours]
         theirs = [hop for hop in group if names[hop.subject] in others]

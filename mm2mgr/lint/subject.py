@@ -354,7 +354,7 @@ class Subject:
         return self.kind.client_by_name.get(name)
 
     @cached_property
-    def configured(self) -> Mapping[str, ConfiguredClient]:
+    def configured_clients(self) -> Mapping[str, ConfiguredClient]:
         """Its clients by name, with what connector and workers set for them."""
         workers = self.worker.properties or _NONE
         return {
@@ -362,13 +362,13 @@ class Subject:
             for name, client in self.kind.client_by_name.items()
         }
 
-    def written(self, client: str, plain: str) -> str:
+    def written_key(self, client: str, plain: str) -> str:
         """Return the config key that sets a client's plain key, "" for none."""
         return self.kind.winners.get(client, _NONE).get(plain, "")
 
     def workers_key(self, client: str, plain: str) -> str:
         """Return the workers' property that a client's plain key is taken from, "" for none."""
-        configured = self.configured.get(client)
+        configured = self.configured_clients.get(client)
         return configured.inherited_key(plain) if configured else ""
 
     def is_set(self, client: str, *plains: str) -> bool:
@@ -380,7 +380,7 @@ class Subject:
 
     def setting_of(self, client: str, plain: str) -> Value | None:
         """Return the effective setting of a client's plain key with its origin: see `truth.reach`."""
-        configured = self.configured.get(client)
+        configured = self.configured_clients.get(client)
         return configured.value(plain) if configured else None
 
     def value(self, client: str, plain: str) -> str | None:
@@ -444,7 +444,7 @@ class Estate:
     limits: tuple[CatchUpFacts, ...] = ()
 
     @cached_property
-    def judged(self) -> Estate:
+    def known_lines_only(self) -> Estate:
         """The same without connectors of Kafka lines that are not known."""
         judged = tuple(subject for subject in self.subjects if subject.kind.of_known_line)
         return self if len(judged) == len(self.subjects) else replace(self, subjects=judged, complete=False)

@@ -250,7 +250,7 @@ def _logins(subject: Subject) -> Iterator[tuple[Servers, BrokerCount | KafkaFact
 
 
 def _with_answers(subject: Subject, answers: Mapping[Servers, KafkaFacts]) -> Subject:
-    def informed(own: KafkaFacts, key: str) -> KafkaFacts:
+    def with_answer(own: KafkaFacts, key: str) -> KafkaFacts:
         facts = answers.get(addresses(subject.get(key)))
         if facts is None:
             return own
@@ -259,7 +259,7 @@ def _with_answers(subject: Subject, answers: Mapping[Servers, KafkaFacts]) -> Su
 
     return replace(
         subject,
-        source_kafka=informed(subject.source_kafka, "source.cluster.bootstrap.servers"),
-        target_kafka=informed(subject.target_kafka, "target.cluster.bootstrap.servers"),
-        records_kafka=informed(subject.records_kafka, "producer.override.bootstrap.servers"),
+        source_kafka=with_answer(subject.source_kafka, "source.cluster.bootstrap.servers"),
+        target_kafka=with_answer(subject.target_kafka, "target.cluster.bootstrap.servers"),
+        records_kafka=with_answer(subject.records_kafka, "producer.override.bootstrap.servers"),
     )

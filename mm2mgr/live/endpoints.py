@@ -39,7 +39,7 @@ def connect_target(connect: ConnectCluster) -> ConnectTarget:
     if model.auth and model.auth.basic:
         auth = _basic(connect, model.auth.basic, "auth")
     elif model.auth and model.auth.bearer:
-        auth = BearerAuth(_resolved(connect, model.auth.bearer, "auth.bearer"))
+        auth = BearerAuth(_resolve(connect, model.auth.bearer, "auth.bearer"))
     return ConnectTarget(
         connect.name,
         tuple(model.url),
@@ -55,7 +55,7 @@ def connect_target(connect: ConnectCluster) -> ConnectTarget:
 def _basic(connect: ConnectCluster, basic: Basic, field: str) -> BasicAuth:
     where = f"{field}.basic"
     return BasicAuth(
-        _resolved(connect, basic.username, f"{where}.username"), _resolved(connect, basic.password, f"{where}.password")
+        _resolve(connect, basic.username, f"{where}.username"), _resolve(connect, basic.password, f"{where}.password")
     )
 
 
@@ -63,12 +63,12 @@ def _tls(connect: ConnectCluster) -> TlsFiles | None:
     model = connect.model.tls
     if model is None:
         return None
-    password = _resolved(connect, model.key_password, "tls.key_password") if model.key_password else None
+    password = _resolve(connect, model.key_password, "tls.key_password") if model.key_password else None
     return TlsFiles(_path(model.ca), _path(model.certificate), _path(model.key), password)
 
 
 def _header(connect: ConnectCluster, name: str, written: str) -> str:
-    value = _resolved(connect, written, f"headers ({name})")
+    value = _resolve(connect, written, f"headers ({name})")
     if value != written:
         remember({"secret": value})  # whatever the name of the header
     return value
@@ -78,14 +78,14 @@ def _proxy(connect: ConnectCluster) -> ProxyServer | None:
     model = connect.model.proxy
     if model is None:
         return None
-    url = _resolved(connect, model.url, "proxy")
+    url = _resolve(connect, model.url, "proxy")
     try:
         return ProxyServer(url, _basic(connect, model.basic, "proxy") if model.basic else None)
     except ConnectError as error:
         raise ConnectError(f"Connect cluster '{connect.name}': {error.message}", hint=error.hint) from error
 
 
-def _resolved(connect: ConnectCluster, text: str, field: str) -> str:
+def _resolve(connect: ConnectCluster, text: str, field: str) -> str:
     try:
         return resolve(f"Connect cluster '{connect.name}', {field}", text)
     except KafkaError as error:

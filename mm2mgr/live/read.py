@@ -31,7 +31,7 @@ class Clusters:
     kafkas: Mapping[str, KafkaCluster] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, topology: Topology) -> Clusters:
+    def of_tree(cls, topology: Topology) -> Clusters:
         """Return those of a tree."""
         return cls(topology.connects, topology.clusters)
 
@@ -58,7 +58,7 @@ class ConnectClients:
         if isinstance(cluster, (ConnectCluster, ConnectTarget)):
             cluster = await self._stack.enter_async_context(open_client(cluster, deadline_seconds))
             self._opened[name] = cluster
-        return cluster.within(deadline_seconds) if name in self._opened else cluster
+        return cluster.with_deadline(deadline_seconds) if name in self._opened else cluster
 
 
 async def read(
@@ -92,7 +92,7 @@ async def _read(
     return snapshot.with_answers(answers)
 
 
-async def answered(
+async def run_steps(
     steps: Steps[Result], clusters: Clusters, limits: Limits | Callable[[], Limits], snapshot: Snapshot | None = None
 ) -> tuple[Result, Snapshot]:
     """Ask what a judgement lacks until it has its result; return that, and all that was answered.
@@ -113,7 +113,7 @@ async def answered(
 
 async def ask_all(steps: Steps[Result], topology: Topology, limits: Limits | None = None) -> Result:
     """Ask the clusters of a tree all that a judgement lacks, and return its result."""
-    return (await answered(steps, Clusters.of(topology), limits or Limits()))[0]
+    return (await run_steps(steps, Clusters.of_tree(topology), limits or Limits()))[0]
 
 
 def open_client(cluster: ConnectCluster | ConnectTarget, deadline_seconds: float) -> ConnectClient:

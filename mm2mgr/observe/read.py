@@ -28,7 +28,7 @@ from mm2mgr.live.questions import (
     TaskConfigs,
 )
 from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import Clusters, answered, read
+from mm2mgr.live.read import Clusters, read, run_steps
 from mm2mgr.live.snapshot import Snapshot, Steps, side_by_side
 from mm2mgr.observe.beside_records import COPIED, checkpointing
 from mm2mgr.observe.lag import doubtful
@@ -77,7 +77,7 @@ async def read_estate(
     """
     limits = Limits(how.deadline_seconds, kafka_seconds=how.kafka_seconds, kafka_at_once=_CLUSTERS_AT_ONCE)
     steps = reading_of(topology, connectors, flows, how)
-    return (await answered(steps, Clusters.of(topology), limits, how.snapshot))[0]
+    return (await run_steps(steps, Clusters.of_tree(topology), limits, how.snapshot))[0]
 
 
 def reading_of(
@@ -159,7 +159,7 @@ async def read_states(
     for connector in connectors:
         declared.setdefault(connector.connect, []).append(connector)
     limits = Limits(connect_seconds=deadline_seconds)
-    snapshot = await read(map(ConnectorsWithStatuses, declared), Clusters.of(topology), limits)
+    snapshot = await read(map(ConnectorsWithStatuses, declared), Clusters.of_tree(topology), limits)
 
     def states(name: str) -> SeenConnect:
         answer = snapshot.get(ConnectorsWithStatuses(name))

@@ -6,7 +6,7 @@ same.
     workspace = Workspace()  # ./clusters; or Workspace((Path("prod"),))
     made = plan(workspace)
     print(made.counts())
-    if not made.failed:
+    if not made.has_failed:
         applied = apply(workspace, wait_seconds=60)
         print(applied.outcome)
 

@@ -32,7 +32,7 @@ from mm2mgr.live.questions import (
     UserTopics,
 )
 from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import Clusters, answered, read
+from mm2mgr.live.read import Clusters, read, run_steps
 from mm2mgr.live.rights import LoggedIn, LogIn
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, ask, or_error, side_by_side
 from mm2mgr.live.snapshot_file import SNAPSHOT, together, write_snapshot
@@ -267,7 +267,7 @@ def _memory_in(file: Path) -> str:
 
 
 async def _take(workspace: Workspace) -> Snapshot:
-    topology, connectors, clusters = workspace.topology, workspace.connectors, Clusters.of(workspace.topology)
+    topology, connectors, clusters = workspace.topology, workspace.connectors, Clusters.of_tree(workspace.topology)
     file = state_file(str(topology.owner))
     how = ObserveOptions(earlier=timed_looks(file))
     memory = _memory_in(file)
@@ -287,7 +287,7 @@ async def _take(workspace: Workspace) -> Snapshot:
         check(topology, connectors, topology.flows, workspace.spec),
         *map(or_error, workers),
     )
-    (reading, *_), taken = await answered(steps, clusters, _LIMITS, taken)
+    (reading, *_), taken = await run_steps(steps, clusters, _LIMITS, taken)
     taken = await read(_of_lag(reading), clusters, _LIMITS, taken)
     return replace(taken, taken_at=reading.taken_at, memory=memory)
 

@@ -154,7 +154,7 @@ def lint(workspace: Workspace, files: Sequence[Path] = (), options: LintOptions 
     findings = [finding for finding in read.invalid if finding.rule not in options.ignore]
     findings += run_rules(read.estate, rules)
     findings += run_rules(Estate(read.other), [rule for rule in rules if rule.check])
-    open_ = not_judged(read.estate.judged, {rule.id for rule in rules})
+    open_ = not_judged(read.estate.known_lines_only, {rule.id for rule in rules})
     return LintReport(tuple(findings), len(read.estate.subjects), read.looked_at, read.unread, open_)
 
 
@@ -200,13 +200,13 @@ def read_inputs(
     if live and options.ask_brokers and workspace.snapshot is None:
         from mm2mgr.lint.workers import ask_brokers
         from mm2mgr.live.reach import Limits
-        from mm2mgr.live.read import Clusters, answered
+        from mm2mgr.live.read import Clusters, run_steps
 
         of_tree = bool(declared) or any("://" not in name for name in options.connects)
         clusters = workspace.topology.clusters if of_tree else {}
         count = len(estate.subjects)
         steps = ask_brokers((*estate.subjects, *other), clusters.values())
-        asked, _ = wait_for(answered(steps, Clusters(kafkas=clusters), Limits()))
+        asked, _ = wait_for(run_steps(steps, Clusters(kafkas=clusters), Limits()))
         estate, other = replace(estate, subjects=asked[:count]), asked[count:]
     looked_at = (*map(str, (*trees, *files)), *(name for name in targets if name not in unread))
     return Inputs(estate, other, invalid, tuple(unread.values()), looked_at)
@@ -232,11 +232,11 @@ def _live(
     """Read all Connect clusters at once; return what was read, and by name why a cluster was not."""
     from mm2mgr.lint.workers import read_estates
     from mm2mgr.live.reach import Limits
-    from mm2mgr.live.read import Clusters, answered
+    from mm2mgr.live.read import Clusters, run_steps
 
     clusters = Clusters({target.name: target for target in targets.values()})
     steps = read_estates(clusters.connects)
-    answers, _ = wait_for(answered(steps, clusters, Limits(connect_seconds=timeout_seconds), workspace.snapshot))
+    answers, _ = wait_for(run_steps(steps, clusters, Limits(connect_seconds=timeout_seconds), workspace.snapshot))
     by_name = {name: answers[target.name] for name, target in targets.items()}
     unread = {name: answer for name, answer in by_name.items() if isinstance(answer, Mm2mgrError)}
     return [answer for answer in by_name.values() if not isinstance(answer, Mm2mgrError)], unread

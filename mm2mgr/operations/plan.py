@@ -281,10 +281,10 @@ class ReconcileRound:
             return self.applied.outcome
         if self.plan is None:
             return "standby"
-        return "failed" if self.plan.failed else "done" if self.plan.is_empty else "changes"
+        return "failed" if self.plan.has_failed else "done" if self.plan.is_empty else "changes"
 
     @property
-    def failed(self) -> set[str]:
+    def failed_connects(self) -> set[str]:
         """The Connect clusters that could not be read, or where a change was not written or broke a connector."""
         failed = {part.connect for part in self.plan.clusters if part.error} if self.plan else set()
         if self.applied is not None:
@@ -419,7 +419,7 @@ class _Reconciling:
         if held:
             log.write("deletes_held", {"count": planned.left_over, "why": held})
         ended = ReconcileRound(self.rounds.number, planned, applied, standby, without, resting, held, is_wait)
-        self.rounds.record_failures((part.connect for part in planned.clusters), ended.failed)
+        self.rounds.record_failures((part.connect for part in planned.clusters), ended.failed_connects)
         return ended
 
     def _plan(
@@ -451,7 +451,7 @@ class _Reconciling:
         from mm2mgr.apply.rounds import git_at_work
 
         now = timing.now()
-        self.readings = self.readings.after(workspace.spec.tree, now)
+        self.readings = self.readings.after_reading(workspace.spec.tree, now)
         if not self.order.options.prune:
             return "", False
         if work := git_at_work(workspace.files):

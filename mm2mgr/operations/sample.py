@@ -138,7 +138,7 @@ def _with_tasks(
     history = TaskStore(store, warn)
     # A thousand connectors take some seconds; a round may take half its interval and still be in time for the next.
     look_seconds = max(schedule.timeout_seconds, min(30.0, schedule.interval_seconds / 2))
-    watch = TaskWatch(recent, history, configs.compacted, pace, look_seconds, schedule.keep_seconds)
+    watch = TaskWatch(recent, history, configs.compacted_topics, pace, look_seconds, schedule.keep_seconds)
     seconds = schedule.timeout_seconds
     readers = [
         KafkaReader(kafka_access(cluster), takes, seconds, RecordSizes(), heard=recent.take)

@@ -437,7 +437,7 @@ class EstateWatch:
                 rounds.close()
 
     def _publish_round(self, asked: WatchdogOrder, done: WatchRound) -> None:
-        self._publish(lambda view: replace(view, watchdog=view.watchdog and view.watchdog.after(done)))
+        self._publish(lambda view: replace(view, watchdog=view.watchdog and view.watchdog.after_round(done)))
         asked.report(done)
 
     def _publish(self, change: Callable[[EstateView], EstateView]) -> None:

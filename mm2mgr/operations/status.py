@@ -16,7 +16,7 @@ from mm2mgr import timing
 from mm2mgr.errors import EXTRA_OF, Failure, Mm2mgrError, cause
 from mm2mgr.live.questions import NewestRecord, RecordTimes, TopicRetention
 from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import Clusters, answered
+from mm2mgr.live.read import Clusters, run_steps
 from mm2mgr.live.snapshot import Snapshot, Steps
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
@@ -238,7 +238,7 @@ def report(
     snapshot: Snapshot | None = None,
 ) -> LagReport:
     """Return the report of an observation: what else it needs is read here, of partitions that are behind only."""
-    return wait_for(answered(_report(observation, chosen, options), Clusters.of(topology), _LIMITS, snapshot))[0]
+    return wait_for(run_steps(_report(observation, chosen, options), Clusters.of_tree(topology), _LIMITS, snapshot))[0]
 
 
 def _report(observation: Observation, chosen: Sequence[Flow], options: LagOptions) -> Steps[LagReport]:

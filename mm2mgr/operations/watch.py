@@ -86,7 +86,7 @@ class WatchRound:
     unlogged: str = ""
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether a Connect cluster was not watched, other than by standing by, or a restart was not carried out."""
         return bool(self.error or self.without_lease or self.unread or any(action.error for action in self.actions))
 
@@ -115,7 +115,7 @@ class WatchdogView:
     restarts: int = 0
     failed_restarts: int = 0
 
-    def after(self, done: WatchRound) -> WatchdogView:
+    def after_round(self, done: WatchRound) -> WatchdogView:
         """Return what is known after a further look."""
         restarts = [action for action in done.actions if action.action == "restart" and not action.dry_run]
         failed = sum(action.error is not None for action in restarts)

@@ -110,9 +110,9 @@ class Workspace:
     def ask(self, steps: Steps[Answer], limits: Limits | Callable[[], Limits] | None = None) -> Answer:
         """Ask the clusters of the tree all that a judgement lacks, and return its result."""
         from mm2mgr.live.reach import Limits
-        from mm2mgr.live.read import Clusters, answered
+        from mm2mgr.live.read import Clusters, run_steps
 
-        return wait_for(answered(steps, Clusters.of(self.topology), limits or Limits(), self.snapshot))[0]
+        return wait_for(run_steps(steps, Clusters.of_tree(self.topology), limits or Limits(), self.snapshot))[0]
 
     def of_snapshot(self, path: Path) -> Workspace:
         """Return the same tree beside answers of clusters from a file; Mm2mgrError when it is no snapshot."""

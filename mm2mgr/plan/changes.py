@@ -158,7 +158,7 @@ class Change:
         return not self.keys and self.state is not None and self.state[1] != "RUNNING"
 
     @property
-    def written(self) -> dict[str, str]:
+    def written_config(self) -> dict[str, str]:
         """The config as Connect shows it once it is written: with the connector's name."""
         return {"name": self.connector, **(self.config or {})}
 
@@ -311,7 +311,7 @@ class Plan:
         return sum(len(cluster.left_over) for cluster in self.clusters)
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """True when a cluster could not be read, or a connector or a quota is held back."""
         actions = {*(change.action for change in self.changes), *(change.action for change in self.quotas)}
         return "blocked" in actions or any(cluster.error for cluster in self.clusters)

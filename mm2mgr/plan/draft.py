@@ -222,7 +222,7 @@ def make_draft(
     deletes = wish.prune and declared.only is None
     connectors_on = {name: there.connectors for name, there in live.items()}
     running = replace(
-        RunningConnectors.of(declared.owners, connectors_on, deletes=deletes, held=wish.deletes_held),
+        RunningConnectors.from_live(declared.owners, connectors_on, deletes=deletes, held=wish.deletes_held),
         workers={name: there.worker for name, there in live.items()},
         unread=[name for name in answers if name not in live],
     )
@@ -277,66 +277,54 @@ def _compare_on(
         names = {connector.name for connector in connectors}
         running = {name: connector for name, connector in running.items() if name in names}
         wish, owners = replace(wish, prune=False), replace(owners, released={})
-    configs: dict[str, Mapping[str, str]] = {name: connector.config for name, connector in running.items()}
-    states = {name: connector.state for name, connector in answer.connectors.items() if connector.status}
-    tasks = {name: len(connector.task_ids) for name, connector in answer.connectors.items()}
     client = declared.topology.clusters[connect.kafka].client
     workers = WorkerClients(answer.worker.version or connect.model.version or "", client)
-    return plan_cluster(owners, name, connectors, configs, wish, states=states, tasks=tasks, workers=workers)
+    return plan_cluster(owners, name, connectors, running, wish, workers=workers)
 
 
 # --- one Connect cluster ----------------------------------------------------------------------------------------------
-
-LiveConfigs = Mapping[str, Mapping[str, str]]
 
 
 def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     owners: Ownership,
     connect: str,
     desired: Iterable[Connector],
-    live: LiveConfigs,
+    running: Mapping[str, RunningConnector],
     wish: Wish | None = None,
     *,
-    states: Mapping[str, str] | None = None,
-    tasks: Mapping[str, int] | None = None,
     workers: WorkerClients | None = None,
 ) -> ClusterPlan:
-    """Compare what one Connect cluster should run with the configs it has (name → config).
-
-    `states` has the states that connectors show, in Connect's words; one that is not there is unknown. `tasks` has how
-    many tasks they have.
-    """
-    wish, states, tasks, workers = wish or Wish(), states or {}, tasks or {}, workers or WorkerClients()
+    """Compare what one Connect cluster should run with what it runs, by name."""
+    wish, workers = wish or Wish(), workers or WorkerClients()
     ordered = sorted(desired, key=lambda connector: (connector.pair, ORDER[connector.type], connector.name))
     lists: list[ListEntry] = []
     changes = []
     for connector in ordered:
-        config, state = live.get(connector.name), states.get(connector.name, "")
-        entry = owners.adopted.get((connect, connector.name))
+        live, entry = running.get(connector.name), owners.adopted.get((connect, connector.name))
         if entry:
-            change, listed = _adopt(owners, entry, connector, config, workers, state=state)
+            change, listed = _adopt(owners, entry, connector, live, workers)
             lists.append(listed)
         else:
-            change = _compare(owners, connect, connector, config, state=state)
+            change = _compare(owners, connect, connector, live)
         changes.append(change)
     names = {connector.name for connector in ordered}
-    ours = {name for name, config in live.items() if owners.is_ours((connect, name), config)}
+    ours = {name for name, live in running.items() if owners.is_ours((connect, name), live.config)}
     left_over = sorted(ours - names)
     if wish.prune:
-        changes += [_delete(connect, name, live[name]) for name in left_over]
-    lists += [owners.released_entry(named, live.get(named[1])) for named in owners.released if named[0] == connect]
-    shown_changes = (
-        with_price(replace(change, shown=states.get(change.connector, ""), tasks=tasks.get(change.connector, 0)))
-        for change in changes
-    )
+        changes += [_delete(connect, name, running[name].config) for name in left_over]
+    configs = {name: live.config for name, live in running.items()}
+    lists += [owners.released_entry(named, configs.get(named[1])) for named in owners.released if named[0] == connect]
+    shown_changes = (with_price(_as_shown(change, running.get(change.connector))) for change in changes)
     left = () if wish.prune else tuple(left_over)
-    return ClusterPlan(connect, tuple(shown_changes), left, len(live) - len(ours), lists=tuple(lists))
+    return ClusterPlan(connect, tuple(shown_changes), left, len(running) - len(ours), lists=tuple(lists))
 
 
-def _compare(
-    owners: Ownership, connect: str, desired: Connector, live: Mapping[str, str] | None, *, state: str
-) -> Change:
-    named = connect, desired.name
+def _as_shown(change: Change, running: RunningConnector | None) -> Change:
+    return replace(change, shown=running.state, tasks=len(running.task_ids)) if running else change
+
+
+def _compare(owners: Ownership, connect: str, desired: Connector, running: RunningConnector | None) -> Change:
+    named, live, state = (connect, desired.name), running.config if running else None, running.state if running else ""
     ours = live is not None and owners.is_ours(named, live)
     desired_config = desired.config if live is None else with_live_order(desired.config, live)
 
@@ -373,17 +361,15 @@ def _compare(
     return change_found.with_remarks(Remark(unknown, "warns"))
 
 
-def _adopt(  # noqa: PLR0913  both sides, and what is known of them
+def _adopt(
     owners: Ownership,
     entry: ListedConnector,
     desired: Connector,
-    live: Mapping[str, str] | None,
+    running: RunningConnector | None,
     workers: WorkerClients,
-    *,
-    state: str,
 ) -> tuple[Change, ListEntry]:
     """Return what happens to a connector that `adopt:` names, and what its line says."""
-    change = _compare(owners, entry.connect, desired, live, state=state)
+    change, live = _compare(owners, entry.connect, desired, running), running.config if running else None
     listed = ListEntry("adopt", entry.connector, entry.place)
     is_marked = live is not None and not owners.is_adopted(entry.named, live)
     if live is None:

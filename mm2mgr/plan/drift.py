@@ -192,7 +192,7 @@ def find_drift(
     history, lives = yield from side_by_side(read_history(topology, connects), _read_running(connects))
     owners = Ownership.of(topology)
     running = {name: live for name, live in lives.items() if not isinstance(live, Mm2mgrError)}
-    carriers = heartbeat_carriers(topology, connectors, RunningConnectors.of(owners, running))
+    carriers = heartbeat_carriers(topology, connectors, RunningConnectors.from_live(owners, running))
     declared = with_carriers(connectors if chosen is None else chosen, carriers)
     connector_drifts = list[Drift]()
     for name, live in running.items():

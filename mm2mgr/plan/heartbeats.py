@@ -49,7 +49,7 @@ class RunningConnectors:
     """The Connect clusters that could not be read."""
 
     @classmethod
-    def of(
+    def from_live(
         cls,
         owners: Ownership,
         live: Mapping[str, Mapping[str, RunningConnector]],

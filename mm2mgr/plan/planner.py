@@ -374,6 +374,6 @@ def _ask_validation(draft: Draft, parts: Iterable[ClusterPlan]) -> Steps[Objecti
 def _validate(change: Change) -> Steps[dict[str, str] | Mm2mgrError]:
     """Return what the workers say against the config that a change writes, by key."""
     try:
-        return (yield from refusals(change.connect, change.written))
+        return (yield from refusals(change.connect, change.written_config))
     except Mm2mgrError as error:
         return error

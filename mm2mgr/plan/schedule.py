@@ -29,7 +29,7 @@ class RoundSchedule:
     failures: Mapping[str, int] = field(default_factory=dict)
     due: Mapping[str, float] = field(default_factory=dict)
 
-    def after(self, now: float, asked: Iterable[str], failed: Iterable[str], chance: float) -> RoundSchedule:
+    def after_round(self, now: float, asked: Iterable[str], failed: Iterable[str], chance: float) -> RoundSchedule:
         """Return the schedule after a round; `chance` is between 0 and 1. Clusters that were not asked stay as they
         are.
         """
@@ -75,7 +75,7 @@ class TreeReadings:
     tree: object = None
     since: float = 0.0
 
-    def after(self, tree: object, now: float) -> TreeReadings:
+    def after_reading(self, tree: object, now: float) -> TreeReadings:
         """Return what is known after a further reading."""
         return self if self.tree == tree else TreeReadings(tree, now)
 

@@ -186,7 +186,7 @@ def test_a_cluster_that_fails_rests_while_the_others_are_repaired(site: Site, mo
     site.west.answer_only("/connectors", 500)
     monkeypatch.setattr("mm2mgr.plan.schedule.RoundSchedule._backoff", lambda self, failures: 1000.0)
     first, second = rounds(2, {2: slower})
-    assert (first.outcome, first.failed) == ("failed", {"west"})
+    assert (first.outcome, first.failed_connects) == ("failed", {"west"})
     assert list(second.resting) == ["west"]
     assert (site.names("east"), site.west.requests) == (sorted(ON_EAST), [])
 

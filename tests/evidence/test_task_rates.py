@@ -263,7 +263,7 @@ def test_a_source_that_does_not_tell_its_topic_configs_is_said(world: World) -> 
         return None
 
     configs = TopicConfigs(refused)
-    world.reader._watch = TaskWatch(world.recent, world.store, configs.compacted, Pace(), 2.0)
+    world.reader._watch = TaskWatch(world.recent, world.store, configs.compacted_topics, Pace(), 2.0)
     assert world.minutes(4) == [[]] * 4
     assert world.reader.poll().notes == (
         "a: no permission to read topic configs; record counts of compacted topics would be wrong",
@@ -280,14 +280,14 @@ def test_topic_configs_are_asked_for_once_an_hour(monkeypatch: pytest.MonkeyPatc
 
     go_by(clock, monkeypatch)
     configs = TopicConfigs(ask)
-    assert [configs.compacted("x", each) for each in (["a"], ["a", "b"], ["b"], [])] == [
+    assert [configs.compacted_topics("x", each) for each in (["a"], ["a", "b"], ["b"], [])] == [
         frozenset(),
         frozenset({"b"}),
         frozenset({"b"}),
         frozenset(),
     ]
     clock.seconds = 3_601
-    configs.compacted("x", ["a"])
+    configs.compacted_topics("x", ["a"])
     assert asked == [["a"], ["b"], ["a"]]
 
 

@@ -159,7 +159,9 @@ def watch(pair: Pair, workspace: Workspace, folder: Path) -> TaskStore:
     recent, store = RecentLogs(60), TaskStore(folder, print)
     pace = Pace(every_seconds=2, margin_seconds=4, gap_seconds=15)
     configs = TopicConfigs(lambda _, topics: find_compacted(pair.source, topics))
-    tasks = task_readers(workspace.topology.flows, TaskWatch(recent, store, configs.compacted, pace, timeout_seconds=5))
+    tasks = task_readers(
+        workspace.topology.flows, TaskWatch(recent, store, configs.compacted_topics, pace, timeout_seconds=5)
+    )
     stop, ends_at = threading.Event(), time.monotonic() + DEADLINE_SECONDS
 
     def progress(round_: Round) -> None:

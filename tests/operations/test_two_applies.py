@@ -287,7 +287,10 @@ def check_claims(estate: Estate, ends: list[Applied | Mm2mgrError]) -> None:
         before = {change.named: change.before for change in theirs}
         for result in mine.done_results if isinstance(mine, Applied) else ():
             assert result.change
-            assert result.change.written in (stored[result.named], before.get(result.named)), (result.named, ends)
+            assert result.change.written_config in (stored[result.named], before.get(result.named)), (
+                result.named,
+                ends,
+            )
 
 
 ORDERS = st.lists(st.integers(0, 1), max_size=250)

@@ -52,7 +52,7 @@ def test_a_renamed_flow_is_blocked_and_the_old_connector_named(site: Site) -> No
     said = f"mirrored-already: '{SOURCE}' on Connect cluster 'east' has mirrored these topics (logs.web, orders)"
     assert reason(plan, NEW).startswith(said)
     assert "--allow mirror-again" in next(change.remedy for change in plan.changes if change.connector == NEW)
-    assert plan.failed
+    assert plan.has_failed
 
 
 def test_a_flow_that_runs_elsewhere_now_is_blocked_there(site: Site) -> None:

@@ -44,7 +44,7 @@ def test_a_worker_that_dies_half_way(site: Site, survived: int) -> None:
     assert all(error.startswith("Connect cluster 'east', connector 'mm2.a.east.") for error in failed.values())
 
     down = site.plan(deadline_seconds=2.0)
-    assert down.failed
+    assert down.has_failed
     assert down.clusters[0].changes == ()  # unreadable is not empty
     site.east.faults.clear()
     site.forget()

@@ -43,7 +43,7 @@ def test_a_policy_that_refuses_blocks_with_reason_and_remedy_and_the_other_clust
     assert "producer.override.bootstrap.servers" in change.reason
     assert "connector.client.config.override.policy=All" in change.remedy
     assert (change.config, change.keys) == (None, ())
-    assert plan.failed
+    assert plan.has_failed
     assert {result.connector for result in site.apply(plan)} == set(ON_WEST)
     assert site.east.writes == []
 
@@ -112,7 +112,7 @@ def test_what_runs_and_writes_to_another_kafka_is_warned_of_although_nothing_is_
     site.east.cluster_id = "west"
     plan = site.plan()
     assert set(actions(plan).values()) == {"no-op"}
-    assert not plan.failed
+    assert not plan.has_failed
     assert of(plan, "mm2.a.east.source.logs").warnings[0].startswith("wrong-kafka: records are not written to east")
 
 

@@ -206,7 +206,7 @@ def test_another_heartbeat_or_checkpoint_connector_waits_for_the_left_over(site:
     assert blocked.action == "blocked"
     assert "--prune" in blocked.remedy
     pruned = site.plan(flows, prune=True)
-    assert not pruned.failed
+    assert not pruned.has_failed
     site.forget()
     assert errors(site.apply(pruned, flows)) == {}
     writes = [(each.method, each.path.rstrip("/").rsplit("/", 1)[-1]) for each in site.east.writes]

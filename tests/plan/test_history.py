@@ -27,7 +27,7 @@ from mm2mgr.topology import Topology
 from tests.kafka.conftest import mock_cluster
 from tests.kafka.quick import Producer
 from tests.plan.site import Site
-from tests.plan.test_plan import live, wanted
+from tests.plan.test_plan import live, running, wanted
 
 __all__ = ["mock_cluster"]
 
@@ -65,7 +65,7 @@ def test_what_a_command_did_is_read_back_with_the_config_that_it_wrote(topology:
 
 
 def test_a_deleted_connector_has_no_config_any_more(topology: Topology) -> None:
-    (gone,) = plan_cluster(Ownership("team"), "east", [], live("n"), Wish(prune=True)).changes
+    (gone,) = plan_cluster(Ownership("team"), "east", [], running(live("n")), Wish(prune=True)).changes
     for each in (change(), gone):
         recorder = Recorder(topology, "apply", Author("ann"))
         recorder.end(each, "done")

@@ -77,7 +77,7 @@ def test_what_would_be_created_where(site: Site) -> None:
         ("west", ON_WEST),
     ]
     assert set(actions(plan).values()) == {"create"}
-    assert not plan.failed
+    assert not plan.has_failed
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
@@ -90,7 +90,7 @@ def test_a_cluster_that_cannot_be_read_gets_no_create_and_the_other_is_planned(s
     assert east.hint
     assert east.changes == ()
     assert [change.action for change in west.changes] == ["create"] * len(ON_WEST)
-    assert plan.failed
+    assert plan.has_failed
     assert to_json(plan)["clusters"][0]["error"] == east.error
 
 
@@ -104,7 +104,7 @@ def test_a_cluster_that_is_down_or_answers_nonsense(site: Site) -> None:
 
 def test_a_cluster_that_is_busy_for_a_moment_is_read_in_the_end(site: Site) -> None:
     site.east.fail_next("GET", "/connectors", 503, times=2)
-    assert not site.plan().failed
+    assert not site.plan().has_failed
 
 
 def test_only_limits_the_plan_to_connectors_that_serve_these_flows(site: Site) -> None:
@@ -139,7 +139,7 @@ def test_credentials_are_resolved_on_the_way_to_the_client(site: Site, monkeypat
     monkeypatch.setenv("SITE_TOKEN", "t0ken-t0ken")
     shared = "defaults: {connect: {auth: {bearer: '${env:SITE_TOKEN}'}}}\n"
     plan = site.plan(FLOWS + shared)
-    assert not plan.failed
+    assert not plan.has_failed
     assert site.east.requests[0].headers["authorization"] == "Bearer t0ken-t0ken"
     target = connect_target(site.declare(FLOWS + shared)[0].connects["east"])
     assert "t0ken" not in repr(target)

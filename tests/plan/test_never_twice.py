@@ -267,7 +267,7 @@ class Estate:
             left = {(change.connect, change.connector) for change in again.writes} - self.refused
             if not left:
                 break
-            assert again.failed, ("planned again after an apply", left, step.what, *self.diary)
+            assert again.has_failed, ("planned again after an apply", left, step.what, *self.diary)
             self.converge(topology, connectors, spec, step)
         else:
             raise AssertionError(("never comes to rest", left, step.what, *self.diary))
@@ -454,7 +454,7 @@ class Estate:
         self.tally["plans"] += 1
         self.tally["wrote"] += bool(plan.writes)
         self.tally["changed what ran"] += any(c.action in {"update", "delete"} for c in plan.changes)
-        self.tally["adopted"] += "adopt:" in lists and not plan.failed
+        self.tally["adopted"] += "adopt:" in lists and not plan.has_failed
         self.tally["moved"] += "moved:" in lists and any(change.takes_over for change in plan.writes)
         self.tally["blocked"] += any(c.action == "blocked" for c in plan.changes)
 
@@ -528,7 +528,7 @@ def test_no_plan_makes_records_grow_arrive_twice_or_start_over(estate: Estate) -
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_is_known_to_go_wrong_is_held_back(estate: Estate, name: str) -> None:
     plans = live_through(estate, KNOWN[name])
-    assert any(plan is None or plan.failed for plan in plans)
+    assert any(plan is None or plan.has_failed for plan in plans)
 
 
 @pytest.mark.parametrize("name", HARMLESS)

@@ -22,6 +22,7 @@ from mm2mgr.plan.stages import stages
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect
 from tests.plan.site import Site
+from tests.plan.test_plan import running
 
 NAME = "mm2.a.east.source.orders"
 PARTITION = '{"cluster": "a", "partition": 0, "topic": "orders"}'
@@ -90,7 +91,7 @@ class Workers(httpx.AsyncBaseTransport):
 
 
 def planned(desired: Connector, live: Mapping[str, str], state: str) -> Change:
-    return plan_cluster(Ownership("team"), "west", [desired], {NAME: live}, states={NAME: state}).changes[0]
+    return plan_cluster(Ownership("team"), "west", [desired], running({NAME: live}, state)).changes[0]
 
 
 @dataclass(frozen=True)

@@ -70,4 +70,4 @@ def test_two_owners_share_a_connect_cluster(site: Site) -> None:
         "mm2.a.east.source.logs": "blocked",
         "mm2.a.east.checkpoint": "blocked",
     }
-    assert plan.failed
+    assert plan.has_failed

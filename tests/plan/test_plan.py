@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.comparison.differences import KeyChange, diff
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import Connector, ConnectorType
+from mm2mgr.connectors import Connector, ConnectorStatus, ConnectorType, RunningConnector
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
@@ -28,13 +28,19 @@ def wanted(name: str, kind: str = "source", pair: str = "a->b", **keys: str) -> 
     return Connector(name, type_, "w", pair, (f"f:{pair}",), config, {key: Origin("spec", "x") for key in config})
 
 
+def running(configs: Mapping[str, dict[str, str]], state: str = "") -> dict[str, RunningConnector]:
+    """Return what runs with these configs, and shows this state."""
+    status = {name: ConnectorStatus(name, state) if state else None for name in configs}
+    return {name: RunningConnector(name, config, status=status[name]) for name, config in configs.items()}
+
+
 def live(name: str, owner: str | None = OWNER, **keys: str) -> dict[str, dict[str, str]]:
     mark = {} if owner is None else {OWNER_KEY: owner}
     return {name: {"name": name, "connector.class": CLASSES["source"], **mark, **keys}}
 
 
 def planned(desired: list[Connector], found: Mapping[str, Mapping[str, str]], *, prune: bool = False) -> ClusterPlan:
-    return plan_cluster(Ownership(OWNER), "w", desired, found, Wish(prune=prune))
+    return plan_cluster(Ownership(OWNER), "w", desired, running(found), Wish(prune=prune))
 
 
 def test_what_is_not_there_is_created_with_every_key() -> None:
@@ -66,7 +72,7 @@ def test_a_name_that_others_hold_is_blocked_also_if_equal_otherwise(owner: str |
     (change,) = part.changes
     assert (change.action, change.config) == ("blocked", None)
     assert whose in change.reason
-    assert Plan(OWNER, (part,)).failed
+    assert Plan(OWNER, (part,)).has_failed
     assert Plan(OWNER, (part,)).writes == ()
 
 
@@ -89,7 +95,7 @@ def test_changes_come_pair_by_pair_heartbeats_first_and_deletes_last() -> None:
 
 def test_a_cluster_that_could_not_be_read_has_no_changes_and_fails_the_plan() -> None:
     plan = Plan(OWNER, (ClusterPlan("w", error="no URL answered", hint="look"), planned([wanted("n")], {})))
-    assert plan.failed
+    assert plan.has_failed
     assert plan.counts() == {"create": 1, "update": 0, "delete": 0, "no-op": 0, "blocked": 0}
     said = to_json(plan)["clusters"][0]
     assert (said["error"], said["hint"], said["changes"]) == ("no URL answered", "look", [])
@@ -169,7 +175,7 @@ def test_many_deletes_need_a_word(doomed: int, staying: int, allowed: int, held:
             f"one of {doomed} deletes, of {doomed + staying} connectors of this owner"
         }
         assert {change.remedy for change in changes} == {f"if all of them are intended, add --allow-deletes {doomed}"}
-        assert Plan(OWNER, parts).failed
+        assert Plan(OWNER, parts).has_failed
 
 
 def test_key_changes_do_not_print_their_values() -> None:

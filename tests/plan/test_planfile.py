@@ -22,7 +22,7 @@ from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.stages import explain, stages
 from tests.plan.site import FLOWS, ON_WEST, Site, errors
 from tests.plan.test_moves import KINDS, Killed, begin
-from tests.plan.test_plan import live, wanted
+from tests.plan.test_plan import live, running, wanted
 
 
 def plan_of(*parts: ClusterPlan, owner: str = "team", prune: bool = False) -> Plan:
@@ -30,7 +30,7 @@ def plan_of(*parts: ClusterPlan, owner: str = "team", prune: bool = False) -> Pl
 
 
 def part(name: str = "w", linger: str = "5", found: dict[str, dict[str, str]] | None = None) -> ClusterPlan:
-    return plan_cluster(Ownership("team"), name, [wanted("n", linger=linger)], found or {})
+    return plan_cluster(Ownership("team"), name, [wanted("n", linger=linger)], running(found or {}))
 
 
 def reviewed(folder: Path, plan: Plan) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_a_plan_that_says_something_else_is_refused(tmp_path: Path, before: Plan
 def test_a_connect_cluster_that_cannot_be_read_now_holds_up_no_other(tmp_path: Path) -> None:
     down = ClusterPlan("v", error="down")
     now = as_reviewed(reviewed(tmp_path, plan_of(part(), part("v"))), plan_of(part(), down))
-    assert (now.clusters, now.failed) == ((part(), down), True)
+    assert (now.clusters, now.has_failed) == ((part(), down), True)
 
 
 def test_what_was_never_reviewed_is_not_applied(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_what_was_never_reviewed_is_not_applied(tmp_path: Path) -> None:
     now = as_reviewed(saved, plan_of(part(), part("v")))
     assert [change.connect for change in now.writes] == ["w"]
     assert now.clusters[1].error == "it could not be read when the plan was made, so its changes were never reviewed"
-    assert now.failed
+    assert now.has_failed
 
 
 def test_a_state_is_part_of_what_was_reviewed(tmp_path: Path) -> None:
     def found(state: str, wished: str | None) -> ClusterPlan:
         connector = replace(wanted("n"), state=wished)
-        return plan_cluster(Ownership("team"), "w", [connector], live("n"), states={"n": state})
+        return plan_cluster(Ownership("team"), "w", [connector], running(live("n"), state))
 
     saved = reviewed(tmp_path, plan_of(found("RUNNING", "PAUSED")))
     as_reviewed(saved, plan_of(found("RUNNING", "PAUSED")))
@@ -123,7 +123,7 @@ def test_a_state_is_part_of_what_was_reviewed(tmp_path: Path) -> None:
 def test_reviewed_deletes_need_no_other_word(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(50)]
     found = {name: config for name in names for config in live(name).values()}
-    plan = plan_of(plan_cluster(Ownership("team"), "w", [], found, Wish(prune=True)), prune=True)
+    plan = plan_of(plan_cluster(Ownership("team"), "w", [], running(found), Wish(prune=True)), prune=True)
     write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
     assert read_plan(tmp_path / "plan.json").wish == Wish(prune=True, allow_deletes=50)
 
@@ -242,7 +242,7 @@ def test_a_damaged_file_is_an_error_for_people_or_the_same_plan(tmp_path: Path, 
         (plan_of(part()), plan_of(part(found=live("n", linger="5")))),  # created
         (plan_of(part(found=live("n", linger="1"))), plan_of(part(found=live("n", linger="5")))),  # updated
         (
-            plan_of(plan_cluster(Ownership("team"), "w", [], live("n"), Wish(prune=True)), prune=True),
+            plan_of(plan_cluster(Ownership("team"), "w", [], running(live("n")), Wish(prune=True)), prune=True),
             plan_of(ClusterPlan("w"), prune=True),
         ),  # deleted
     ],

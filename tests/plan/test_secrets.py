@@ -15,7 +15,7 @@ from mm2mgr.plan.changes import Plan, Wish
 from mm2mgr.plan.draft import plan_cluster
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.secrets import MASK
-from tests.plan.test_plan import live, wanted
+from tests.plan.test_plan import live, running, wanted
 
 KEYS = st.sampled_from(
     [
@@ -46,7 +46,7 @@ def test_no_secret_is_in_the_plan_or_its_file(tmp_path: Path, key: str, jaas: st
     new, old, new_jaas, old_jaas = secrets
     desired = [wanted("n", **{key: new, jaas_key: jaas.format(new_jaas)}), wanted("c", **{key: new})]
     found = live("n", **{key: old, jaas_key: jaas.format(old_jaas)}) | live("gone", **{key: old})
-    plan = Plan("team", (plan_cluster(Ownership("team"), "w", desired, found, Wish(prune=True)),))
+    plan = Plan("team", (plan_cluster(Ownership("team"), "w", desired, running(found), Wish(prune=True)),))
     assert plan.counts() == {"create": 1, "update": 1, "delete": 1, "no-op": 0, "blocked": 0}
     write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
     for text in (json.dumps(to_json(plan)), repr(plan), repr(desired), (tmp_path / "plan.json").read_text()):

@@ -152,10 +152,10 @@ def test_a_second_owner_on_a_pair_is_told_what_to_write_and_then_goes_through(si
         "write heartbeats: false in flow 'pay' and the other flows of the pair"
     )
     assert "write checkpoints: false in flow 'pay'" in of(plan, "mm2.a.east.checkpoint").remedy
-    assert plan.failed
+    assert plan.has_failed
     plan = site.plan(theirs.replace("topics:", "heartbeats: false, checkpoints: false, topics:"))
     assert actions(plan) == {"mm2.a.east.source.pay": "create"}
-    assert not plan.failed
+    assert not plan.has_failed
 
 
 def test_a_name_that_is_taken_holds_back_heartbeats_and_checkpoints_too(site: Site) -> None:

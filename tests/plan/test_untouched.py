@@ -413,7 +413,7 @@ def apply_and_hold(estate: Estate, tree: Tree, wish: Wish, claimed: set[Named], 
         return
     estate.apply(made.plan, made.topology, requests)
     hold_to_plan(estate, made, before)
-    estate.tally["blocked"] += made.plan.failed
+    estate.tally["blocked"] += made.plan.has_failed
     estate.tally["to be proved"] += any(c.action == "update" and c.needs_offsets for c in made.plan.changes)
     estate.tally["plans"] += 1
 

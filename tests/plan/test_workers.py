@@ -17,7 +17,7 @@ from mm2mgr.lint.subject import Estate, KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.workers import ask_brokers, ask_worker, harmless_overrides
 from mm2mgr.live.questions import BrokerCount
 from mm2mgr.live.reach import ClientLogin, Limits
-from mm2mgr.live.read import Clusters, answered
+from mm2mgr.live.read import Clusters, run_steps
 from mm2mgr.live.snapshot import Snapshot
 from mm2mgr.spec.files import load
 from mm2mgr.topology import KafkaCluster
@@ -130,7 +130,7 @@ def test_harmless_values_are_of_their_types() -> None:
 
 def asked(subjects: Sequence[Subject], declared: Sequence[KafkaCluster] = ()) -> tuple[Subject, ...]:
     clusters = Clusters(kafkas={cluster.alias: cluster for cluster in declared})
-    return asyncio.run(answered(ask_brokers(subjects, declared), clusters, Limits()))[0]
+    return asyncio.run(run_steps(ask_brokers(subjects, declared), clusters, Limits()))[0]
 
 
 def test_a_login_that_is_let_in_counts_after_one_that_is_not() -> None:

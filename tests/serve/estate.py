@@ -113,7 +113,7 @@ def watchdog_view(flow: str, connector: str, why: str) -> WatchdogView:
     """Return what a watchdog did about a task that FAILED with these words: a restart, and one that Connect refused."""
     failed = LiveProblem(TaskFailed(why, Classified("time-out")), ProblemSubject("main", connector, flow, (0,)))
     actions = (WatchAction("restart", failed, number=1), WatchAction("restart", failed, number=2, error=why))
-    return WatchdogView().after(WatchRound(1, NOW, actions, unread={connector: why}))
+    return WatchdogView().after_round(WatchRound(1, NOW, actions, unread={connector: why}))
 
 
 def loss(flow: str, topic: str) -> LossEntry:

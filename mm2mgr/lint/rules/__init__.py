@@ -112,7 +112,7 @@ def silence_of(rule: str, spot: Spot, subjects: Iterable[Subject], files: Iterab
 def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
     for rule in rules:
         if rule.over:
-            yield from ((rule, hit) for hit in rule.over(estate.judged))
+            yield from ((rule, hit) for hit in rule.over(estate.known_lines_only))
     groups: dict[SubjectKind, list[_Group]] = {}
     loud: dict[tuple[object, ...], list[Rule]] = {}  # what is left to ask connectors that are alike to a group
     for subject in estate.subjects:

@@ -143,7 +143,7 @@ def worker_value(estate: Estate) -> Iterator[Hit]:
         if not rest:
             rest += (*_faults(properties, subject.version), ("", "", ""))
         for key, wrong, right in rest[:-1]:
-            if key.startswith(_PRODUCER) and subject.written(RECORDS, key.removeprefix(_PRODUCER)):
+            if key.startswith(_PRODUCER) and subject.written_key(RECORDS, key.removeprefix(_PRODUCER)):
                 continue
             spot, name = _place(subject, lines, key)
             if name and (spot, key) not in reported:

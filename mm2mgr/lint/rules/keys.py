@@ -161,7 +161,7 @@ def misdirected_key(subject: Subject) -> Iterator[Hit]:
             message = f"{file_key(subject, key)} configures only the clients of the workers' own {effect}"
             yield instead(subject, key, message)
             continue
-        if subject.client("record producer") and not subject.written("record producer", plain):
+        if subject.client("record producer") and not subject.written_key("record producer", plain):
             message = (
                 f"{file_key(subject, key)} configures only the producer of offset syncs, not {plain} of the records"
             )
@@ -183,7 +183,7 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
     """
     for key in keys_under(subject, "unscoped-address"):
         reached = [client for client in subject.clients if seen_by(client, key)]
-        if not any(subject.written(client.name, parts(subject, key)[1]) == key for client in reached):
+        if not any(subject.written_key(client.name, parts(subject, key)[1]) == key for client in reached):
             yield from _outranked_hit(subject, key, reached)
             continue
         names = ", ".join(dict.fromkeys(f"{client.name} ({client.side})" for client in reached))
@@ -198,7 +198,7 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
 def _outranked_hit(subject: Subject, key: str, reached: Sequence[Client]) -> Iterator[Hit]:
     """Report a setting that every client takes from another key, such as that of the cluster's own line."""
     plain = parts(subject, key)[1]
-    winners = dict.fromkeys(winner for client in reached if (winner := subject.written(client.name, plain)))
+    winners = dict.fromkeys(winner for client in reached if (winner := subject.written_key(client.name, plain)))
     if winners:
         effect = f"{' and '.join(file_key(subject, winner) for winner in winners)} outranks it"
         message = f"{file_key(subject, key)} has no effect: {effect}"
@@ -209,7 +209,7 @@ def _outranked_hit(subject: Subject, key: str, reached: Sequence[Client]) -> Ite
 def _of_one_side(subject: Subject, key: str, message: str) -> Hit | None:
     """Return the hit about a security setting that decides for clients of one side, None for any other key."""
     plain, value = parts(subject, key)[1], subject.get(key)
-    sides = {client.side for client in subject.clients if subject.written(client.name, plain) == key}
+    sides = {client.side for client in subject.clients if subject.written_key(client.name, plain) == key}
     side = sides.pop() if len(sides) == 1 else ""
     own = f"{side}.cluster.{plain}"
     if side not in SIDES or plain == "bootstrap.servers" or key == own:
@@ -446,7 +446,7 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
 
 def _shadow(subject: Subject, key: str) -> str | None:
     plain = key.partition(".")[2]
-    deciding = {subject.written(client.name, plain) for client in subject.clients if seen_by(client, key)}
+    deciding = {subject.written_key(client.name, plain) for client in subject.clients if seen_by(client, key)}
     if plain in CLUSTER_KEYS or what_is(subject, key) or not deciding or key in deciding or "" in deciding:
         return None
     winner = min(deciding)

@@ -136,7 +136,7 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
         more = ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
     else:
         edits.append(client_edit(subject, READER, _WINDOW, "-1"))
-    key = subject.written(READER, FETCH) or subject.written(READER, PARTITION)
+    key = subject.written_key(READER, FETCH) or subject.written_key(READER, PARTITION)
     yield edit_hit(subject, message, edits, key or key_for(subject, READER, _WINDOW), more)
 
 
@@ -315,7 +315,7 @@ def link_memory(subject: Subject) -> Iterator[Hit]:
     by_hand = [
         (client, plain)
         for client, plain in ((READER, FETCH), (READER, PARTITION), (RECORDS, "buffer.memory"))
-        if subject.written(client, plain) and not _by_mm2mgr(subject, client, plain)
+        if subject.written_key(client, plain) and not _by_mm2mgr(subject, client, plain)
     ]
     if by_hand and not link.forecast.fits(heap, sharing):
         need = link.forecast.task_heap_bytes * sharing
@@ -403,5 +403,5 @@ def _of_limit(limit: CatchUpFacts, message: str, fix: str) -> Hit:
 
 def _by_mm2mgr(subject: Subject, client: str, plain: str) -> bool:
     """Tell whether a value was chosen for the link by mm2mgr, and not by people."""
-    key = subject.written(client, plain)
+    key = subject.written_key(client, plain)
     return subject.form == "tree" and bool(key) and key not in subject.spots

@@ -224,7 +224,7 @@ def _unfit(subject: Subject, key: str, client: Client, module: str) -> Hit:
     mechanism, works = configured_value(subject, client.name, _MECHANISM), MODULES[module]
     effect = f"{_MECHANISM}={mechanism}: no connection succeeds"
     message = f"{module.rpartition('.')[2]} in {file_key(subject, key)} does not log in with {effect}"
-    by_mechanism = subject.written(client.name, _MECHANISM) or f"{key.removesuffix(_JAAS)}{_MECHANISM}"
+    by_mechanism = subject.written_key(client.name, _MECHANISM) or f"{key.removesuffix(_JAAS)}{_MECHANISM}"
     if module == PLAIN and mechanism in _MECHANISMS:
         edit = _with_module(subject, key, module, _MECHANISMS[mechanism])
         return edit_hit(subject, message, [edit], key, ", or the mechanism PLAIN, as the brokers' listener has it")
@@ -280,7 +280,7 @@ def _other_mechanism(subject: Subject) -> Iterator[Hit]:
 
 
 def _login(subject: Subject, client: str) -> str:
-    key = subject.written(client, _JAAS)
+    key = subject.written_key(client, _JAAS)
     return subject.get(key) if key else ""
 
 
@@ -299,7 +299,7 @@ def _swapped_logins(estate: Estate) -> Iterator[Hit]:
         (source, target), (of_source, of_target) = ends_of[subject], logins
         other = subject_of.get((source, target, of_target, of_source))
         if other:
-            key = subject.written("source admin", _JAAS)
+            key = subject.written_key("source admin", _JAAS)
             effect = "one of the two is wrong"
             message = f"{other.name} uses the same two logins for the same two clusters the other way round: {effect}"
             fix = f"exchange the logins of source and target in {subject.name} or in {other.name}"

@@ -182,7 +182,7 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
     one second 1.0. Readers see larger transactions later, and a crash repeats them whole.
     """
     polls = subject.get("transaction.boundary", "poll").lower() == "poll"
-    if _is_required(subject) and polls and not subject.written(READER, "max.poll.records"):
+    if _is_required(subject) and polls and not subject.written_key(READER, "max.poll.records"):
         message = "each poll of 500 records is a transaction, which halves the throughput"
         more = f", or {spell(subject, 'transaction.boundary', 'interval')}"
         yield edit_hit(subject, message, [client_edit(subject, READER, "max.poll.records", "5000")], _KEY, more)
@@ -242,7 +242,7 @@ def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
         if is_wrong:
             effect = "every task fails when it starts"
             message = f"{describe(subject, RECORDS, plain)} conflicts with an idempotent producer: {effect}"
-            key = subject.written(RECORDS, plain) or subject.written(RECORDS, _IDEMPOTENCE)
+            key = subject.written_key(RECORDS, plain) or subject.written_key(RECORDS, _IDEMPOTENCE)
             yield edit_hit(subject, message, [client_edit(subject, RECORDS, plain, right)], key)
 
 
@@ -276,7 +276,7 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
     for client in _PRODUCERS:
         for codec in ("gzip", "lz4", "zstd"):
             plain = f"compression.{codec}.level"
-            key = subject.written(client, plain)
+            key = subject.written_key(client, plain)
             type_ = subject.value(client, "compression.type") or "none"
             definition = load().find("producer", plain, subject.version) if key else None
             if definition and type_.lower() != codec and not is_open(type_):
@@ -394,7 +394,7 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
             continue  # idempotence-conflict reports it
         effect = "if the target is unavailable for longer, the task fails and stays FAILED"
         message = f"{describe(subject, RECORDS, plain)}: {effect}"
-        key = subject.written(RECORDS, plain)
+        key = subject.written_key(RECORDS, plain)
         edit = Edit(key, None) if key else client_edit(subject, RECORDS, plain, "2147483647")
         more = ": Connect's default waits until the target is available again"
         yield edit_hit(subject, message, [edit], key, more)
@@ -432,7 +432,7 @@ def delivery_below_request(subject: Subject) -> Iterator[Hit]:
             )
             effect = f"every task is FAILED when it creates the {client}"
             message = f"{describe(subject, client, _WAITS)} is less than {others} together: {effect}"
-            key = subject.written(client, _WAITS)
+            key = subject.written_key(client, _WAITS)
             if client == RECORDS and key:
                 yield removal_hit(
                     subject, key, message, ": Connect's default waits until the target is available again"
@@ -457,7 +457,7 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
         producer = subject.client(client)
         if producer is None or _TRANSACTION in producer.forced or not subject.is_set(client, _TRANSACTION):
             continue
-        key = subject.written(client, _TRANSACTION)
+        key = subject.written_key(client, _TRANSACTION)
         effect = "every task is FAILED" if client == RECORDS else "no offset sync is written"
         name = file_key(subject, key) if key else f"{subject.workers_key(client, _TRANSACTION)} of the workers"
         message = f"{name}: nothing begins transactions of the {client}, so {effect}"

@@ -290,11 +290,11 @@ def _refusals(subject: Subject) -> Iterator[_Refused]:
     reported: set[tuple[str, Exclusion]] = set()
     settings: dict[str, Settings] = {}
     for name, exclusion in _exclusions(subject.kind):
-        key = next((setting for plain in exclusion.keys if (setting := subject.written(name, plain))), "")
+        key = next((setting for plain in exclusion.keys if (setting := subject.written_key(name, plain))), "")
         if (key, exclusion) in reported or (is_open(subject.get(key)) and not is_secret(key)):
             continue
         if name not in settings:
-            settings[name] = Settings(subject.configured[name])
+            settings[name] = Settings(subject.configured_clients[name])
         if wrong := exclusion.reason(settings[name]):
             reported.add((key, exclusion))
             if name not in exclusion.told:

@@ -38,7 +38,7 @@ _OF_A_SIDE = ("security.protocol", "sasl.mechanism", *LOGIN, *_STORE_PARTS, "pro
 
 def configured_value(subject: Subject, client: str, plain: str) -> str:
     """Return the value that connector or workers set for a client, "" for none."""
-    setting = subject.configured[client].own_value(plain) if client in subject.configured else None
+    setting = subject.configured_clients[client].own_value(plain) if client in subject.configured_clients else None
     return setting.value if setting else ""
 
 
@@ -283,7 +283,7 @@ def _pem_keys(subject: Subject) -> Iterator[tuple[str, Client, str]]:
     reported: set[str] = set()
     for client in subject.clients:
         for plain in _PEM:
-            key = subject.written(client.name, plain)
+            key = subject.written_key(client.name, plain)
             if key and key not in reported and subject.get(key):
                 reported.add(key)
                 yield key, client, plain
@@ -333,7 +333,7 @@ def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
     names.
     """
     for client in _sides(subject):
-        key = subject.written(client.name, "ssl.endpoint.identification.algorithm")
+        key = subject.written_key(client.name, "ssl.endpoint.identification.algorithm")
         over_tls = configured_value(subject, client.name, "security.protocol").upper().endswith("SSL")
         if key and not subject.get(key) and over_tls:
             message = (

@@ -234,7 +234,7 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
         f"{describe(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects "
         f"after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
     )
-    key = subject.written(READER, "fetch.max.wait.ms") or subject.written(READER, "request.timeout.ms")
+    key = subject.written_key(READER, "fetch.max.wait.ms") or subject.written_key(READER, "request.timeout.ms")
     yield edit_hit(subject, message, [client_edit(subject, READER, "fetch.max.wait.ms", "500")], key)
 
 

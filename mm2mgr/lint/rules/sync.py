@@ -75,7 +75,7 @@ def _login(subject: Subject, side: ClusterSide) -> str:
     protocol = (subject.value(client, "security.protocol") or "PLAINTEXT").upper()
     if protocol.startswith("SASL"):
         return (subject.value(client, "sasl.mechanism") or "GSSAPI").upper()
-    has_key = any(subject.written(client, f"ssl.keystore.{part}") for part in ("location", "key"))
+    has_key = any(subject.written_key(client, f"ssl.keystore.{part}") for part in ("location", "key"))
     return "client certificates" if protocol == "SSL" and has_key else "no login"
 
 

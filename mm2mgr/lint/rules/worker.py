@@ -234,7 +234,7 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         missing = [
             (plain, key)
             for plain, key in theirs
-            if plain in lacking or (plain in SECURITY_KEYS and not subject.written(RECORDS, plain))
+            if plain in lacking or (plain in SECURITY_KEYS and not subject.written_key(RECORDS, plain))
         ]
         edits = tuple(client_edit(subject, RECORDS, plain, subject.get(key)) for plain, key in missing)
         if subject.form == "tree":  # which writes one from the other, unless a template of one's own does not
