@@ -18,9 +18,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -225,18 +225,17 @@ def client_seconds(partitions: int) -> float:
                 kafka.create_topics({name: (PARTITIONS, 1, {})})
         total = 0.0
         for what, wanted in (("source", source), ("target", target)):
-            spent = [
-                _cpu_seconds(lambda wanted=wanted: read_kafka(KafkaReach(access, Limits()), wanted)) for _ in range(5)
-            ]  # type: ignore[misc]
+            spent = [_cpu_seconds(access, wanted) for _ in range(5)]
             each = statistics.median(spent) / (len(names) * PARTITIONS) * 1_000
             print(f"  reading a {what} from a real broker: {1000 * each:4.0f} ms CPU per 1 000 partitions")
             total += each
     return total
 
 
-def _cpu_seconds(act: Callable[[], RunningKafka]) -> float:
+def _cpu_seconds(access: KafkaAccess, wanted: WantedLogs) -> float:
     begun = time.process_time()
-    found = act()
+    with closing(KafkaReach(access, Limits(kafka_seconds=10.0))) as reach:
+        found = read_kafka(reach, wanted)
     assert found.offsets
     assert not found.unread
     return time.process_time() - begun

@@ -66,21 +66,22 @@ class RunningKafka:
 def list_topics(filters: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, RunningKafka]]:
     """Return Kafka clusters by alias with their topics, and the offsets of those that its filter takes."""
     snapshot = yield [PartitionCounts(alias) for alias in filters]
-    questions = {
+    questions = [
         TopicLogs(alias, topic, count)
         for alias, takes in filters.items()
         if not isinstance(topics := snapshot.get(PartitionCounts(alias)), Mm2mgrError)
         for topic, count in topics.items()
         if takes(topic)
-    }
+    ]
     snapshot = yield questions
+    asked = {*questions, *snapshot.answers}
 
     def cluster(alias: str) -> RunningKafka:
         try:
             topics = snapshot[PartitionCounts(alias)]
             logs = (TopicLogs(alias, topic, count) for topic, count in topics.items())
             # A file may lack what a changed tree asks for: that is unknown, not a topic without records.
-            parts = [snapshot[log] for log in logs if log in questions or log in snapshot.answers]
+            parts = [snapshot[log] for log in logs if log in asked]
         except Mm2mgrError as error:
             return RunningKafka(failure=Failure.from_error(error))
         return RunningKafka(topics, {partition: log for part in parts for partition, log in part.items()})

@@ -203,7 +203,7 @@ def to_stored(value: Any, *, is_secret: bool = False) -> Any:  # noqa: PLR0911  
 def from_stored(type_: Any, data: Any) -> Any:  # noqa: PLR0911  one per shape
     """Return the value of a type; TypeError, KeyError or ValueError where the data are none."""
     origin, parts = get_origin(type_), get_args(type_)
-    if type_ is Any or origin is Literal:
+    if type_ in {Any, object} or origin is Literal:
         return data
     if type_ in _PLAIN or type_ is type(None):
         return _plain(type_, data)

@@ -8,8 +8,10 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
 import yaml
@@ -21,6 +23,7 @@ from mm2mgr.live.kafka_state import RunningKafka, WantedLogs, list_topics
 from mm2mgr.live.questions import PartitionCounts
 from mm2mgr.live.reach import KafkaReach
 from mm2mgr.live.snapshot import Snapshot
+from mm2mgr.live.snapshot_file import KINDS, from_stored, hints_of, to_stored
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.state_file import state_file
 from mm2mgr.operations import Choice, Workspace, apply, forget_history, pause, reconcile, watch
@@ -370,3 +373,28 @@ def test_an_anonymous_snapshot_has_no_name_of_the_estate_and_tells_the_same(grou
         assert made_up[0] == real[0], command
         assert kinds_of(made_up[1], key) == kinds_of(real[1], key), command
         assert kinds_of(real[1], key), command
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_kind_of_answer_is_read_back_from_a_file(kind: Any) -> None:
+    answer = example(kind.answer)
+    assert from_stored(kind.answer, json.loads(json.dumps(to_stored(answer)))) == answer
+
+
+def example(type_: Any) -> Any:  # noqa: PLR0911  one per shape
+    """Return a value of a type, nothing in it empty."""
+    origin, parts = get_origin(type_), [part for part in get_args(type_) if part not in {type(None), Ellipsis}]
+    if origin is Literal:
+        return parts[0]
+    if origin in {Union, UnionType}:
+        return example(parts[0])
+    if origin in {tuple, frozenset}:
+        return origin(example(part) for part in parts)
+    if origin:
+        return {example(parts[0]): example(parts[1])}
+    if is_dataclass(type_):
+        hints, stored = hints_of(type_), (field for field in fields(type_) if field.compare and field.init)
+        return type_(**{field.name: example(hints[field.name]) for field in stored})  # type: ignore[operator]
+    if hasattr(type_, "_fields"):
+        return type_(*map(example, hints_of(type_).values()))
+    return {int: 1, float: 1.5, bool: True}.get(type_, "text")
