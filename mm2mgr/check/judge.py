@@ -337,21 +337,17 @@ _BY_HAND = "compare the brokers' versions by hand (kafka-broker-api-versions.sh)
 _LINES = {2: "0.10.0", 3: "0.10.1 or 0.10.2", 5: "0.11", 6: "1.0", 7: "1.1", 8: "2.0"}
 
 
-@dataclass(frozen=True)
-class Switch:
-    """A key that decides whether a request is sent, Kafka's default of it, and how a tree turns it off."""
+Switch = tuple[str, str, str]
+"""A key that decides whether a request is sent, Kafka's default of it, and how a tree turns it off."""
 
-    key: str
-    default: str
-    off: str
-
-    def is_on(self, config: Mapping[str, str]) -> bool:
-        return config.get(self.key, self.default).strip().lower() == "true"
+_ACLS = "sync.topic.acls.enabled", "true", "sync: {topic_acls: false}"
+_CONFIGS = "sync.topic.configs.enabled", "true", "sync: {topic_configs: false}"
+_GROUPS = "sync.group.offsets.enabled", "false", "checkpoints: {group_offsets: false}"
 
 
-_ACLS = Switch("sync.topic.acls.enabled", "true", "sync: {topic_acls: false}")
-_CONFIGS = Switch("sync.topic.configs.enabled", "true", "sync: {topic_configs: false}")
-_GROUPS = Switch("sync.group.offsets.enabled", "false", "checkpoints: {group_offsets: false}")
+def _is_on(switch: Switch, config: Mapping[str, str]) -> bool:
+    key, default, _ = switch
+    return config.get(key, default).strip().lower() == "true"
 
 
 @dataclass(frozen=True)
@@ -414,7 +410,7 @@ def _needed(used: Sequence[tuple[Connector, str]]) -> list[Request]:
         for request in REQUESTS
         if any(
             (request.side, request.type) == (side, connector.type)
-            and (request.only_with is None or request.only_with.is_on(connector.config))
+            and (request.only_with is None or _is_on(request.only_with, connector.config))
             for connector, side in used
         )
     ]
@@ -453,7 +449,7 @@ def _newest_versions(answer: Mapping[int, tuple[int, int]]) -> str:
 
 
 def _remedy(missing: Sequence[Request]) -> str:
-    switches = dict.fromkeys(request.only_with.off for request in missing if request.only_with)
+    switches = dict.fromkeys(request.only_with[2] for request in missing if request.only_with)
     can_do_without = missing and all(request.only_with for request in missing)
     others = f", or set {' and '.join(switches)}" if can_do_without else ""
     oldest = "2.3" if any(request.name == "IncrementalAlterConfigs" for request in missing) else OLDEST_SUPPORTED

@@ -24,7 +24,7 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.partitions import ASSIGNED_KEY, Assignment, Listing, Statistic, assignment_read_back, listing_of, predict
 from mm2mgr.sizing import scenario as what_if
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
-from mm2mgr.sizing.fleet import Buffers, ConnectorPlacement, Failover, TaskPlacement, WorkerLimits
+from mm2mgr.sizing.fleet import Buffers, ConnectorPlacement, Failover, WorkerLimits
 from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
 from mm2mgr.topology import ConnectCluster, Flow, Topology, by_pair
@@ -186,7 +186,7 @@ def _assignment(flow: Flow, snapshot: Snapshot) -> Assignment | str:
 
 
 def _placement(status: ConnectorStatus) -> ConnectorPlacement:
-    tasks = (TaskPlacement(task.id, task.state, task.worker_id) for task in status.tasks)
+    tasks = ((task.id, task.state, task.worker_id) for task in status.tasks)
     return ConnectorPlacement(status.name, status.worker_id if status.state != "UNASSIGNED" else "", tuple(tasks))
 
 

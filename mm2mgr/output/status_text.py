@@ -95,9 +95,9 @@ def say_description(description: Description) -> None:
     say(f"  {status.connector}: {status.state}, lag {_lag(status)} records{trend and ', '}{trend}")
     _say_sentences(status)
     _say_trace(description.trace)
-    for task in description.tasks:
-        say(f"  task {task.id} {task.state} on {task.worker}: {', '.join(task.partitions) or 'no partitions'}")
-        _say_trace(task.trace)
+    for number, state, worker, partitions, trace in description.tasks:
+        say(f"  task {number} {state} on {worker}: {', '.join(partitions) or 'no partitions'}")
+        _say_trace(trace)
     for companion in description.status.companions:
         say(f"  {companion.type} {companion.connector}: {companion.state} ({companion.health})")
         _say_sentences(companion)

@@ -392,17 +392,6 @@ _CLIENTS = (
 
 
 @dataclass(frozen=True)
-class DescribedTask:
-    """One task with its partitions and the lines of its trace."""
-
-    id: int
-    state: str
-    worker: str
-    partitions: tuple[str, ...]
-    trace: list[str]
-
-
-@dataclass(frozen=True)
 class Description:
     """One flow in full."""
 
@@ -420,6 +409,7 @@ class Description:
         """Return the description; `topics` gives the target topic of each source topic."""
         flow, status = self.flow, self.status
         topics = [dict(zip(("topic", "remote_topic", "partitions"), topic, strict=True)) for topic in self.topics]
+        tasks = [dict(zip(("id", "state", "worker", "partitions", "trace"), task, strict=True)) for task in self.tasks]
         settings = [dict(zip(("setting", "value", "origin"), setting, strict=True)) for setting in self.settings]
         return {
             "flow": flow.id,
@@ -428,7 +418,7 @@ class Description:
             "connect": {"name": flow.connect.name, "urls": list(flow.connect.model.url), "kafka": flow.connect.kafka},
             "status": to_json(self.flow_status),
             "trace": self.trace,
-            "tasks": to_json(self.tasks),
+            "tasks": tasks,
             "lag": to_json(self.lag.partitions),
             "topics": topics,
             "companions": to_json(status.companions),
@@ -445,21 +435,22 @@ class Description:
         return trace_lines(connector.status.trace) if connector and connector.status else []
 
     @property
-    def tasks(self) -> tuple[DescribedTask, ...]:
+    def tasks(self) -> list[tuple[int, str, str, list[str], list[str]]]:
+        """Id, state, worker, partitions and the lines of the trace of each task."""
         connector = self.reading.source_connector(self.flow)
         if connector is None or connector.status is None:
-            return ()
+            return []
         assigned = connector.partitions_by_task()
-        return tuple(
-            DescribedTask(
+        return [
+            (
                 task.id,
                 task.state,
                 task.worker_id,
-                tuple(map(str, sorted(assigned.get(task.id, ())))),
+                [*map(str, sorted(assigned.get(task.id, ())))],
                 trace_lines(task.trace),
             )
             for task in connector.status.tasks
-        )
+        ]
 
     @property
     def topics(self) -> list[tuple[str, str, int]]:

@@ -72,7 +72,7 @@ class RecordSizes:
 
     def forget_others(self, topics: Sequence[TopicRows]) -> None:
         """Forget topics that are gone."""
-        names = {topic.topic for topic in topics}
+        names = {topic for topic, *_ in topics}
         for times in (self._answered_at, self._asked_at):
             for gone in times.keys() - names:
                 del times[gone]
@@ -97,12 +97,12 @@ class RecordSizes:
         return longer
 
     def _due(self, topics: Sequence[TopicRows], ends: Ends, now: float) -> dict[int, TopicPartition]:
-        waiting = [t for t in topics if now - self._answered_at.get(t.topic, _LONG_AGO) >= self.every_seconds]
-        waiting.sort(key=lambda numbers: self._asked_at.get(numbers.topic, _LONG_AGO))
+        waiting = [rows for rows in topics if now - self._answered_at.get(rows[0], _LONG_AGO) >= self.every_seconds]
+        waiting.sort(key=lambda rows: self._asked_at.get(rows[0], _LONG_AGO))
         chosen: dict[int, TopicPartition] = {}
         others: list[tuple[int, TopicPartition]] = []
-        for numbers in waiting:
-            ordered = _fullest(numbers, ends)
+        for rows in waiting:
+            ordered = _fullest(rows, ends)
             chosen.update(ordered[:_PARTITIONS_PER_TOPIC])
             if len(chosen) >= _PARTITIONS_PER_LOOK:
                 return chosen
@@ -110,20 +110,16 @@ class RecordSizes:
         return {**chosen, **dict(others[: _PARTITIONS_PER_LOOK - len(chosen)])}
 
 
-@dataclass(frozen=True)
-class TopicRows:
-    """Where a topic's partitions are in the columns of a batch."""
-
-    topic: str
-    first: int
-    partitions: int
+TopicRows = tuple[str, int, int]
+"""Where a topic's partitions are in the columns of a batch: its name, the first row, and how many there are."""
 
 
-def _fullest(topic: TopicRows, ends: Ends) -> list[tuple[int, TopicPartition]]:
-    rows = range(topic.first, topic.first + topic.partitions)
+def _fullest(rows_of: TopicRows, ends: Ends) -> list[tuple[int, TopicPartition]]:
+    topic, first, partitions = rows_of
+    rows = range(first, first + partitions)
     filled = [row for row in rows if ends.end[row] > ends.start[row] >= 0]
     fullest = nlargest(_PARTITIONS_PER_LOOK, filled, key=lambda row: ends.end[row] - ends.start[row])
-    return [(row, TopicPartition(topic.topic, row - topic.first)) for row in fullest]
+    return [(row, TopicPartition(topic, row - first)) for row in fullest]
 
 
 @dataclass
@@ -140,7 +136,7 @@ class _WatchedTopics:
     def from_infos(cls, infos: dict[str, TopicInfo]) -> _WatchedTopics:
         watched = cls([], [], array("i"), [])
         for topic, info in sorted(infos.items()):
-            watched.topics.append(TopicRows(topic, len(watched.names), info.partitions))
+            watched.topics.append((topic, len(watched.names), info.partitions))
             watched.names += [topic] * info.partitions
             watched.topic_ids += [info.topic_id] * info.partitions
             watched.numbers.extend(range(info.partitions))

@@ -318,13 +318,8 @@ def _verdict(load: ConnectLoad, workers: int | None) -> str:
 _WITHOUT_WORKER = ("UNASSIGNED", "DESTROYED")
 
 
-@dataclass(frozen=True)
-class TaskPlacement:
-    """A task, its state, and the worker that reported it last, as `host:port`."""
-
-    number: int
-    state: str
-    worker: str
+TaskPlacement = tuple[int, str, str]
+"""A task, its state, and the worker that reported it last, as `host:port`."""
 
 
 @dataclass(frozen=True)
@@ -435,45 +430,39 @@ def placement_of(
             load = run.load
             share = load.busiest_share(count)
             running.append(RunningFlow(run.flow_id, count, load.busiest(count), share, load.fits(count)))
-        for task, held in _placed_tasks(connector, run):
-            if task.state in _WITHOUT_WORKER or not task.worker:
-                nowhere.append(f"{connector.name}-{task.number}")
+        for (number, state, worker), held in _placed_tasks(connector, run):
+            if state in _WITHOUT_WORKER or not worker:
+                nowhere.append(f"{connector.name}-{number}")
             else:
-                held_by.setdefault(task.worker, []).append(held)
+                held_by.setdefault(worker, []).append(held)
     workers = [_worker(name, instances[name], held, limits) for name, held in held_by.items()]
     workers.sort(key=lambda flow: (-flow.bytes_per_second, -flow.tasks, flow.worker))
     return Placement(tuple(workers), tuple(nowhere), flows=tuple(running), limits=limits)
 
 
-@dataclass(frozen=True)
-class _Held:
-    """A task that a worker has: its flow (None: not of a flow), number, and bytes per second by hour."""
-
-    run: FlowRun | None
-    number: int
-    hours: Array | float
-    heap_bytes: float
+_Held = tuple[FlowRun | None, int, "Array | float", float]
+"""A task that a worker has: its flow (None: not of a flow), number, bytes per second by hour, and heap in bytes."""
 
 
 def _placed_tasks(connector: ConnectorPlacement, run: FlowRun | None) -> Iterator[tuple[TaskPlacement, _Held]]:
     count = len(connector.tasks)
     by_task = run.load.hours_of(count) if run else ()
     heap = run.buffers.heap_bytes(math.ceil(len(run.load.hours) / count)) if run and count else SIDE_TASK_HEAP_BYTES
-    for task in sorted(connector.tasks, key=lambda task: task.number):
-        hours = by_task[task.number] if task.number < len(by_task) else 0.0
-        yield task, _Held(run, task.number, hours, heap)
+    for task in sorted(connector.tasks):
+        number = task[0]
+        yield task, (run, number, by_task[number] if number < len(by_task) else 0.0, heap)
 
 
 def _worker(name: str, connectors: int, held: Sequence[_Held], limits: WorkerLimits) -> WorkerNow:
     numbers: dict[str, list[int]] = {}
     hours: Array | float = 0.0
-    for task in held:
-        if task.run:
-            numbers.setdefault(task.run.flow_id, []).append(task.number)
-            hours = hours + task.hours
-    runs = [task.run for task in held if task.run]
+    for run, number, hours_of_task, _ in held:
+        if run:
+            numbers.setdefault(run.flow_id, []).append(number)
+            hours = hours + hours_of_task
+    runs = [run for run, *_ in held if run]
     load = float(statistic_of(hours, runs[0].load.statistic)) if runs and not isinstance(hours, float) else 0.0
-    heap = WORKER_HEAP_BYTES + math.fsum(task.heap_bytes for task in held)
+    heap = WORKER_HEAP_BYTES + math.fsum(heap_bytes for *_, heap_bytes in held)
     over = over_limits(limits, Fullest(1, len(runs), load, heap))
     return WorkerNow(
         name, connectors, len(held), {flow_id: tuple(n) for flow_id, n in numbers.items()}, load, heap, over

@@ -64,7 +64,7 @@ def test_log_ends_are_read_in_bulk_and_one_by_one_alike(mock_cluster: KafkaAcces
 def rows(counts: dict[str, int]) -> list[TopicRows]:
     first, made = 0, []
     for topic, partitions in counts.items():
-        made.append(TopicRows(topic, first, partitions))
+        made.append((topic, first, partitions))
         first += partitions
     return made
 
