@@ -53,8 +53,6 @@ def _verb_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 class _VerbOptions(TypedDict):
-    """What these options become."""
-
     choice: Choice
     reason: str
     yes: bool

@@ -102,7 +102,6 @@ def size(
 
 
 def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: Path | None) -> None:
-    """Print what was found, and write its page."""
     from mm2mgr.output.console import complain, say_json
     from mm2mgr.output.load_text import say_sizings
 
@@ -117,7 +116,6 @@ def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: P
 
 
 def _say_written(report: SizingReport) -> int:
-    """Print what became of the file, and return the exit code."""
     from mm2mgr.output.console import complain, talk
 
     path = report.path

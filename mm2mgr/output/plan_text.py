@@ -79,7 +79,6 @@ def plan_counts_text(plan: Plan) -> str:
 
 
 def _say_quotas(quotas: Sequence[QuotaChange]) -> None:
-    """Print the client quotas that are written or blocked, by Kafka cluster, and how many stay."""
     for kafka in dict.fromkeys(quota.kafka for quota in quotas):
         say(f"Client quotas on Kafka cluster {kafka}", style="bold")
         here = [quota for quota in quotas if quota.kafka == kafka]
@@ -146,7 +145,6 @@ def group_entries(entries: Iterable[ListEntry]) -> list[list[ListEntry]]:
 
 
 def _say_lists(entries: Iterable[ListEntry]) -> None:
-    """Say what became of the entries of the tree's lists; many alike ones share a line."""
     for alike in group_entries(entries):
         first = alike[0]
         says = f"{first.says}: this line can go" if first.done else first.says
@@ -162,7 +160,6 @@ def _say_lists(entries: Iterable[ListEntry]) -> None:
 
 
 def _group_blocked(changes: Iterable[Change]) -> list[list[Change]]:
-    """Return the changes in their order, grouping those that are blocked for the same reason."""
     groups: dict[object, list[Change]] = {}
     for change in changes:
         key = (change.reason, change.remedy) if change.action == "blocked" else id(change)
@@ -180,7 +177,6 @@ def _say_blocked(changes: Sequence[Change]) -> None:
 
 
 def _say_warnings(changes: Iterable[Change]) -> None:
-    """Print each warning once, with its connectors."""
     names: dict[str, list[str]] = {}
     for change in changes:
         for warning in change.warnings:
@@ -200,7 +196,6 @@ def resting(changes: Iterable[Change]) -> list[str]:
 
 
 def _say_taken(taken: Taken) -> None:
-    """Name the topics that a connector starts to mirror, largest first, and the records it copies at once."""
     if not taken.topics:
         return
     largest = sorted(taken.topics, key=lambda name: (-taken.topics[name][1], name))
@@ -264,7 +259,6 @@ def price_text(price: Price) -> str:
 
 
 def _again_text(again: Volume) -> str:
-    """Say what is mirrored a second time."""
     measured = f"{number_of(again.records, 'record')} ({bytes_text(again.size_bytes)})" if again.records else ""
     unknown = f"an unknown volume ({few(again.unmeasured)})" if again.unmeasured else ""
     return f"mirrors {' and '.join(filter(None, (measured, unknown))) or 'no record'} again"
@@ -392,7 +386,6 @@ def say_applied(applied: Applied) -> None:
 
 
 def _say_applied_quotas(applied: Applied) -> str:
-    """Print the quotas that failed or were left, and return how many were written."""
     for failed in applied.failed_quotas:
         say(f"failed: {failed.change.action} of the quota of {failed.change.entity}: {failed.error}", style="bold red")
         say(f"        {failed.hint}")
@@ -404,7 +397,6 @@ def _say_applied_quotas(applied: Applied) -> str:
 
 
 def _say_states(applied: Applied) -> None:
-    """Print each state that is not RUNNING; where many connectors show the same, in one line."""
     names: dict[tuple[str, str, str], list[str]] = {}
     for (connect, connector), settled in sorted(applied.states.items()):
         if settled.state != "RUNNING":
@@ -419,7 +411,6 @@ def _say_states(applied: Applied) -> None:
 
 
 def _not_in_count(applied: Applied) -> Iterable[str]:
-    """Yield what the number of applied changes does not show."""
     verdicts = [settled.verdict for settled in applied.states.values()]
     for verdict, words in (("failed", "FAILED or lost afterwards"), ("inconclusive", "not seen to run yet")):
         if verdict in verdicts:
