@@ -1,4 +1,4 @@
-"""The command line: options, words and exit codes, in a module per family of commands; `mm2mgr.operations` does the work.
+"""The command line: options, words and exit codes, in a module per family of commands; `mm2mgr.operations` works.
 
 Every module of this folder is imported here, and its commands put themselves into `--help` with `@command`. What a
 command needs it imports when it runs, because cold start matters. Exit codes are those of `errors.ExitCode`.
