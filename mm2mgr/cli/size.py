@@ -206,7 +206,11 @@ def _assignment(form: str) -> Parsed:
 @option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
 @option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeatable).")
 @option(
-    "--move", type=_assignment("TOPIC=FLOW"), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow."
+    "--move",
+    type=_assignment("TOPIC=FLOW"),
+    multiple=True,
+    metavar="TOPIC=FLOW",
+    help="Mirror a topic by another flow.",
 )
 @option("--add-target", multiple=True, metavar="[FLOW=]ALIAS", help="Mirror all flows, or one, there as well.")
 @option("--limit", type=_assignment("FLOW=N"), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")

@@ -1,4 +1,4 @@
-"""The commands that look: `status`, `describe`, `check`, `losses`, `lag`, `history`, `drift`, `snapshot`, `who`, `topics`."""
+"""The commands that look: `status`, `describe`, `check`, `losses`, `lag`, `history`, `drift`, `who`, `snapshot` …"""
 
 from __future__ import annotations
 
