@@ -1,4 +1,4 @@
-"""The command line: options, words and exit codes, in a module per family of commands; `mm2mgr.operations` does the work.
+"""The command line: options, words and exit codes, in a module per family of commands; `mm2mgr.operations` works.
 
 Every module of this folder is imported here, and its commands put themselves into `--help` with `@command`. What a
 command needs it imports when it runs, because cold start matters. Exit codes are those of `errors.ExitCode`.
@@ -33,8 +33,6 @@ _LONGEST = 500
 
 
 class _Commands(click.Group):
-    """Lists its commands in the sections of COMMANDS."""
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, self.commands))
         for title, commands in COMMANDS.items():
@@ -105,7 +103,6 @@ def main() -> None:
 
 
 def _outcome() -> int:
-    """Run the command and return its exit code."""
     prepare_completion()
     try:
         with signals_interrupt():
@@ -128,7 +125,6 @@ def _outcome() -> int:
 
 
 def _say_usage(error: click.ClickException) -> None:
-    """Print click's message about wrong usage; an argument quoted in it adds no lines."""
     from mm2mgr.secrets import mask_text
 
     message = error.message
@@ -147,8 +143,6 @@ class _Unexpected(Mm2mgrError):
 
 
 def _as_sentence(failure: Exception) -> Mm2mgrError:
-    """Return an error that names the missing extra or the refused file; of anything else the exception's type and
-    text."""
     from mm2mgr.errors import EXTRA_OF, PackageMissing
     from mm2mgr.secrets import mask_text
 

@@ -68,7 +68,6 @@ def read(workspace: Workspace, clusters: tuple[str, ...], check: bool, timeout: 
 
 
 def _exit_code(report: BrokersReport, *, check: bool) -> int:
-    """Print what became of the file, and return the exit code."""
     from mm2mgr.output.console import complain, talk
 
     for message in report.failures.values():
@@ -183,10 +182,10 @@ def explain(
     from mm2mgr.output.console import say_as
     from mm2mgr.output.load_text import say_forecasts
 
-    report = operations.link_explain(workspace, flow, partitions=partitions, record_bytes=record_size)
-    say_as(output, report, say_forecasts)
+    flows = operations.link_explain(workspace, flow, partitions=partitions, record_bytes=record_size)
+    say_as(output, {"flows": flows}, lambda _: say_forecasts(flows))
     if page:
         from mm2mgr.output.page import LINK_TITLE, link_page
 
-        write_html(page, LINK_TITLE, lambda origin: link_page(report, origin))
+        write_html(page, LINK_TITLE, lambda origin: link_page(flows, origin))
     return 0

@@ -1,4 +1,4 @@
-"""The daily verbs `pause`, `resume`, `stop`, `restart` and `offsets`, on flows, pairs and single connectors; and `watch`."""
+"""The daily verbs on flows, pairs and connectors: `pause`, `resume`, `stop`, `restart` and `offsets`; and `watch`."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ def _verb_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 class _VerbOptions(TypedDict):
-    """What these options become."""
-
     choice: Choice
     reason: str
     yes: bool

@@ -35,7 +35,7 @@ from mm2mgr.operations.workspace import Workspace
 if TYPE_CHECKING:
     import asyncio
 
-    from mm2mgr.operations import Applied, Plan, PlanOptions
+    from mm2mgr.operations import Plan, PlanOptions
 
 
 @command("Every change", 5)
@@ -171,8 +171,8 @@ def apply(
       mm2mgr plan --out plan.json
       mm2mgr apply plan.json --canary orders --rollback
     """
-    from mm2mgr.output.apply_text import say_event
-    from mm2mgr.output.console import carrying_on
+    from mm2mgr.output.apply_text import say_applied, say_event
+    from mm2mgr.output.console import carrying_on, say_as
     from mm2mgr.output.plan_text import say_plan
 
     def approve(plan: Plan) -> bool:
@@ -182,6 +182,7 @@ def apply(
             _confirm(output)
         return True
 
+    sentence = f"interrupted: no new change begins, those in progress have {operations.FINISH_SECONDS:.0f} s to finish"
     with carrying_on(), invalid_arguments():
         applied = operations.apply(
             workspace,
@@ -194,11 +195,11 @@ def apply(
             rollback=rollback,
             approve=approve,
             report=say_event,
-            interrupts=lambda so_far: _interrupts(so_far, output),
+            interrupts=lambda so_far: _interrupts(sentence, "bold red", lambda: say_as(output, so_far(), say_applied)),
             reason=reason,
             events=events,
         )
-        _say(applied, output)
+        say_as(output, applied, say_applied)
     return ExitCode.INTERRUPTED if applied.interrupted else OUTCOME_CODES[applied.outcome]
 
 
@@ -217,36 +218,18 @@ def _confirm(output: str) -> None:
 
 
 @contextmanager
-def _interrupts(so_far: Callable[[], Applied], output: str) -> Iterator[asyncio.Event]:
+def _interrupts(sentence: str, style: str, say_unfinished: Callable[[], object]) -> Iterator[asyncio.Event]:
     """Let the first signal end the work in order; the second ends the process, after it printed what is unfinished."""
     from mm2mgr.output.console import flush, talk
 
-    def first() -> None:
-        talk(
-            f"interrupted: no new change begins, those in progress have {operations.FINISH_SECONDS:.0f} s to finish "
-            "(interrupt again to stop at once)",
-            style="bold red",
-        )
-
     def second() -> NoReturn:
-        _say(so_far(), output)
+        say_unfinished()
         flush()
-        os._exit(
-            ExitCode.INTERRUPTED
-        )  # an orderly end could take half a minute: changes that were begun would be brought back
+        # An orderly end could take half a minute: changes that were begun would be brought back.
+        os._exit(ExitCode.INTERRUPTED)
 
-    with halting(first, second) as halt:
+    with halting(lambda: talk(f"{sentence} (interrupt again to stop at once)", style), second) as halt:
         yield halt
-
-
-def _say(applied: Applied, output: str) -> None:
-    from mm2mgr.output.apply_text import say_applied
-    from mm2mgr.output.console import say_json
-
-    if output == "json":
-        say_json(applied)
-    else:
-        say_applied(applied)
 
 
 @command("Every day", 12)
@@ -299,7 +282,13 @@ def reconcile(
     order = operations.ReconcileOrder(
         options, every, wait_seconds=wait, rollback=rollback, report_only=report_only, reason=reason
     )
-    rounds = operations.reconcile(workspace, order, events=events, report=say_event, interrupts=_ending)
+    rounds = operations.reconcile(
+        workspace,
+        order,
+        events=events,
+        report=say_event,
+        interrupts=lambda _: _interrupts("ending: no new change begins", "dim", lambda: None),
+    )
     printed = ""
     try:
         for done in rounds:
@@ -315,21 +304,3 @@ def reconcile(
         rounds.close()
     talk("ended")
     return 0
-
-
-@contextmanager
-def _ending(_so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
-    """Let the first signal end the writes in order, and the second one the process."""
-    import os
-
-    from mm2mgr.output.console import flush, talk
-
-    def second() -> NoReturn:
-        flush()
-        os._exit(ExitCode.INTERRUPTED)
-
-    def first() -> None:
-        talk("ending: no new change begins (interrupt again to stop at once)")
-
-    with halting(first, second) as halt:
-        yield halt

@@ -65,12 +65,12 @@ def sandbox_up(directory: Path) -> None:
     """
     from mm2mgr.output.console import say, talk
 
-    running = operations.sandbox_up(directory, report=talk)
-    for alias, address in running.endpoints.bootstrap_servers.items():
+    endpoints, tree = operations.sandbox_up(directory, report=talk)
+    for alias, address in endpoints.bootstrap_servers.items():
         say(f"kafka   {alias:14} {address}")
-    for name, url in running.endpoints.connect_urls.items():
+    for name, url in endpoints.connect_urls.items():
         say(f"connect {name:14} {url}")
-    say(f"tree    {running.tree}    try: mm2mgr --clusters {running.tree} plan")
+    say(f"tree    {tree}    try: mm2mgr --clusters {tree} plan")
 
 
 @sandbox.command("status")

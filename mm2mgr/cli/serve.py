@@ -149,8 +149,6 @@ def serve(
 
 
 class _WatchPrinter:
-    """Prints what the watchdog does, as `watch` does."""
-
     def __init__(self) -> None:
         self._printed = ""
 
@@ -161,7 +159,6 @@ class _WatchPrinter:
 
 
 def _login(user: str, password_file: Path | None, token_file: Path | None) -> Login | None:
-    """Return the login from files or the environment; None where neither has one."""
     from mm2mgr.serve.app import Login
 
     password, token = _secret(password_file, PASSWORD), _secret(token_file, TOKEN)

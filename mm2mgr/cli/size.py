@@ -102,7 +102,6 @@ def size(
 
 
 def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: Path | None) -> None:
-    """Print what was found, and write its page."""
     from mm2mgr.output.console import complain, say_json
     from mm2mgr.output.load_text import say_sizings
 
@@ -117,7 +116,6 @@ def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: P
 
 
 def _say_written(report: SizingReport) -> int:
-    """Print what became of the file, and return the exit code."""
     from mm2mgr.output.console import complain, talk
 
     path = report.path
@@ -193,7 +191,7 @@ def complain_of_sources(failures: Mapping[str, str]) -> int:
     return 1 if failures else 0
 
 
-def _assigned(form: str) -> Parsed:
+def _assignment(form: str) -> Parsed:
     def parse(text: str) -> tuple[str, str]:
         left, sign, right = text.partition("=")  # topics cannot hold one
         if not (left and sign and right):
@@ -208,10 +206,14 @@ def _assigned(form: str) -> Parsed:
 @option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
 @option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeatable).")
 @option(
-    "--move", type=_assigned("TOPIC=FLOW"), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow."
+    "--move",
+    type=_assignment("TOPIC=FLOW"),
+    multiple=True,
+    metavar="TOPIC=FLOW",
+    help="Mirror a topic by another flow.",
 )
 @option("--add-target", multiple=True, metavar="[FLOW=]ALIAS", help="Mirror all flows, or one, there as well.")
-@option("--limit", type=_assigned("FLOW=N"), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")
+@option("--limit", type=_assignment("FLOW=N"), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")
 @output_option
 @click.pass_obj
 @snapshot_option

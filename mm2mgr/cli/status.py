@@ -1,5 +1,4 @@
-"""The commands that only look: `status`, `describe`, `check`, `losses`, `lag`, `history`, `drift`, `snapshot`, `who` and
-`topics`."""
+"""The commands that look: `status`, `describe`, `check`, `losses`, `lag`, `history`, `drift`, `who`, `snapshot` …"""
 
 from __future__ import annotations
 

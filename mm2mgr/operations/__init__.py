@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
-    from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, link_explain, link_probe, link_read
+    from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
     from mm2mgr.operations.pause import (
         FlowOffsets,
@@ -53,15 +53,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
-    from mm2mgr.operations.sandbox import (
-        SandboxUp,
-        sandbox_create_topic,
-        sandbox_down,
-        sandbox_produce,
-        sandbox_status,
-        sandbox_topics,
-        sandbox_up,
-    )
     from mm2mgr.operations.serve import EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
     from mm2mgr.operations.size import (
         BusiestPartitions,
@@ -104,7 +95,16 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.problems.watchdog import RestartPolicy, WatchAction
     from mm2mgr.samples.follow import Round
     from mm2mgr.samples.schema import is_remote, store_of
-    from mm2mgr.sandbox.layout import lines_of, random_values
+    from mm2mgr.sandbox.layout import (
+        lines_of,
+        random_values,
+        sandbox_create_topic,
+        sandbox_down,
+        sandbox_produce,
+        sandbox_status,
+        sandbox_topics,
+        sandbox_up,
+    )
     from mm2mgr.sizing.fleet import Failover
     from mm2mgr.sizing.recovery import Lag
     from mm2mgr.sizing.scenario import FlowView
@@ -123,14 +123,12 @@ _HOMES: Mapping[str, str] = {
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
-        "operations.link": "BrokersReport LinkProbe LinkReport link_explain link_probe link_read",
+        "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.sandbox": "SandboxUp sandbox_create_topic sandbox_down sandbox_produce "
-        "sandbox_status sandbox_topics sandbox_up",
         "operations.serve": "EstateView EstateWatch ServeOrder WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
@@ -151,7 +149,8 @@ _HOMES: Mapping[str, str] = {
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",
         "samples.schema": "is_remote store_of",
-        "sandbox.layout": "lines_of random_values",
+        "sandbox.layout": "lines_of random_values sandbox_create_topic sandbox_down sandbox_produce "
+        "sandbox_status sandbox_topics sandbox_up",
         "sizing.fleet": "Failover",
         "sizing.recovery": "Lag",
         "sizing.scenario": "FlowView",

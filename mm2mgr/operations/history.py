@@ -293,7 +293,6 @@ async def _take(workspace: Workspace) -> Snapshot:
 
 
 def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[object]]:
-    """Yield what a changed tree may ask for, too."""
     for alias in topology.clusters:
         yield from (PartitionCounts(alias), UserTopics(alias), ClusterId(alias), Quotas(alias))
     for connect in topology.connects.values():
@@ -306,7 +305,6 @@ def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[object]]:
 
 
 def _of_lag(reading: Reading) -> Iterator[Question[object]]:
-    """Yield what `lag` asks beside the state of clusters."""
     for flow in reading.flows:
         for topic in dict.fromkeys(partition.topic for partition in reading.clusters[flow.source.alias].offsets):
             yield TopicRetention(flow.source.alias, topic)

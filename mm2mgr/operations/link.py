@@ -281,16 +281,9 @@ def declare_link(workspace: Workspace, entry: Entry) -> Fixes:
     return Fixes(old, {} if new == old else new, (), ())
 
 
-@dataclass(frozen=True)
-class LinkReport:
-    """What `link explain` says: a forecast for each flow that crosses a declared link."""
-
-    flows: tuple[LinkComparison, ...]
-
-
 def link_explain(
     workspace: Workspace, name: str, *, partitions: int | None = None, record_bytes: float = 1024.0
-) -> LinkReport:
+) -> tuple[LinkComparison, ...]:
     """Forecast the flows of a pair `A->B`, or those of a name or id, over their link; no cluster is asked.
 
     `partitions`: of each flow, by default one for each of its tasks. Mm2mgrError where no flow of that name crosses a
@@ -308,4 +301,4 @@ def link_explain(
         tasks = int(flow.tasks.maximum)
         traffic = FlowTraffic(partitions or tasks, min(tasks, partitions or tasks), record_bytes)
         forecasts.append(compare(flow, route, traffic))
-    return LinkReport(tuple(forecasts))
+    return tuple(forecasts)

@@ -213,7 +213,6 @@ def read_inputs(
 
 
 def _tree(workspace: Workspace, surroundings: Surroundings) -> tuple[tuple[Estate, ...], tuple[Finding, ...]]:
-    """Return the connectors of the tree, or the findings of a tree that cannot be expanded."""
     from mm2mgr.lint.tree import from_tree, invalid
 
     try:
@@ -229,7 +228,6 @@ def _tree(workspace: Workspace, surroundings: Surroundings) -> tuple[tuple[Estat
 def _live(
     workspace: Workspace, targets: Mapping[str, ConnectTarget], timeout_seconds: float
 ) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
-    """Read all Connect clusters at once; return what was read, and by name why a cluster was not."""
     from mm2mgr.lint.workers import read_estates
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.read import Clusters, run_steps
@@ -282,7 +280,6 @@ def _target(workspace: Workspace, name: str) -> ConnectTarget:
 
 
 def _host(url: str) -> str:
-    """Return host and port of a URL, without a user and password in it."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2] or "--connect"
     except ValueError:
@@ -410,7 +407,6 @@ def workers_version(kafka: str | None, report: Callable[[OtherLine], None]) -> s
 
 
 def _types(on: str | None) -> tuple[ConnectorType, ...]:
-    """Return the connector types that are meant by a type or by a class name."""
     if on is None:
         return _TYPES
     word = on.rpartition(".")[2].lower().removesuffix("connector").removeprefix("mirror")
@@ -421,7 +417,6 @@ def _types(on: str | None) -> tuple[ConnectorType, ...]:
 
 
 def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
-    """Return the connectors of the flows with this name, [] when there is no tree or no such flow in it."""
     if not any(path.exists() for path in workspace.files):
         return []
     topology = workspace.topology  # the errors of a broken tree are raised here

@@ -130,7 +130,6 @@ def _record(recorder: Recorder, request: StateRequest, changes: Sequence[StateCh
 
 
 def _as_recorded(change: StateChange, request: StateRequest) -> Change:
-    """Return a request as the history has it: an update of the state alone."""
     state = change.before, request.goal
     return Change(change.connect, change.connector, change.kind, "update", change.flows, state=state)
 
@@ -296,7 +295,6 @@ def _plan_reset(topology: Topology, reading: Reading, flow: Flow, order: ResetOr
 
 
 def _stopped_connector(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
-    """Return a flow's connector; Mm2mgrError unless it is this tree's, STOPPED without a task, and was read."""
     failure = reading.connects[flow.connect.name].failure
     if failure:
         raise Mm2mgrError(f"{flow.id}: {failure.message}", hint=failure.hint)

@@ -93,7 +93,6 @@ def plan(
 
 
 def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
-    """Return the plan with who paused or stopped a connector and why, as far as the history has it."""
     connects = {change.connect for change in plan.changes if change.rests}
     if not connects:
         return plan
@@ -222,7 +221,6 @@ def apply(  # noqa: PLR0913  one argument per option
 
 
 def _plan_as_reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Workspace]:
-    """Return the plan made anew, held to the reviewed one, with the tree that the file names."""
     document = read_plan(planfile)
     templates = Path(document.templates) if document.templates else None
     named = tuple(map(str, workspace.files)), workspace.templates

@@ -104,6 +104,5 @@ def _metadata(workspace: Workspace, labels: dict[str, str]) -> dict[str, object]
 
 
 def _name(workspace: Workspace) -> str:
-    """Return a name that Kubernetes can have, from the owner's."""
     plain = re.sub(r"[^a-z0-9]+", "-", str(workspace.topology.owner).lower())[:_LONGEST_NAME].strip("-")
     return f"mm2mgr-{plain}".rstrip("-")

@@ -110,8 +110,6 @@ def _sampled_flows(workspace: Workspace, aliases: Sequence[str]) -> dict[str, li
 
 
 def _clusters_to_sample(chosen: Mapping[str, Sequence[Flow]]) -> list[tuple[KafkaCluster, Callable[[str], bool]]]:
-    """Return the clusters to sample, each with the topics that are wanted."""
-
     def carried_by(flows: Sequence[Flow]) -> Callable[[str], bool]:
         return lambda topic: any(flow.carries(topic) for flow in flows)
 
@@ -121,7 +119,6 @@ def _clusters_to_sample(chosen: Mapping[str, Sequence[Flow]]) -> list[tuple[Kafk
 def _with_tasks(
     chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, warn: Callable[[str], None], store: Store
 ) -> list[Reader]:
-    """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
     from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
     from mm2mgr.kafka.inspection import find_compacted
     from mm2mgr.live.endpoints import kafka_access
@@ -228,7 +225,6 @@ def _metric_source_readers(
     clusters: Iterable[tuple[KafkaCluster, Callable[[str], bool]]],
     store: SampleStore,
 ) -> list[Reader]:
-    """Return one reader per cluster; Mm2mgrError when a cluster declares no such source."""
     from mm2mgr.live.endpoints import kafka_access
     from mm2mgr.samples.readers import MetricSourceReader, Opening, open_source
     from mm2mgr.samples.schema import log_file_of

@@ -155,7 +155,6 @@ def acknowledge(
 
 
 def _flow_ids(workspace: Workspace, names: Sequence[str], entries: Sequence[LossEntry]) -> list[str] | None:
-    """Return the ids of the named flows, declared or in the ledger; None for no names."""
     flow_ids: list[str] = []
     for name in names:
         try:
@@ -330,7 +329,6 @@ def _answer_or_none(answer: Mapping[Key, Answer] | Mm2mgrError) -> Mapping[Key, 
 
 
 def _written_at(flow: Flow, behind: Iterable[PartitionLag]) -> RecordTimes:
-    """Return the question when the next records to mirror were written, of the partitions that are most behind."""
     asked = ((lag.partition, lag.position) for lag in most_behind(behind, _MOST_RECORDS_READ))
     return RecordTimes(flow.source.alias, tuple(asked))
 

@@ -240,7 +240,6 @@ def _print(lines: Iterable[str], style: str | None, *, stderr: bool, label: int 
 
 
 def _write(lines: Sequence[Line], *, stderr: bool) -> None:
-    """Write lines of printable text, with their styles where there are colours."""
     console, voice = _console(stderr=stderr), _ERR if stderr else _OUT
     if console.color_system is None:
         voice.write("".join("".join(text for text, _ in line) + "\n" for line in lines))
@@ -253,7 +252,6 @@ def _write(lines: Sequence[Line], *, stderr: bool) -> None:
 
 
 def _rows(line: str, width: int) -> Iterable[str]:
-    """Break a line into rows; those after the first are indented."""
     from mm2mgr.output.tables import rows_of
 
     return rows_of(line, width, min(len(line) - len(line.lstrip(" ")) + _HANGING, width // 2))
@@ -287,7 +285,6 @@ def complain(message: str, hint: str | None = None) -> None:
 
 
 def _say_labelled(label: str, message: str, style: str) -> None:
-    """Print a message of one or more lines, the others below the first."""
     first, *others = message.split("\n")
     lines = [f"{label} {first}", *(f"{' ' * len(label)} {line}" for line in others)]
     _print(lines, style, stderr=True, label=len(label))

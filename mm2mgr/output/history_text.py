@@ -171,7 +171,6 @@ def say_round(done: ReconcileRound, printed: str) -> str:
 
 
 def _blocked_lines(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield why connectors are blocked, and what to do, once for those that have both in common."""
     names: dict[tuple[str, str], list[str]] = {}
     for change in changes:
         names.setdefault((change.reason, change.remedy), []).append(change.connector)

@@ -82,7 +82,6 @@ def counts_text(report: LintReport) -> str:
 
 
 def _summary(report: LintReport) -> str:
-    """Return `3 errors, 1 warning in 12 connectors (2 silenced)`, or the inputs where there are no findings."""
     count = len(report.findings) - len(report.loud)
     connectors = number_of(report.connectors, "connector") + (f" ({count} silenced)" if count else "")
     if counts := counts_text(report):
@@ -183,7 +182,6 @@ def _say_bug(bug: Bug) -> None:
 
 
 def _say_clients(connectors: Iterable[ConnectorClients]) -> None:
-    """Print the settings of each client, each with its origin."""
     for connector in connectors:
         say(f"{connector['connector']} on Connect cluster {connector['connect']} (Kafka {connector['kafka']})", "bold")
         for sentence in connector["link"].sentences if "link" in connector else ():
@@ -219,7 +217,6 @@ def say_check(checked: Checked) -> None:
 
 
 def _alike(rows: Iterable[CheckRow]) -> list[list[CheckRow]]:
-    """Group the rows that differ only in the resource: one topic, or a hundred."""
     groups: dict[tuple[object, ...], list[CheckRow]] = {}
     for row in rows:
         fix = "" if row.rows else row.fix
@@ -229,7 +226,6 @@ def _alike(rows: Iterable[CheckRow]) -> list[list[CheckRow]]:
 
 
 def _say_rows(groups: Sequence[Sequence[CheckRow]]) -> None:
-    """Print one row per group, and below it what happens because of it."""
     rows, below = [], []
     for group in groups:
         first, operation = group[0], _operation(group[0])
@@ -242,12 +238,10 @@ def _say_rows(groups: Sequence[Sequence[CheckRow]]) -> None:
 
 
 def _operation(row: CheckRow) -> str:
-    """Return the words before the resource's name: `Write on topic `."""
     return " ".join(row.what.split(" ")[:3]) + " " if row.rows and row.what.count(" ") >= 3 else ""
 
 
 def _say_remedies(groups: Sequence[Sequence[CheckRow]]) -> None:
-    """Print what to do where no command does it, each sentence once."""
     places: dict[str, list[str]] = {}
     for first, *_ in groups:
         if first.fix and not first.fix.startswith("give "):

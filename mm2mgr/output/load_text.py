@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mm2mgr.link import LIMITS
@@ -14,7 +14,7 @@ from mm2mgr.output.tables import Table
 from mm2mgr.text import bytes_text, list_names, number_of, rate_text, size_text, span_text, visible
 
 if TYPE_CHECKING:
-    from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, ProbedEnd
+    from mm2mgr.operations.link import BrokersReport, LinkProbe, ProbedEnd
     from mm2mgr.operations.size import ConnectReport, FleetReport, SimulationReport
     from mm2mgr.sizing.fleet import WorkerNeed, WorkerNow
     from mm2mgr.sizing.recovery import CatchUp, Outlook
@@ -202,7 +202,6 @@ def running_table(connect: ConnectReport, *, indent: int = 0, title: str = "") -
 
 
 def _tasks_text(worker: WorkerNow) -> str:
-    """Return the tasks of a worker, numbered as `status` does: `logs:a->hub 0 2`."""
     flows = [f"{flow_id} {' '.join(map(str, numbers))}" for flow_id, numbers in worker.flows.items()]
     others = worker.tasks - worker.flow_tasks
     return list_names([*flows, *([number_of(others, "other")] if others else [])]) or "-"
@@ -278,7 +277,6 @@ def _connect_row(name: str, before: WorkerNeed | Totals | None, after: WorkerNee
 
 
 def _pair_text(before: str, after: str) -> str:
-    """Return a value once where it stays the same, else both with an arrow."""
     return after if before == after else f"{before} → {after}"
 
 
@@ -355,9 +353,9 @@ _BAR_CELLS = 24
 OVER = {"round trip": "round trip", "tasks": "tasks", "fetch": "max.partition.fetch.bytes", "batch": "batch.size"}
 
 
-def say_forecasts(report: LinkReport) -> None:
+def say_forecasts(flows: Iterable[LinkComparison]) -> None:
     """Print what the model says of each flow: a table of settings and placements, and how the rate changes."""
-    for number, comparison in enumerate(report.flows):
+    for number, comparison in enumerate(flows):
         if number:
             say()
         say(f"{visible(comparison.flow)}: {forecast_heading(comparison)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape as escape_markup
 from itertools import zip_longest
@@ -20,7 +20,6 @@ import jinja2
 
 from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
 from mm2mgr.observe.trend import LagPoint
-from mm2mgr.operations.link import LinkReport
 from mm2mgr.operations.size import ConnectReport, FleetReport
 from mm2mgr.output.load_text import (
     DAYS,
@@ -68,9 +67,9 @@ def page(views: Sequence[FlowView], report: FleetReport | None = None, origin: s
     )
 
 
-def link_page(report: LinkReport, origin: str = "") -> str:
+def link_page(flows: Iterable[LinkComparison], origin: str = "") -> str:
     """Return the page of `link explain`."""
-    return template("link.html.j2").render(title=LINK_TITLE, origin=origin, flows=list(map(_over_link, report.flows)))
+    return template("link.html.j2").render(title=LINK_TITLE, origin=origin, flows=list(map(_over_link, flows)))
 
 
 def _over_link(comparison: LinkComparison) -> Context:
@@ -113,7 +112,6 @@ def _summary(views: Sequence[FlowView]) -> str:
 
 
 def _topology(views: Sequence[FlowView]) -> Context:
-    """Return the pairs of clusters with their flows, load and tasks, busiest first: as a table, and drawn."""
     by_pair: dict[tuple[str, str], list[FlowView]] = defaultdict(list)
     for view in views:
         source, _, target = view.sizing.flow_id.partition(":")[2].partition("->")
@@ -185,7 +183,6 @@ def _task_table(view: FlowView) -> Table:
 
 
 def _week(view: FlowView) -> Context | None:
-    """Return the weekly pattern, drawn and as a table by day; None where nothing was measured."""
     known_hours, rows = [], []
     for day, hours in enumerate(view.week):
         measured = [(value, hour) for hour, value in enumerate(hours) if value is not None]
@@ -349,7 +346,6 @@ def _bar(number: int, step: float, share: float, label: str, over: bool) -> str:
 
 
 def _axis(usable: float, top: float, highest: float) -> str:
-    """Draw the line at the usable capacity with its rate, and the rate of the heaviest task where there is room."""
     line, peak = (_BASE - (_BASE - _TOP) * rate / top for rate in (usable, highest))
     mark = f'<line x1="{_AXIS:g}" x2="{_WIDTH:g}" y1="{line:.1f}" y2="{line:.1f}"/>'
     labels = _text(_AXIS - 6, line + 4, rate_text(usable), "end")

@@ -52,7 +52,6 @@ def _clusters(clusters: Sequence[ClusterPlan]) -> Iterator[str]:
 
 
 def _lists(clusters: Iterable[ClusterPlan]) -> Iterator[str]:
-    """Yield what became of the entries of the tree's lists, alike ones together."""
     rows = []
     for alike in group_entries(entry for cluster in clusters for entry in cluster.lists):
         names, first = few([f"{entry.connector} ({entry.place})" for entry in alike]), alike[0]
@@ -63,7 +62,6 @@ def _lists(clusters: Iterable[ClusterPlan]) -> Iterator[str]:
 
 
 def _quotas(quotas: Sequence[QuotaChange]) -> Iterator[str]:
-    """Yield the client quotas that are written or blocked."""
     rows = [
         [
             _code(quota.kafka),
@@ -80,7 +78,6 @@ def _quotas(quotas: Sequence[QuotaChange]) -> Iterator[str]:
 
 
 def _costly(changes: Iterable[Change]) -> Iterator[str]:
-    """Yield what is mirrored again or cannot be undone; restarts are in the details."""
     rows = []
     for change in changes:
         if change.price.again or change.price.irreversible:
@@ -92,7 +89,6 @@ def _costly(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def _blocked_changes(changes: Iterable[Change]) -> Iterator[str]:
-    """Yield what is blocked, once for each reason."""
     reasons: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
         reasons.setdefault((change.reason, change.remedy), []).append(change)
@@ -119,7 +115,6 @@ def _warnings(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def _details(clusters: Iterable[ClusterPlan], left: int) -> Iterator[str]:
-    """Yield the changes of each Connect cluster, folded, as long as there is room."""
     missing = 0
     for cluster in clusters:
         shown: list[str] = []
@@ -155,12 +150,10 @@ def _change(change: Change) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a name or value as code; nothing in it is markup."""
     return f"<code>{_escape(text)}</code>" if text else ""
 
 
 def _text(text: str) -> str:
-    """Return a sentence; nothing in it is markup, or a mention."""
     return _escape(text).replace("@", "<span>@</span>")
 
 

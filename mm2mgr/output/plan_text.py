@@ -76,7 +76,6 @@ def plan_counts_text(plan: Plan) -> str:
 
 
 def _say_quotas(quotas: Sequence[QuotaChange]) -> None:
-    """Print the client quotas that are written or blocked, by Kafka cluster, and how many stay."""
     for kafka in dict.fromkeys(quota.kafka for quota in quotas):
         say(f"Client quotas on Kafka cluster {kafka}", style="bold")
         here = [quota for quota in quotas if quota.kafka == kafka]
@@ -143,7 +142,6 @@ def group_entries(entries: Iterable[ListEntry]) -> list[list[ListEntry]]:
 
 
 def _say_lists(entries: Iterable[ListEntry]) -> None:
-    """Say what became of the entries of the tree's lists; many alike ones share a line."""
     for alike in group_entries(entries):
         first = alike[0]
         says = f"{first.says}: this line can go" if first.done else first.says
@@ -159,7 +157,6 @@ def _say_lists(entries: Iterable[ListEntry]) -> None:
 
 
 def _group_blocked(changes: Iterable[Change]) -> list[list[Change]]:
-    """Return the changes in their order, grouping those that are blocked for the same reason."""
     groups: dict[object, list[Change]] = {}
     for change in changes:
         key = (change.reason, change.remedy) if change.action == "blocked" else id(change)
@@ -177,7 +174,6 @@ def _say_blocked(changes: Sequence[Change]) -> None:
 
 
 def _say_warnings(changes: Iterable[Change]) -> None:
-    """Print each warning once, with its connectors."""
     names: dict[str, list[str]] = {}
     for change in changes:
         for warning in change.warnings:
@@ -197,7 +193,6 @@ def resting(changes: Iterable[Change]) -> list[str]:
 
 
 def _say_taken(taken: Taken) -> None:
-    """Name the topics that a connector starts to mirror, largest first, and the records it copies at once."""
     if not taken.topics:
         return
     largest = sorted(taken.topics, key=lambda name: (-taken.topics[name][1], name))
@@ -261,7 +256,6 @@ def price_text(price: Price) -> str:
 
 
 def _again_text(again: Volume) -> str:
-    """Say what is mirrored a second time."""
     measured = f"{number_of(again.records, 'record')} ({bytes_text(again.size_bytes)})" if again.records else ""
     unknown = f"an unknown volume ({few(again.unmeasured)})" if again.unmeasured else ""
     return f"mirrors {' and '.join(filter(None, (measured, unknown))) or 'no record'} again"

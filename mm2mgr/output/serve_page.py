@@ -121,7 +121,6 @@ def overview(now: float, view: EstateView) -> Context:
 
 
 def _summary(status: Status) -> str:
-    """Count flows by health and their tasks by state."""
     flows = [f"{count} {word}" for word, count in status.counts().items() if count]
     tasks = Counter(task.state for flow in status.flows for task in flow.tasks)
     counts = ", ".join(f"{count} {state}" for state, count in tasks.most_common())
@@ -168,7 +167,6 @@ def _cell(now: float, pair: tuple[str, str], flows: Sequence[FlowStatus], view: 
 
 
 def _pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
-    """Return the lag of flows, in time where that is known, and whether it is more than a minute or unknown in time."""
     rows = [row for row in totals if row]
     records = [row.records.value for row in rows if row.records.value is not None]
     if not rows or len(records) < len(totals):
@@ -184,7 +182,6 @@ def _pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
 
 
 def _problems(status: Status) -> list[tuple[str, str, str]]:
-    """Return each problem with what it is about and the address of its flow's page, if it has one."""
     return [
         *((flow.flow, flow_link(flow.flow), problem.sentence) for flow in status.flows for problem in flow.problems),
         *((other.connector, "", problem.sentence) for other in status.companions for problem in other.problems),
@@ -287,13 +284,11 @@ def _load_cells(load: TaskLoad | None) -> tuple[str, str]:
 
 
 def _lag_table(rows: Sequence[LagRow], by: LagLevel) -> Table:
-    """Return the table of `mm2mgr lag` without the flow, which the page is about."""
     table = lag_table(rows, by)
     return Table(table.columns[1:], [row[1:] for row in table.rows], right=table.right)
 
 
 def _changes_of(name: str, survey: Survey | None) -> list[str]:
-    """Say what the plan would do to a flow's connectors."""
     changes = survey.plan.changes if survey and not isinstance(survey.plan, str) else ()
     return [
         f"{change.connector}: {_change_text(change)}"
@@ -376,7 +371,6 @@ def _plan(plan: Plan) -> tuple[str, list[str], list[Table]]:
 
 
 def _change_text(change: Change) -> str:
-    """Say what a change does: the reason of a blocked one, the keys of another."""
     keys = []
     for key in change.keys:
         keys.append(f"{key.key}: {or_dash(key.masked_before)} → {or_dash(key.masked_after)}")

@@ -122,7 +122,6 @@ def _say_trace(lines: Iterable[str]) -> None:
 
 
 def _beside_flows(status: Status) -> Iterator[tuple[str, str, bool]]:
-    """Yield what belongs to no flow of the table: name, sentence, and whether it is a problem."""
     for orphan in status.orphans:
         yield f"{orphan.connect}/{orphan.connector}", orphan.sentence(), orphan.runs
     for offsets in status.stale_offsets:
@@ -136,7 +135,6 @@ def _beside_flows(status: Status) -> Iterator[tuple[str, str, bool]]:
 def _say_notes(
     notes: Iterable[tuple[str, ConnectorState]], style: str | None = None, without: Collection[str] = ()
 ) -> None:
-    """Print notes with the names they belong to, those of many flows once."""
     holders: dict[str, list[ConnectorState]] = {}
     for note, connector in notes:
         if note not in without:
@@ -360,7 +358,6 @@ def _forecast_text(forecast: TimeForecast) -> str:
 
 
 def _unknown_lines(unknown: Mapping[str, str]) -> Iterator[str]:
-    """Name the partitions that are unknown, by reason."""
     reasons: dict[str, list[str]] = {}
     for partition, reason in unknown.items():
         reasons.setdefault(reason, []).append(partition)
@@ -370,7 +367,6 @@ def _unknown_lines(unknown: Mapping[str, str]) -> Iterator[str]:
 
 
 def _heartbeats(flows: Iterable[FlowFacts]) -> Iterator[str]:
-    """Say of each pair how old its newest heartbeat is."""
     by_pair: dict[str, FlowFacts] = {}
     for flow in flows:
         by_pair.setdefault(flow.flow.partition(":")[2], flow)

@@ -126,14 +126,12 @@ class Table:
             yield _strip_end(line)
 
     def _sentences_below(self, number: int, width: int | None) -> Iterator[Line]:
-        """Return the sentences below a row."""
         for sentence in self.below[number] if self.below else ():
             line = f"{' ' * (self.indent + 4)}{sentence}"
             for row in rows_of(line, width, self.indent + 8) if width else [line]:
                 yield [(row, "dim" if number in self.muted else None)]
 
     def _block(self, number: int, width: int) -> Iterator[Line]:
-        """Return a row as its first cell and, below it, a line for each other one that is not empty."""
         row, start, first = self.rows[number], " " * self.indent, self.columns[0]
         title = f"{first} {row[0]}" if first in self.right else row[0]
         for line in rows_of(start + title, width, self.indent + 4):
@@ -156,7 +154,6 @@ def or_dash(value: object) -> str:
 
 
 def _strip_end(line: list[Piece]) -> Line:
-    """Return the line without blanks at its end."""
     while line and not line[-1][0].strip():
         line.pop()
     return line

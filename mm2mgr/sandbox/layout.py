@@ -22,7 +22,7 @@ from mm2mgr.files import replace_file
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
-from mm2mgr.sandbox.folder import Endpoints, claim, is_claimed, only_one, writing
+from mm2mgr.sandbox.folder import Endpoints, check_tree, claim, is_claimed, only_one, write_tree, writing
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.process import ProcessId
 from mm2mgr.sandbox.runtime import Runtime, kafka_runtime
@@ -288,22 +288,45 @@ def write_state(path: Path, state: State) -> None:
     replace_file(path, json.dumps(data, indent=2) + "\n")
 
 
-# --- topics and records -----------------------------------------------------------------------------------------------
+# --- what the library offers ------------------------------------------------------------------------------------------
 
 
-def topics(directory: Path, cluster: str) -> dict[str, int]:
-    """Return the partitions of each topic of a cluster; Kafka's own topics are left out."""
+def sandbox_up(directory: Path = DEFAULT_DIRECTORY, *, report: Progress = lambda line: None) -> tuple[Endpoints, Path]:
+    """Start what is not running and write its tree to DIRECTORY/clusters; files there that were edited are kept.
+
+    Returns where it answers, and that folder. SandboxError, with nothing touched, when the directory holds anything but
+    a sandbox. `report` gets lines of progress.
+    """
+    sandbox, tree = Sandbox(directory), directory / "clusters"
+    if sandbox.check():
+        check_tree(tree)
+    endpoints = sandbox.start(progress=report)
+    return endpoints, write_tree(tree, endpoints)
+
+
+def sandbox_status(directory: Path = DEFAULT_DIRECTORY) -> list[ProcessState]:
+    """Return each broker and worker, running or not; none when nothing was started there."""
+    return Sandbox(directory).status()
+
+
+def sandbox_down(directory: Path = DEFAULT_DIRECTORY, *, report: Progress = lambda line: None) -> None:
+    """Stop what `sandbox_up` started and remove its data."""
+    Sandbox(directory).stop(progress=report)
+
+
+def sandbox_topics(cluster: str, *, directory: Path = DEFAULT_DIRECTORY) -> dict[str, int]:
+    """Return the number of partitions of each topic on a Kafka cluster of the sandbox, without Kafka's own topics."""
     with Kafka(_access(directory, cluster)) as kafka:
         return {name: count for name, count in sorted(kafka.partition_counts().items()) if not name.startswith("__")}
 
 
-def create_topic(directory: Path, cluster: str, topic: str, partitions: int) -> bool:
+def sandbox_create_topic(cluster: str, topic: str, partitions: int = 1, *, directory: Path = DEFAULT_DIRECTORY) -> bool:
     """Create a topic; return False where it exists already, and is left as it is."""
     with Kafka(_access(directory, cluster)) as kafka:
         return bool(kafka.create_topics({topic: (partitions, 1, {})}))
 
 
-def produce(directory: Path, cluster: str, topic: str, values: Iterable[bytes]) -> int:
+def sandbox_produce(cluster: str, topic: str, values: Iterable[bytes], *, directory: Path = DEFAULT_DIRECTORY) -> int:
     """Write a record per value to the partitions in turn; return the number once all are stored."""
     access = _access(directory, cluster)
     with Kafka(access) as kafka:

@@ -215,7 +215,6 @@ class Server(ABC):
         return self.directory / "tmp"
 
     def _classes(self) -> list[str]:
-        """Return the flag that reads the archive of classes, or writes it at exit; a draft until it is whole."""
         if self._classes_file.is_file():
             return [f"{_READ_CLASSES}{self._classes_file}"]
         return [f"{_WRITE_CLASSES}{self._classes_file}.{uuid.uuid4().hex}"] if self._archives_classes else []

@@ -124,7 +124,6 @@ class _Guard:
 
 
 def _host_name(host: bytes) -> str:
-    """Return the name or address in a header `Host`, in lower case and without brackets; "" for what is none."""
     parts = _HOST.fullmatch(host)
     return parts[1].decode().strip("[]").lower() if parts else ""
 

@@ -264,8 +264,8 @@ LAYERS: dict[str, set[str]] = {
 
 # Modules of cli/ that are no command.
 SHARED_BY_COMMANDS = {"__init__", "interrupts", "options"}
-# Modules of commands without an operation: it prints a script for the shell.
-OF_THE_COMMAND_LINE = {"completion"}
+# Modules of commands without an operation: one prints a script for the shell, one calls the sandbox's own functions.
+OF_THE_COMMAND_LINE = {"completion", "sandbox"}
 
 # The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo.
 LAZY_BACK = {("cli/sandbox.py", "demo")}

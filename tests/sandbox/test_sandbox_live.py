@@ -92,9 +92,9 @@ def test_records_survive_the_kill_of_a_broker(sandbox: Sandbox) -> None:
 
 def test_topics_and_records_need_no_client(sandbox: Sandbox) -> None:
     directory, values = sandbox.directory, [b"one", b"two", b"three"]
-    assert [layout.create_topic(directory, "here", "hello", 3) for _ in range(2)] == [True, False]
-    assert layout.topics(directory, "here")["hello"] == 3
-    assert layout.produce(directory, "here", "hello", values) == 3
+    assert [layout.sandbox_create_topic("here", "hello", 3, directory=directory) for _ in range(2)] == [True, False]
+    assert layout.sandbox_topics("here", directory=directory)["hello"] == 3
+    assert layout.sandbox_produce("here", "hello", values, directory=directory) == 3
     client = {"bootstrap.servers": sandbox.endpoints().bootstrap_servers["here"]}
     assert sorted(consume(client, "hello", 3)) == sorted(values)
 
