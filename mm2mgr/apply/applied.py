@@ -283,8 +283,12 @@ async def _write(
             guard=leases.check,
         )
         connects = {change.connect for change in progress.plan.writes}
-        # Nobody else writes this tree's claims while it holds the lease, so they are read meanwhile.
-        _, undeclared = await asyncio.gather(writing, read_undeclared_claims(topology, connects))
+        # Nobody else writes this tree's claims while it holds the lease, so they are read meanwhile. An error there ends
+        # no write.
+        reading = read_undeclared_claims(topology, connects)
+        written, undeclared = await asyncio.gather(writing, reading, return_exceptions=True)
+        if isinstance(written, BaseException):
+            raise written
         for result in await read_back(topology, progress.so_far().done_results):
             progress.take(result)
         if not halt.is_set():
@@ -292,6 +296,8 @@ async def _write(
             for quota in (*await carry_out_quotas(topology, free), *held):
                 progress.take(quota)
         await progress.record()
+        if isinstance(undeclared, BaseException):
+            raise undeclared
         for claim in undeclared:
             if claim.connect not in progress.unrecorded:
                 progress.recorder.write(claim.connect, claim.key, None)

@@ -257,7 +257,6 @@ def _end_of_line(path: Path) -> bytes:
 
 Answer = TypeVar("Answer")
 _LISTEN_SECONDS = 0.2
-_CLOSE_SECONDS = 1.0
 _CHANCE = random.SystemRandom()
 
 
@@ -273,6 +272,8 @@ class Rounds:
     leases: Leases
     schedule: RoundSchedule
     log: EventLog
+    close_seconds: float = 1.0
+    """How long giving up a lease may take at the end: a process that ends before keeps it for another 12 s."""
     number: int = 0
 
     def run(
@@ -318,7 +319,7 @@ class Rounds:
         """Give up the leases and the event log; a broker that does not answer delays nothing."""
         thread = threading.Thread(target=self.leases.close, name="leaves the lease", daemon=True)
         thread.start()
-        thread.join(_CLOSE_SECONDS)
+        thread.join(self.close_seconds)
         self.log.close()
 
 

@@ -274,9 +274,10 @@ class PartitionEnds(KafkaQuestion[dict[TopicPartition, int | None]]):
     answer = dict[TopicPartition, int | None]
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, int | None]:
-        counts = reach.kafka.partition_counts()  # ends early where no broker listens
-        there = _existing(self.partitions, counts)
-        logs = reach.kafka.read_offsets(there, committed=self.committed).found
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
+            counts = kafka.partition_counts()  # ends early where no broker listens
+            there = _existing(self.partitions, counts)
+            logs = kafka.read_offsets(there, committed=self.committed).found
         missing = {partition: 0 if partition.topic in counts else None for partition in self.partitions - set(there)}
         return {**missing, **{partition: log.end for partition, log in logs.items()}}
 
@@ -290,8 +291,9 @@ class OffsetsSince(KafkaQuestion[dict[TopicPartition, int]]):
     answer = dict[TopicPartition, int]
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, int]:
-        there = _existing(self.partitions, reach.kafka.partition_counts())
-        return reach.kafka.offsets_since(dict.fromkeys(there, self.since_ms))
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
+            there = _existing(self.partitions, kafka.partition_counts())
+            return kafka.offsets_since(dict.fromkeys(there, self.since_ms))
 
 
 def _existing(partitions: Iterable[TopicPartition], counts: Mapping[str, int]) -> list[TopicPartition]:

@@ -349,7 +349,9 @@ def reconcile(
 
     workspace.refuse_snapshot()
     order = order or ReconcileOrder()
-    rounds = Rounds(Leases(lease_group), RoundSchedule(order.every_seconds), workspace.event_log(events))
+    rounds = Rounds(
+        Leases(lease_group), RoundSchedule(order.every_seconds), workspace.event_log(events), close_seconds=20.0
+    )
     reconciling = _Reconciling(workspace, order, rounds, report, interrupts or no_interrupts)
     return rounds.run(reconciling.reconcile_once, reconciling.fail, reconciling.rest)
 

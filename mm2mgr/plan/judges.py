@@ -358,7 +358,7 @@ def left_overs_that_stay(changes: Changes, facts: Facts) -> Remarks:
     return {
         named: [left_over_stays(changes[named], left_over, facts.running)]
         for named, left_over in facts.left_overs.items()
-        if named in changes and changes[named].action in WRITES and not changes[named].follows
+        if named in changes and changes[named].action in WRITES and left_over not in changes[named].follows
     }
 
 
@@ -429,8 +429,9 @@ def replaced_by_blocked(changes: Changes, facts: Facts) -> Remarks:
     again = facts.successors
     blocked = {new: olds for new, olds in again.items() if new not in changes or changes[new].action == "blocked"}
     successors = {old: new for new, olds in blocked.items() for old in olds}
-    # Its heartbeat and checkpoint connectors are named after the same pair, and run beside it.
-    beside = {(old[0], _pair_of(changes[old])): new for old, new in successors.items() if old in changes}
+    # Its heartbeat and checkpoint connectors are named after the same pair, and are deleted with it.
+    deleted = {old: new for old, new in successors.items() if old in changes and changes[old].action == "delete"}
+    beside = {(old[0], _pair_of(changes[old])): new for old, new in deleted.items()}
 
     def reason(change: Change) -> str | None:
         new = successors.get(change.named)

@@ -320,3 +320,43 @@ def carrying(fakes: dict[str, FakeConnect]) -> dict[str, list[str]]:
                     f"{one.config['source.cluster.alias']}->{one.config['target.cluster.alias']}", []
                 ).append(name)
     return found
+
+
+_TWO = """\
+flows:
+  first: {sources: [a], targets: [east], topics: {include: [logs]}}
+  second: {sources: [a], targets: [east], topics: {include: [orders]}}
+"""
+_THIRD = """\
+flows:
+  third: {sources: [a], targets: [east], topics: {include: [orders]}}
+"""
+_MORE = f"""\
+defaults:
+  flows: {{heartbeats: false, checkpoints: false}}
+{_TWO}  more: {{sources: [a], targets: [east], topics: {{include: [orders]}}}}
+"""
+
+
+def _let_two_run(site: Site) -> None:
+    records = {"orders": 5, "logs": 5}
+    assert site.kafka is not None
+    site.kafka["a"] = topics_with({"orders": 1, "logs": 1}, records, records)
+    site.converge(_TWO)
+    for name, connector in site.east.connectors.items():
+        if "source" in name:
+            site.east.add_offsets(name, connector.config["topics"], {0: 4}, alias="a")
+
+
+def test_a_carrier_that_stays_blocks_who_follows_the_deletion_of_another(site: Site) -> None:
+    _let_two_run(site)
+    site.east.connectors["mm2.a.east.source.first"].config["mm2mgr.journal"] = "x"  # so it cannot be deleted
+    plan = site.plan(_THIRD, prune=True, mirror_again=True)
+    assert actions(plan)["mm2.a.east.source.third"] == "blocked"
+
+
+def test_companions_are_deleted_although_a_repeat_of_what_stays_is_blocked(site: Site) -> None:
+    _let_two_run(site)
+    changes = actions(site.plan(_MORE, prune=True))
+    assert changes["mm2.a.east.source.more"] == "blocked"
+    assert changes["mm2.a.east.heartbeat"] == changes["mm2.a.east.checkpoint"] == "delete"
