@@ -10,6 +10,8 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import (
+    FILE,
+    FOLDER,
     LEAST_SECONDS,
     Count,
     Duration,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 @option("--kafka", metavar="VERSION", help="Kafka version of the workers, instead of the detected one.")
 @option(
     "--worker",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="connect-distributed.properties of the workers that run FILEs.",
 )
 @option(
@@ -203,7 +205,7 @@ def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: 
 
 
 @command("First hour", 2)
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="clusters")
+@click.argument("folder", type=FOLDER, default="clusters")
 def init(folder: Path) -> None:
     """Write a commented starter tree into FOLDER (default: clusters).
 

@@ -109,11 +109,17 @@ class OutputFile(click.Path):
         return Path(str(super().convert(value, param, ctx)))
 
 
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+OUTPUT_FILE = OutputFile()
+"""Shared by the commands: click asks gettext for the name of each type that is made, a tenth of `--help`."""
+
+
 def events_option(command: Decorated) -> Decorated:
     """Add `--events FILE`."""
-    return option(
-        "--events", type=OutputFile(), help="Append what happens to a file, as JSON lines, while it happens."
-    )(command)
+    return option("--events", type=OUTPUT_FILE, help="Append what happens to a file, as JSON lines, while it happens.")(
+        command
+    )
 
 
 def snapshot_option(command: Callable[..., int]) -> Callable[..., int]:
@@ -123,9 +129,8 @@ def snapshot_option(command: Callable[..., int]) -> Callable[..., int]:
     def run(workspace: Workspace, *arguments: object, snapshot: Path | None, **options: object) -> int:
         return command(workspace.of_snapshot(snapshot) if snapshot else workspace, *arguments, **options)
 
-    file = click.Path(path_type=Path, dir_okay=False)
     help_text = "Answer from this file of `mm2mgr snapshot`; no cluster is asked."
-    return option("--snapshot", type=file, metavar="FILE", help=help_text)(run)
+    return option("--snapshot", type=FILE, metavar="FILE", help=help_text)(run)
 
 
 class Number(click.FloatRange):
@@ -260,8 +265,7 @@ def window_option(such_as: str, default: str) -> Callable[[Decorated], Decorated
 
 def folder_option(default: str, help: str) -> Callable[[Decorated], Decorated]:
     """Return `--dir` with its default and help."""
-    folder = click.Path(path_type=Path, file_okay=False)
-    return option("--dir", "directory", type=folder, default=Path(default), help=help)
+    return option("--dir", "directory", type=FOLDER, default=Path(default), help=help)
 
 
 def evidence_options(function: Callable[..., object]) -> Callable[..., object]:
@@ -483,7 +487,7 @@ def talk_other_line(event: OtherLine) -> None:
     talk(f"Kafka {event.version} is none of the known versions ({lines}); judged by {event.judged_by}")
 
 
-page_option = option("--page", type=OutputFile(), help="Write a page (one HTML file) too.")
+page_option = option("--page", type=OUTPUT_FILE, help="Write a page (one HTML file) too.")
 
 
 def write_page(path: Path, views: Sequence[FlowView], report: FleetReport | None = None, measured: str = "") -> None:

@@ -15,10 +15,11 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import halting
 from mm2mgr.cli.options import (
+    FILE,
     OUTCOME_CODES,
+    OUTPUT_FILE,
     Count,
     Duration,
-    OutputFile,
     change_options,
     command,
     events_option,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 @change_options
 @option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @option("--explain", is_flag=True, help="Show the steps in which each change is made.")
-@option("--out", type=OutputFile(), help="Write the plan to a file for review and apply.")
+@option("--out", type=OUTPUT_FILE, help="Write the plan to a file for review and apply.")
 @option(
     "--detailed-exitcode",
     is_flag=True,
@@ -109,7 +110,7 @@ def plan(
 
 
 @command("Every change", 6)
-@click.argument("planfile", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.argument("planfile", type=FILE, required=False)
 @change_options
 @option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @option(

@@ -11,10 +11,10 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.options import (
     LEAST_SECONDS,
+    OUTPUT_FILE,
     Count,
     Duration,
     DurationWithUnit,
-    OutputFile,
     command,
     invalid_arguments,
     option,
@@ -328,7 +328,7 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
 
 
 @command("Every day", 17)
-@option("--out", type=OutputFile(), required=True, help="File to write.")
+@option("--out", type=OUTPUT_FILE, required=True, help="File to write.")
 @option(
     "--anonymous",
     is_flag=True,

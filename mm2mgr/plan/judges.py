@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from mm2mgr.comparison.differences import SELECTING, Named
 from mm2mgr.lint.findings import Finding, Rule
@@ -24,16 +24,32 @@ from mm2mgr.truth.reach import CLUSTER_KEYS, Setting, clients, numbers, settings
 
 RECORDS = "producer.override."
 _RECORD_PRODUCER = next(client for client in clients("source", Setting()) if client.name == "record producer")
-_ASKED = {rule.id: rule for rule in of_connectors()}
-_ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
-ALONE = tuple(rule for rule in _ERRORS if rule.check)
+STATE_TOO_NEW = "state-too-new"
 # Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of
 # its own.
-_OUR_OWN = (_ASKED["cluster-two-aliases"],)
-TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in _OUR_OWN), _ASKED["overlap-undecided"])
-STATE_TOO_NEW = "state-too-new"
+_OUR_OWN = "cluster-two-aliases"
 # All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
-_UNCHANGED = (_ASKED["wrong-kafka"],)
+_UNCHANGED = "wrong-kafka"
+
+
+@cache
+def _rules_by_id() -> Mapping[str, Rule]:
+    return {rule.id: rule for rule in of_connectors()}
+
+
+@cache
+def rules_alone() -> tuple[Rule, ...]:
+    """Return the rules that are asked of a connector by itself."""
+    return tuple(rule for rule in _rules_by_id().values() if rule.severity == "error" and rule.check)
+
+
+@cache
+def rules_together() -> tuple[Rule, ...]:
+    """Return the rules that are asked of all connectors that will run."""
+    errors = (
+        rule for rule in _rules_by_id().values() if rule.severity == "error" and rule.over and rule.id != _OUR_OWN
+    )
+    return (*errors, _rules_by_id()["overlap-undecided"])
 
 
 def writes_through_workers(config: Mapping[str, str]) -> bool:
@@ -110,7 +126,7 @@ def check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: Clus
             subjects = tuple(
                 subject for subject in subjects if may_write_to_other_cluster(subject.config, worker, facts)
             )
-        rules = ALONE if changed else _UNCHANGED
+        rules = rules_alone() if changed else (_rules_by_id()[_UNCHANGED],) if subjects else ()
         against = objections(part.connect, Estate(subjects, connectors.files), facts, rules) if subjects else {}
         for change in part.changes:
             against_change = (
@@ -144,9 +160,9 @@ def check_jointly(changes: Mapping[Named, Change], connectors: Connectors) -> Re
         for connector, subject in after.items()
         if connector in connectors.owned or connectors.desired.get(connector) is subject
     )
-    of_ours = find(replace(estate, subjects=ours), _OUR_OWN)
+    of_ours = find(replace(estate, subjects=ours), (_rules_by_id()[_OUR_OWN],))
     result: dict[Named, list[Remark]] = {}
-    for finding, hit in (*find(estate, TOGETHER), *of_ours):
+    for finding, hit in (*find(estate, rules_together()), *of_ours):
         remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
         for connector in dict.fromkeys(names[subject] for subject in hit.subjects):
             if connector in changes:
@@ -175,7 +191,7 @@ def _remark(finding: Finding, remedy: str) -> Remark:
 
 
 def objections(
-    connect: str, estate: Estate, facts: ClusterFacts, rules: Sequence[Rule] = ALONE
+    connect: str, estate: Estate, facts: ClusterFacts, rules: Sequence[Rule] | None = None
 ) -> dict[str, tuple[Remark, ...]]:
     """Return the objections to each connector by name."""
     subjects = [
@@ -185,7 +201,7 @@ def objections(
         subject.pair for subject in subjects if subject.type == "source" and mirrors_heartbeats(subject)
     }
     hits: dict[Subject, list[Finding]] = {}
-    for finding, hit in find(Estate(tuple(subjects), estate.files), rules):
+    for finding, hit in find(Estate(tuple(subjects), estate.files), rules_alone() if rules is None else rules):
         if hit.subject:
             hits.setdefault(hit.subject, []).append(finding)
     against = {}

@@ -13,7 +13,7 @@ from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.plan.changes import Change, Plan
-from mm2mgr.plan.judges import ALONE, TOGETHER, ClusterFacts, objections
+from mm2mgr.plan.judges import ClusterFacts, objections, rules_alone, rules_together
 from mm2mgr.remarks import Remark
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
@@ -272,10 +272,15 @@ def test_what_is_not_known_of_a_worker_stays_as_declared() -> None:
 
 def test_plan_imports_only_the_rules_that_it_asks() -> None:
     """Rules that only hint, and those about the text of other files, are left to lint."""
-    code = "import sys, mm2mgr.operations.plan, mm2mgr.plan.judges; print(*sys.modules)"
+    code = (
+        "import sys, mm2mgr.operations.plan, mm2mgr.plan.judges; mm2mgr.plan.judges.rules_alone(); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = {name.rpartition(".")[2] for name in done.stdout.split() if name.startswith("mm2mgr.lint.rules.")}
-    asked = {getattr(rule.check or rule.over, "__module__", "").rpartition(".")[2] for rule in (*ALONE, *TOGETHER)}
+    asked = {
+        getattr(rule.check or rule.over, "__module__", "").rpartition(".")[2]
+        for rule in (*rules_alone(), *rules_together())
+    }
     assert {"keys", "values", "pair"} <= asked
     assert not {"files", "advice", "versions"} & names
     assert names == asked
