@@ -151,7 +151,7 @@ class _Run:
             return
         connect, name = stage.named
         if isinstance(stage, ReadDedicated):
-            self.read = {entry.key: entry for entry in stage.picks.moved(await _read_dedicated(stage))}
+            self.read = {entry.key: entry for entry in stage.picks.entries_of(await _read_dedicated(stage))}
             return
         client = self.clients[connect]
         if written_by([stage]):
@@ -175,7 +175,7 @@ class _Run:
                 await self.stop(client, stage)
             case ReadOffsets():
                 self.read = {
-                    entry.key: entry for entry in stage.picks.moved((await _read_stored(client, name)).values())
+                    entry.key: entry for entry in stage.picks.entries_of((await _read_stored(client, name)).values())
                 }
             case WriteOffsets(ahead=True):
                 has = await _read_covered(client, stage)
@@ -197,7 +197,7 @@ class _Run:
             case DropOffsets(picks=picks, like=like):
                 has = await _read_stored(client, name)
                 if like:
-                    copied = picks.moved((await _read_stored(self.clients[like[0]], like[1])).values())
+                    copied = picks.entries_of((await _read_stored(self.clients[like[0]], like[1])).values())
                     positions = {entry.key: _position(entry) for entry in copied}
                     has = {key: entry for key, entry in has.items() if _position(entry) <= positions.get(key, -2)}
                 await _patch(client, name, _nulls(has.values()))

@@ -247,7 +247,7 @@ def _safe(text: str) -> str:
 
 async def settle_claims(topology: Topology, parts: Sequence[ClusterPlan], recorder: Recorder) -> None:
     """Leave a claim on what is adopted, or would be if no other owner claimed it, and withdraw those that are over."""
-    owners = Ownership.of(topology)
+    owners = Ownership.of_tree(topology)
     readable = {part.connect for part in parts if not part.error}
     concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable
     adopted = adopting(owners, parts)
@@ -272,7 +272,7 @@ async def read_undeclared_claims(topology: Topology, connects: Iterable[str]) ->
     """Return this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of
     `release:`.
     """
-    declared = Ownership.of(topology).adopted
+    declared = Ownership.of_tree(topology).adopted
     claims = await ask_all(read_claims(topology, {}, connects), topology)
     return [claim for claim in claims.own if claim.named not in declared]
 

@@ -248,7 +248,7 @@ def plan_states(topology: Topology, request: StateRequest, chosen: Iterable[Stat
     """Read the Connect clusters concerned, and decide; nothing is written."""
     chosen_by_cluster = _by_cluster(chosen)
     snapshot = yield [kind(name) for name in chosen_by_cluster for kind in (Configs, Statuses)]
-    owners = Ownership.of(topology)
+    owners = Ownership.of_tree(topology)
     changes: list[StateChange] = []
     for name, mine in chosen_by_cluster.items():
         try:
@@ -274,7 +274,7 @@ def _refuse_givers(topology: Topology, changes: Iterable[StateChange]) -> Steps[
         if isinstance(infos, Mm2mgrError):
             unread.append(name)
             continue
-        journals = ((info.name, Journal.of(info.config)) for info in infos.values())
+        journals = ((info.name, Journal.of_config(info.config)) for info in infos.values())
         takes_over |= {journal.move.giver: f"{name}/{by}" for by, journal in journals if journal and journal.move}
     blind = f"whether a move to {few(sorted(unread))} takes over its topics could not be read" if unread else ""
 
@@ -412,7 +412,7 @@ _READ_BACK_PAUSE_SECONDS = 0.3
 
 async def write_resets(topology: Topology, resets: Iterable[FlowReset], recorder: Recorder) -> list[FlowReset]:
     """Write resets side by side and record them; return them with what went wrong."""
-    owners = Ownership.of(topology)
+    owners = Ownership.of_tree(topology)
 
     async def write(reset: FlowReset) -> FlowReset:
         if not reset.changes:

@@ -117,7 +117,7 @@ def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
 def _read_connect(
     topology: Topology, name: str, chosen: Sequence[Connector], declared: Collection[Named], how: ObserveOptions
 ) -> Steps[SeenConnect]:
-    connect, owners = topology.connects[name], Ownership.of(topology)
+    connect, owners = topology.connects[name], Ownership.of_tree(topology)
     snapshot = yield [Configs(name), Statuses(name)]
     try:
         statuses = snapshot[Statuses(name)]

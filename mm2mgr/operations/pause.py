@@ -302,7 +302,7 @@ def _stopped_connector(topology: Topology, reading: Reading, flow: Flow) -> Live
     if connector is None or connector.running is None:
         raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
     if refused := untouchable(
-        connector.running.config, (flow.connect.name, connector.desired.name), Ownership.of(topology)
+        connector.running.config, (flow.connect.name, connector.desired.name), Ownership.of_tree(topology)
     ):
         raise Mm2mgrError(f"{connector.key}: {refused.text}", hint=refused.remedy or None)
     if not connector.running.has_stopped:

@@ -135,10 +135,10 @@ def _config(text: str) -> dict[str, str] | None:
 # --- what several trees adopt -----------------------------------------------------------------------------------------
 
 # Each tree leaves a claim beside the history, since it writes nothing to the connector, and sees those of the others. A
-# claim lasts until its connector carries the owner mark or its tree releases it. A tree that finds another owner's claim
-# leaves its own all the same: so both refuse, and both name the other, until one of them gives way. It bars every write
-# of the tree whose mark the connector still carries, too: that may be an old checkout, from before the connector was
-# released.
+# claim lasts until its connector carries the owner mark or its tree releases it. A tree that finds another owner's
+# claim leaves its own all the same: so both refuse, and both name the other, until one of them gives way. It bars every
+# write of the tree whose mark the connector still carries, too: that may be an old checkout, from before the connector
+# was released.
 
 _CLAIM = "claim/"
 _NO_HISTORY = "the tree says history: false"

@@ -79,7 +79,7 @@ class Connectors:
         """Tell whether a connector runs, is owned, and is no longer declared."""
         return connector in self.owned and connector not in self.desired
 
-    def after(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
+    def with_changes(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
         """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is
         wanted.
         """
@@ -136,7 +136,7 @@ def check_jointly(changes: Mapping[Named, Change], connectors: Connectors) -> Re
     """
     if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
         return {}
-    after = connectors.after(changes)
+    after = connectors.with_changes(changes)
     names = {subject: connector for connector, subject in after.items()}
     estate = Estate(tuple(after.values()), connectors.files, complete=not connectors.unread)
     ours = tuple(

@@ -141,7 +141,7 @@ def _is_half_made(hop: Hop) -> bool:
     """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left,
     if any.
     """
-    journal = Journal.of(hop.subject.config)
+    journal = Journal.of_config(hop.subject.config)
     return bool(journal and journal.move and journal.move.created and not journal.move.carried)
 
 

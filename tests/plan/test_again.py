@@ -353,7 +353,7 @@ def forged(site: Site, state: str, *topics: str) -> None:
     """Write into the journal of a connector of the tree that it needs offsets of topics."""
     site.converge(ONE)
     connector = site.east.connectors[SOURCE]
-    connector.config, connector.state = Journal("RUNNING", needs=topics).marked(connector.config), state
+    connector.config, connector.state = Journal("RUNNING", needs=topics).added_to(connector.config), state
     site.forget()
 
 
