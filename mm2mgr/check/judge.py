@@ -394,7 +394,7 @@ def old_broker_rows(
     workers: Mapping[str, str],
     answers: Mapping[str, Mapping[int, tuple[int, int]] | None],
 ) -> Iterator[CheckRow]:
-    """Yield a row for each cluster and the new workers that use it; `answers` of brokers are by alias (None: not asked)."""
+    """Yield a row for each cluster and the new workers that use it; `answers` of brokers by alias (None: not asked)."""
     users: dict[tuple[str, str], list[tuple[Connector, str]]] = {}
     for connector in connectors:
         for side in ("source", "target"):

@@ -372,8 +372,9 @@ def lint_with_facts(
 ) -> list[Finding]:
     """Return what lint finds in the connectors of a tree; `facts` by alias, `workers` by Connect cluster."""
     subjects = (
-        _with_facts(subject, facts, workers.get(subject.connect), topology.connects[subject.connect].kafka)
+        _with_facts(subject, facts, workers.get(connect), topology.connects[connect].kafka)
         for subject in estate.subjects
+        for connect in [subject.connector.connect]
     )
     return lint(replace(estate, subjects=tuple(subjects)))
 
