@@ -51,8 +51,8 @@ class Ownership:
     def of_tree(cls, topology: Topology) -> Ownership:
         return cls(
             str(topology.owner),
-            {entry.named: entry for entry in topology.adopted},
-            {entry.named: entry for entry in topology.released},
+            {entry.full_name: entry for entry in topology.adopted},
+            {entry.full_name: entry for entry in topology.released},
         )
 
     def is_ours(self, named: _Named, config: Mapping[str, str]) -> bool:

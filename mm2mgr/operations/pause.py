@@ -188,7 +188,7 @@ def offsets(workspace: Workspace, choice: Choice) -> tuple[FlowOffsets, ...]:
 def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
     declared = {(source.connect, source.name) for source in workspace.connectors if source.type == "source"}
     chosen = choose_connectors(workspace.topology, workspace.connectors, choice)
-    ids = [flow for connector in chosen if connector.named in declared for flow in connector.flows]
+    ids = [flow for connector in chosen if connector.full_name in declared for flow in connector.flows]
     if not ids:
         names = few([connector.name for connector in chosen])
         raise Mm2mgrError(f"{names}: no source connector of a flow of this tree", hint="name a flow")

@@ -127,7 +127,7 @@ class Draft:
 
     @cached_property
     def changes(self) -> dict[Named, Change]:
-        return {change.named: change for part in self.parts for change in part.changes}
+        return {change.full_name: change for part in self.parts for change in part.changes}
 
     @cached_property
     def writes(self) -> list[Change]:
@@ -193,7 +193,7 @@ class Draft:
         """Return the client ids that a quota may be for, after a plan too: those of connectors that it does not write
         or delete.
         """
-        planned = {change.named: change.action for change in plan.changes}
+        planned = {change.full_name: change.action for change in plan.changes}
         in_use = {used for named, used in self.client_ids.items() if planned.get(named, "blocked") == "blocked"}
         concerned = frozenset(used for named, used in self.client_ids.items() if named in planned)
         return UsedClientIds(concerned, None if self.errors else frozenset(in_use), self.declared.only is None)
@@ -242,11 +242,13 @@ def make_draft(
         for name in names
     }
     parts = with_moves(compared.values(), topology, connectors, running, is_whole=declared.only is None)
-    left_overs = left_overs_of({c.named: c for part in parts for c in part.changes}, carriers, running)
+    left_overs = left_overs_of({c.full_name: c for part in parts for c in part.changes}, carriers, running)
     if left_overs:
-        deleted = {change.named for part in parts for change in part.changes if change.action == "delete"}
+        deleted = {change.full_name for part in parts for change in part.changes if change.action == "delete"}
         first = {named: old for named, old in left_overs.items() if old in deleted}
-        parts = [part.each(lambda c: after_left_over(c, first[c.named]) if c.named in first else c) for part in parts]
+        parts = [
+            part.each(lambda c: after_left_over(c, first[c.full_name]) if c.full_name in first else c) for part in parts
+        ]
     return Draft(declared, answers, connectors, running, carriers, parts, left_overs, compared)
 
 
@@ -374,7 +376,7 @@ def _adopt(
     """Return what happens to a connector that `adopt:` names, and what its line says."""
     change, live = _compare(owners, entry.connect, desired, running), running.config if running else None
     listed = ListEntry("adopt", entry.connector, entry.place)
-    is_marked = live is not None and not owners.is_adopted(entry.named, live)
+    is_marked = live is not None and not owners.is_adopted(entry.full_name, live)
     if live is None:
         reason = "nothing of that name runs there, and a new connector would mirror everything from the start"
         change = change.with_remarks(Remark(reason, remedy=f"correct {entry.place}, or remove that entry"))

@@ -164,7 +164,7 @@ class Claim:
     when: str
 
     @property
-    def named(self) -> Named:
+    def full_name(self) -> Named:
         """The Connect cluster and the connector."""
         return self.connect, self.connector
 
@@ -232,7 +232,7 @@ def rewriting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
 
 
 def _pair(change: Change) -> tuple[Named, Pair]:
-    return change.named, aliases_of(change.before or {})
+    return change.full_name, aliases_of(change.before or {})
 
 
 def read_claims(topology: Topology, pairs: Mapping[Named, Pair], also: Iterable[str] = ()) -> Steps[Claims]:

@@ -46,7 +46,7 @@ def with_moves(
     begun = [named for named in sorted(running.owned) if JOURNAL_KEY in running.configs[named]]
     if not moved and not begun:
         return parts
-    changes = {change.named: change for part in parts for change in part.changes}
+    changes = {change.full_name: change for part in parts for change in part.changes}
     planning = _Planning(running, {(c.connect, c.name): c for c in connectors}, topology.clusters, changes)
     begun = [named for named in begun if is_whole or named in changes]
     continued = [entry for entry in moved if planning.receiver(entry) in begun]
@@ -94,7 +94,7 @@ class _Planning:
         names = {change.connector for change in part.changes}
         added = [c for (connect, name), c in self.changes.items() if connect == part.connect and name not in names]
         left = tuple(name for name in part.left_over if (part.connect, name) not in self.changes)
-        strangers = sum(c.named in self.running.configs and c.named not in self.running.owned for c in added)
+        strangers = sum(c.full_name in self.running.configs and c.full_name not in self.running.owned for c in added)
         changes = (*(self.changes[part.connect, name] for name in (c.connector for c in part.changes)), *added)
         notes = (*part.notes, *self.notes.get(part.connect, ()))
         return replace(part, changes=changes, left_over=left, unowned=part.unowned - strangers, notes=notes)
@@ -147,8 +147,8 @@ class _Planning:
 
     def what_became_of(self, entry: Moved, change: Change, givers: Sequence[Named]) -> str:
         """Return what an entry comes to that moves nothing now."""
-        where, config = f"the line at {entry.place}", self.running.configs.get(change.named)
-        has = self.running.selection(change.named, without_journal(config)) if config else None
+        where, config = f"the line at {entry.place}", self.running.configs.get(change.full_name)
+        has = self.running.selection(change.full_name, without_journal(config)) if config else None
         if missing := [topic for topic in entry.topics if is_name(topic) and not (has and has.takes(topic))]:
             return (
                 f"nothing of '{entry.written}' moves to '{entry.to}' now, which does not mirror {few(missing)}: "
@@ -207,7 +207,7 @@ class _Planning:
         """Tell whether the receiver begins to take a named topic that the giver took once, so that its offsets rest
         there.
         """
-        running, receiver = self.running, change.named
+        running, receiver = self.running, change.full_name
         live, keeps = running.configs.get(receiver), self.desired[giver].config
         begins = change.config and running.selection(receiver, change.config)
         others = [running.selection(giver, running.configs[giver]), running.selection(giver, keeps)]
@@ -247,7 +247,7 @@ class _Planning:
 
     def arrange(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> None:
         """Make both changes one unit."""
-        running, receiver = self.running, change.named
+        running, receiver = self.running, change.full_name
         reason = next(self.refusals(change, giver, entry, journal), None)
         if change.action == "blocked" or reason:
             if reason and change.action != "blocked":
@@ -304,7 +304,7 @@ class _Planning:
 
     def taken_over(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> TakeOver:
         """Return what a receiver takes over, and how far that is already."""
-        running, receiver = self.running, change.named
+        running, receiver = self.running, change.full_name
         live = running.configs.get(giver)
         move = journal.move if journal else None
         if move is None:
@@ -400,7 +400,7 @@ class _Planning:
 
     def refusals(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> Iterator[Remark]:
         """Yield why a move cannot be done, with what to do about it."""
-        running, receiver = self.running, change.named
+        running, receiver = self.running, change.full_name
         live, had, config = running.configs.get(receiver), running.configs.get(giver), change.config
         other = connector_text(giver)
         if giver[0] in running.unread:
@@ -561,7 +561,7 @@ class _Planning:
                 f"{connector_text(move.giver)} was deleted before its offsets were carried",
                 f"delete '{change.connector}' there, which never ran; then plan again" if move.created else _NO_MOVE,
             )
-        live = self.running.configs[change.named]
+        live = self.running.configs[change.full_name]
         otherwise = any(live.get(key) != (change.config or {}).get(key) for key in SELECTING)
         again = entry is None and not move.partial and had is not None and move.giver in self.desired
         if move.carried and again:
@@ -577,7 +577,7 @@ class _Planning:
             )
 
     def block(self, change: Change, remark: Remark) -> None:
-        self.changes[change.named] = change.with_remarks(remark)
+        self.changes[change.full_name] = change.with_remarks(remark)
 
     def hold(self, giver: Named, reason: str) -> None:
         """Keep what gives its topics away as it is."""

@@ -38,7 +38,7 @@ class Compare:
     compared.
     """
 
-    named: Named
+    full_name: Named
     owner: str
     before: Config | None = field(repr=False)
     rests: str | None = None
@@ -50,7 +50,7 @@ class Create:
     version).
     """
 
-    named: Named
+    full_name: Named
     config: Config = field(repr=False)
     state: str | None = None
 
@@ -63,7 +63,7 @@ class WriteConfig:
     `known`: wait until the worker that answers has it, since offsets are read by what that one knows.
     """
 
-    named: Named
+    full_name: Named
     config: Config = field(repr=False)
     why: str = ""
     known: bool = False
@@ -73,7 +73,7 @@ class WriteConfig:
 class SetState:
     """Pause, stop or resume it."""
 
-    named: Named
+    full_name: Named
     state: str
 
 
@@ -81,14 +81,14 @@ class SetState:
 class Stop:
     """Stop it and wait until it has no tasks: only then all its offsets are stored (KIP-875)."""
 
-    named: Named
+    full_name: Named
 
 
 @dataclass(frozen=True)
 class ReadOffsets:
     """Read its stored offsets."""
 
-    named: Named
+    full_name: Named
     picks: Picks = field(default=EVERY, repr=False)
 
 
@@ -96,7 +96,7 @@ class ReadOffsets:
 class ReadDedicated:
     """Read the offsets that a dedicated MirrorMaker stored on its target; refused unless it was shut down cleanly."""
 
-    named: Named
+    full_name: Named
     kafka: KafkaCluster = field(repr=False)
     picks: Picks = field(default=EVERY, repr=False)
 
@@ -111,7 +111,7 @@ class WriteOffsets:
     goes, and that is an error.
     """
 
-    named: Named
+    full_name: Named
     picks: Picks = field(default=EVERY, repr=False)
     ahead: bool = False
     noted: bool = False
@@ -121,7 +121,7 @@ class WriteOffsets:
 class ReadBack:
     """Wait until the offsets that it has are those that were written."""
 
-    named: Named
+    full_name: Named
     picks: Picks = field(default=EVERY, repr=False)
 
 
@@ -131,7 +131,7 @@ class DropOffsets:
     has).
     """
 
-    named: Named
+    full_name: Named
     picks: Picks = field(default=EVERY, repr=False)
     like: Named | None = None
 
@@ -140,7 +140,7 @@ class DropOffsets:
 class Verify:
     """Wait until it is in `state`, and where that is RUNNING, its tasks are with this config."""
 
-    named: Named
+    full_name: Named
     config: Config = field(repr=False)
     state: str = "RUNNING"
 
@@ -153,7 +153,7 @@ class Prove:
     and it stays as it is.
     """
 
-    named: Named
+    full_name: Named
     topics: tuple[str, ...]
     alias: str
     is_new: bool = False
@@ -170,7 +170,7 @@ class Undo:
 class Delete:
     """Delete it; the offsets that it stored stay in Kafka under its name."""
 
-    named: Named
+    full_name: Named
 
 
 Stage = (
@@ -193,7 +193,7 @@ Stage = (
 
 def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  one list for each kind of change
     """Return what is done for a change, in order; nothing for one that is not written."""
-    named, config = change.named, dict(change.config or {})
+    named, config = change.full_name, dict(change.config or {})
     before, wished = dict(change.before or {}), change.state[1] if change.state else None
     same = Compare(named, owner, change.before)
     if change.moves_to or change.action not in {"create", "update", "delete"}:
@@ -391,15 +391,15 @@ def written_by(todo: Iterable[Stage]) -> set[Named]:
         if isinstance(stage, Undo):
             written |= written_by(stage.stages)
         elif not isinstance(stage, reading):
-            written.add(stage.named)
+            written.add(stage.full_name)
     return written
 
 
 def steps_of(change: Change, owner: str) -> tuple[str, ...]:
     """Describe what is done for a change; of a list for two connectors each step names its connector."""
     todo = stages(change, owner)
-    several = len({step.named for step in todo if not isinstance(step, Undo)}) > 1
-    named = ("" if isinstance(step, Undo) or not several else f"{'/'.join(step.named)}: " for step in todo)
+    several = len({step.full_name for step in todo if not isinstance(step, Undo)}) > 1
+    named = ("" if isinstance(step, Undo) or not several else f"{'/'.join(step.full_name)}: " for step in todo)
     return tuple(f"{name}{explain(step)}" for name, step in zip(named, todo, strict=True))
 
 

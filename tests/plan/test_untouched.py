@@ -369,7 +369,7 @@ def hold_to_offsets(named: Named, change: Change | None, before: dict[Named, Any
 def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
     """Fail where something changed that the plan does not name as written, or that is not this tree's."""
     plan, topology, owners = made.plan, made.topology, made.owners
-    changes = {change.named: change for change in plan.changes}
+    changes = {change.full_name: change for change in plan.changes}
     after = estate.everything()
     moves = {change.moves_to for change in plan.writes if change.moves_to}
     for named in sorted(before.keys() | after.keys()):
