@@ -11,8 +11,8 @@ Effect = Literal["blocks", "waits", "rests", "warns", "notes"]
 
 @dataclass(frozen=True)
 class Remark:
-    """`effect` is what it does: the change is not written (blocks), not now (waits), leaves the state that somebody chose
-    (rests), is written all the same (warns), or is only explained (notes).
+    """`effect` is what it does: the change is not written (blocks), not now (waits), leaves the state that somebody
+    chose (rests), is written all the same (warns), or is only explained (notes).
 
     `remedy` says what to do about it, and `rule` which rule says so ("": none).
     """

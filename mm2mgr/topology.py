@@ -256,7 +256,7 @@ class ListedConnector:
     from_owner: str | None = None
 
     @property
-    def named(self) -> tuple[str, str]:
+    def full_name(self) -> tuple[str, str]:
         """The Connect cluster and the connector."""
         return self.connect, self.connector
 

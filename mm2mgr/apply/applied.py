@@ -70,13 +70,13 @@ class Applied:
     @property
     def left_changes(self) -> list[Change]:
         """Changes that were not begun."""
-        return [change for change in self.plan.writes if change.named not in self.begun]
+        return [change for change in self.plan.writes if change.full_name not in self.begun]
 
     @property
     def unfinished_changes(self) -> list[Change]:
         """Changes that were begun and have no result: an interrupt cut them short."""
-        unknown = self.begun - {result.named for result in self.results}
-        return [change for change in self.plan.writes if change.named in unknown]
+        unknown = self.begun - {result.full_name for result in self.results}
+        return [change for change in self.plan.writes if change.full_name in unknown]
 
     @property
     def unread_connects(self) -> list[str]:
@@ -112,8 +112,8 @@ class Applied:
         """Return JSON-ready values without secrets."""
         results = []
         for result in self.results:
-            settled = self.states.get(result.named, Settled("", "ok"))
-            verdict = settled.verdict if result.named in self.states else ""
+            settled = self.states.get(result.full_name, Settled("", "ok"))
+            verdict = settled.verdict if result.full_name in self.states else ""
             results.append({**to_json(result), "state": settled.state, "verdict": verdict})
         return {
             "results": results,
@@ -163,7 +163,7 @@ class Progress:
     quotas: list[QuotaResult] = field(default_factory=list)
 
     def begin(self, change: Change) -> None:
-        self.begun.add(change.named)
+        self.begun.add(change.full_name)
         self.recorder.begin(change)
         if not self.log.is_open:  # masking all keys of 500 connectors takes a tenth of a second
             return
@@ -190,7 +190,7 @@ class Progress:
         self.log.take(event)
 
     def _take_result(self, result: Result) -> None:
-        self.results[result.named] = result
+        self.results[result.full_name] = result
         if result.change and result.rolled_back:
             self.recorder.take_back(result.change)
         elif result.change and result.error is not None:
@@ -200,11 +200,11 @@ class Progress:
         """Return the quotas that may be deleted, and as failed those whose client id a connector kept that could not be
         written.
         """
-        done = {result.named for result in self.so_far().done_results}
+        done = {result.full_name for result in self.so_far().done_results}
         users = {
             client_id_of(self.plan.owner, change.before): change.connector
             for change in self.plan.writes
-            if change.before and change.named not in done
+            if change.before and change.full_name not in done
         }
         free, held = [], []
         for change in deletes:

@@ -149,25 +149,25 @@ class _Run:
         if isinstance(stage, Undo):
             self.undo = stage.stages
             return
-        connect, name = stage.named
+        connect, name = stage.full_name
         if isinstance(stage, ReadDedicated):
-            self.read = {entry.key: entry for entry in stage.picks.moved(await _read_dedicated(stage))}
+            self.read = {entry.key: entry for entry in stage.picks.entries_of(await _read_dedicated(stage))}
             return
         client = self.clients[connect]
         if written_by([stage]):
             await self.guard(connect)
         match stage:
             case Compare():
-                self.configs[stage.named] = await _compare(client, stage)
+                self.configs[stage.full_name] = await _compare(client, stage)
             case Create(config=config, state=state):
                 await client.create(name, config, state)
-                self.configs[stage.named] = {"name": name, **config}
+                self.configs[stage.full_name] = {"name": name, **config}
             case WriteConfig(config=config, known=is_awaited):
-                await client.put_config(name, config, self.configs.get(stage.named))
-                self.configs[stage.named] = {"name": name, **config}
+                await client.put_config(name, config, self.configs.get(stage.full_name))
+                self.configs[stage.full_name] = {"name": name, **config}
                 if is_awaited:
                     await _wait_until(
-                        client, stage.named, "did not apply its config", partial(_has, client, name, config)
+                        client, stage.full_name, "did not apply its config", partial(_has, client, name, config)
                     )
             case SetState(state=state):
                 await {"RUNNING": client.resume, "PAUSED": client.pause, "STOPPED": client.stop}[state](name)
@@ -175,7 +175,7 @@ class _Run:
                 await self.stop(client, stage)
             case ReadOffsets():
                 self.read = {
-                    entry.key: entry for entry in stage.picks.moved((await _read_stored(client, name)).values())
+                    entry.key: entry for entry in stage.picks.entries_of((await _read_stored(client, name)).values())
                 }
             case WriteOffsets(ahead=True):
                 has = await _read_covered(client, stage)
@@ -193,11 +193,11 @@ class _Run:
                 async def same() -> bool:
                     return await _read_covered(client, stage) == self.read
 
-                await _wait_until(client, stage.named, "did not store the offsets that were written", same)
+                await _wait_until(client, stage.full_name, "did not store the offsets that were written", same)
             case DropOffsets(picks=picks, like=like):
                 has = await _read_stored(client, name)
                 if like:
-                    copied = picks.moved((await _read_stored(self.clients[like[0]], like[1])).values())
+                    copied = picks.entries_of((await _read_stored(self.clients[like[0]], like[1])).values())
                     positions = {entry.key: _position(entry) for entry in copied}
                     has = {key: entry for key, entry in has.items() if _position(entry) <= positions.get(key, -2)}
                 await _patch(client, name, _nulls(has.values()))
@@ -215,18 +215,18 @@ class _Run:
         if stage.noted and has and (further or not self.read):
             place = "a place with older offsets" if further else "a place without offsets for it"
             raise error_at(
-                stage.named,
+                stage.full_name,
                 f"its journal (mm2mgr.journal) names {place}, and it has offsets, which were kept; it is STOPPED",
                 "remove the keys that begin with mm2mgr.journal from its config over REST, then apply",
             )
         gone = [entry for key, entry in has.items() if key not in self.read]
-        await _patch(client, stage.named[1], [*self.read.values(), *_nulls(gone)])
+        await _patch(client, stage.full_name[1], [*self.read.values(), *_nulls(gone)])
 
     async def stop(self, client: ConnectClient, stage: Stop) -> None:
         """Stop it, and warn where its tasks may not have stored their last offsets: their worker died, or they did not
         end in time.
         """
-        name = stage.named[1]
+        name = stage.full_name[1]
         lost = await _lost_tasks(client, name)
         await client.stop(name)
         begun = timing.now()
@@ -239,19 +239,19 @@ class _Run:
             late = late or timing.now() - begun > _GRACEFUL_SECONDS
             return False
 
-        await _wait_until(client, stage.named, "did not stop", there)
+        await _wait_until(client, stage.full_name, "did not stop", there)
         if lost or late:
             reason = (
                 f"the worker of {few(lost)} had died" if lost else f"its tasks took more than {_GRACEFUL_SECONDS:.0f} s"
             )
             self.warn(
-                f"the stop of {connector_text(stage.named)} was not clean ({reason}): its last offsets may not be "
+                f"the stop of {connector_text(stage.full_name)} was not clean ({reason}): its last offsets may not be "
                 "stored, so what it mirrored since they were can arrive twice, unless its workers write exactly once"
             )
 
     async def verify(self, client: ConnectClient, stage: Verify) -> None:
         """Wait for what `Verify` says; a failed task ends it at once."""
-        name = stage.named[1]
+        name = stage.full_name[1]
         values = {key: stage.config.get(key) for key in (JOURNAL_KEY, "topics")}
         readable = {
             key: value for key, value in values.items() if "${" not in (value or "")
@@ -267,7 +267,7 @@ class _Run:
                     "see mm2mgr describe; when its cause is gone, restart the task and apply again: the move goes on"
                     " from here"
                 )
-                raise error_at(stage.named, "it has its offsets, but a task of it FAILED", hint)
+                raise error_at(stage.full_name, "it has its offsets, but a task of it FAILED", hint)
             if stage.state != "RUNNING":
                 return status.state == stage.state
             tasks = await client.tasks(name)
@@ -275,7 +275,7 @@ class _Run:
             # Tasks come with the first topic: without offsets there may be none yet.
             return status.runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
 
-        await _wait_until(client, stage.named, f"was not {stage.state} with its new config", there)
+        await _wait_until(client, stage.full_name, f"was not {stage.state} with its new config", there)
 
 
 async def _read_dedicated(stage: ReadDedicated) -> Sequence[SourceOffset]:
@@ -298,7 +298,7 @@ def _position(entry: SourceOffset) -> int:
 
 
 async def _read_covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
-    stored = (await _read_stored(client, stage.named[1])).items()
+    stored = (await _read_stored(client, stage.full_name[1])).items()
     return {key: entry for key, entry in stored if stage.picks.covers(entry, stage.picks.after)}
 
 
@@ -312,21 +312,21 @@ async def _patch(client: ConnectClient, name: str, entries: Sequence[SourceOffse
 
 
 async def _compare(client: ConnectClient, stage: Compare) -> dict[str, str]:
-    live = await client.config(stage.named[1])
+    live = await client.config(stage.full_name[1])
     holder = live.get(OWNER_KEY)
     if holder != (stage.owner if stage.before is None else stage.before.get(OWNER_KEY)):
         raise error_at(
-            stage.named,
+            stage.full_name,
             f"its owner mark is now {holder!r}",
             "its owner changed after the plan was made; plan again",
         )
     if stage.before is not None and (changed := differing(stage.before, live)):
         raise error_at(
-            stage.named, f"its config changed since the plan was made (keys: {changed})", other_writer(stage.owner)
+            stage.full_name, f"its config changed since the plan was made (keys: {changed})", other_writer(stage.owner)
         )
-    if stage.rests is not None and (shown := await _resting(client, stage.named[1])) != stage.rests:
+    if stage.rests is not None and (shown := await _resting(client, stage.full_name[1])) != stage.rests:
         now = f"it is {shown} now" if shown else f"it is no longer {stage.rests}"
-        raise error_at(stage.named, now, "somebody changed its state after the plan was made; plan again")
+        raise error_at(stage.full_name, now, "somebody changed its state after the plan was made; plan again")
     return live
 
 
@@ -339,9 +339,9 @@ async def _resting(client: ConnectClient, name: str) -> str:
 
 
 async def _prove(client: ConnectClient, stage: Prove) -> None:
-    name = stage.named[1]
+    name = stage.full_name[1]
     if stage.is_new:
-        await _wait_until(client, stage.named, "did not stop", partial(_is_stopped, client, name))
+        await _wait_until(client, stage.full_name, "did not stop", partial(_is_stopped, client, name))
     stored = {entry.topic for entry in parse_stored(await client.offsets(name), stage.alias)}
     missing = [topic for topic in stage.topics if topic not in stored]
     if not missing:
@@ -355,7 +355,7 @@ async def _prove(client: ConnectClient, stage: Prove) -> None:
         there = f"its journal (mm2mgr.journal) says that {there}"
         former, end = f"{former}, and add --prune, which deletes this connector", "was left as it is, and not started"
     raise error_at(
-        stage.named,
+        stage.full_name,
         f"{there}, and no offsets are stored under this name: every record would be mirrored again, so the connector"
         f" {end}",
         f"{former}; or add --allow mirror-again",

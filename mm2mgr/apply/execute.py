@@ -95,7 +95,7 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     for change in plan.writes:
         if change.moves_to:
             givers.setdefault(change.moves_to, []).append(change)
-    deletions = {change.named: _Deletion() for change in plan.writes if change.named in rollout.first}
+    deletions = {change.full_name: _Deletion() for change in plan.writes if change.full_name in rollout.first}
     for change in plan.writes:
         for named in change.follows:
             if named in deletions:
@@ -203,7 +203,7 @@ class _ClusterRun:
 
     def record(self, result: Result) -> None:
         self.results[result.connector] = result
-        if deletion := self.apply_run.deletions.get(result.named):
+        if deletion := self.apply_run.deletions.get(result.full_name):
             deletion.record(is_gone=result.error is None)
         self.apply_run.report(result)
 
@@ -278,7 +278,7 @@ class _ClusterRun:
                     continue
                 if change.type != "source" and change.flows and refused.issuperset(change.flows):
                     self.apply_run.begin(change)
-                    self.record(_result(change, error_at(change.named, *_SERVES_NOTHING), 0.0))
+                    self.record(_result(change, error_at(change.full_name, *_SERVES_NOTHING), 0.0))
                 else:
                     group.create_task(self._write_next(change))
 
@@ -289,7 +289,7 @@ class _ClusterRun:
             if deletion is None or not await deletion.is_gone():
                 if not self.apply_run.halt.is_set():
                     self.apply_run.begin(change)
-                    self.record(_result(change, error_at(change.named, *_STILL_THERE), 0.0))
+                    self.record(_result(change, error_at(change.full_name, *_STILL_THERE), 0.0))
                 return
         await self._write_one(change)
 
@@ -297,7 +297,7 @@ class _ClusterRun:
         async with self.gate:
             if self.apply_run.halt.is_set():
                 return
-            givers = self.apply_run.givers.get(change.named, ())
+            givers = self.apply_run.givers.get(change.full_name, ())
             warnings: list[str] = []
             for each_change in (change, *givers):
                 self.apply_run.begin(each_change)
@@ -305,12 +305,12 @@ class _ClusterRun:
             try:
                 # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
                 error = (
-                    error_at(change.named, *_UNTRIED)
+                    error_at(change.full_name, *_UNTRIED)
                     if self.is_gone
                     else await self._carried_out(change, givers, warnings.append)
                 )
             except asyncio.CancelledError:
-                error = error_at(change.named, "interrupted while it was written", "apply again to finish it")
+                error = error_at(change.full_name, "interrupted while it was written", "apply again to finish it")
         if not change.takes_over:  # else it may be the other Connect cluster
             self.is_gone = self.is_gone or _no_worker_answers(error)
         self.record(_with_warnings(_result(change, error, timing.now() - begun), warnings))
@@ -322,13 +322,13 @@ class _ClusterRun:
         self, change: Change, givers: Iterable[Change] = (), warn: Callable[[str], None] = lambda warning: None
     ) -> Mm2mgrError | None:
         todo = stages(change, self.apply_run.topology.owner)
-        if refusal := refusal_of_unplanned(todo, {change.named, *(giver.named for giver in givers)}):
+        if refusal := refusal_of_unplanned(todo, {change.full_name, *(giver.full_name for giver in givers)}):
             return refusal
         try:
             async with AsyncExitStack() as opened:
                 clients = dict(self.clients)
                 for connect in {
-                    stage.named[0] for stage in todo if not isinstance(stage, (Undo, ReadDedicated))
+                    stage.full_name[0] for stage in todo if not isinstance(stage, (Undo, ReadDedicated))
                 } - clients.keys():
                     clients[connect] = await opened.enter_async_context(self._open_writer(connect))
                 return await carry_out(clients, todo, warn, self.apply_run.guard)
@@ -373,7 +373,7 @@ class _ClusterRun:
 
     def _reason_to_keep(self, change: Change, live: Mapping[str, str] | None) -> str:
         """Return why a change is not taken back; empty where it is."""
-        deletion = self.apply_run.deletions.get(change.named)
+        deletion = self.apply_run.deletions.get(change.full_name)
         if deletion and deletion.connects - {self.connect}:
             return "what followed it on another Connect cluster stays"
         if change.takes_over:
@@ -474,7 +474,7 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
         problem = f"it was written, but overwritten since (keys: {keys})"
     else:
         return None
-    error = error_at(change.named, problem, other_writer(owner))
+    error = error_at(change.full_name, problem, other_writer(owner))
     return replace(result, error=error.message, hint=error.hint)
 
 

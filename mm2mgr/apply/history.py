@@ -99,7 +99,7 @@ class Recorder:
     def begin(self, change: Change) -> None:
         """Record that a change begins; what stays of a command that is killed."""
         shown = to_json(change)
-        before = self._failed_before.get(change.named)
+        before = self._failed_before.get(change.full_name)
         again = before and (before.action, list(before.keys)) == (change.action, shown["keys"])
         entry = HistoryEntry(
             before.id if before and again else f"{self._run}-{len(self._entries)}",
@@ -112,12 +112,12 @@ class Recorder:
             state=shown["state"],
             **self._common,
         )
-        self._entries[change.named] = entry
+        self._entries[change.full_name] = entry
         self.put(entry)
 
     def end(self, change: Change, outcome: str, error: str | None = None) -> None:
         """Record what became of a change that was begun; a later call for the same connector replaces it."""
-        named = change.named
+        named = change.full_name
         if named not in self._entries:
             self.begin(change)
         entry = replace(self._entries[named], outcome=outcome, error=error and _safe(error))
@@ -154,7 +154,7 @@ class Recorder:
         """Record that a change was rolled back: the config before it is the one that was applied last."""
         self.end(change, "rolled back", "its wave, or a later one, was not good")
         recreated = replace(change, action="create", config=change.before)
-        self._keep(change.named, recreated if change.before else replace(change, action="delete"))
+        self._keep(change.full_name, recreated if change.before else replace(change, action="delete"))
 
     def put(self, entry: HistoryEntry) -> None:
         """Record an entry as it is."""
@@ -247,13 +247,13 @@ def _safe(text: str) -> str:
 
 async def settle_claims(topology: Topology, parts: Sequence[ClusterPlan], recorder: Recorder) -> None:
     """Leave a claim on what is adopted, or would be if no other owner claimed it, and withdraw those that are over."""
-    owners = Ownership.of(topology)
+    owners = Ownership.of_tree(topology)
     readable = {part.connect for part in parts if not part.error}
     concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable
     adopted = adopting(owners, parts)
     claims = await ask_all(read_claims(topology, adopted, concerned), topology)
-    planned = {change.named: change.action for part in parts for change in part.changes}
-    mine = {claim.named: claim for claim in claims.own}
+    planned = {change.full_name: change.action for part in parts for change in part.changes}
+    mine = {claim.full_name: claim for claim in claims.own}
     for named, pair in adopted.items():
         is_held = planned.get(named) != "blocked" or named in claims.others
         if is_held and named not in mine and named[0] not in claims.unread:
@@ -272,9 +272,9 @@ async def read_undeclared_claims(topology: Topology, connects: Iterable[str]) ->
     """Return this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of
     `release:`.
     """
-    declared = Ownership.of(topology).adopted
+    declared = Ownership.of_tree(topology).adopted
     claims = await ask_all(read_claims(topology, {}, connects), topology)
-    return [claim for claim in claims.own if claim.named not in declared]
+    return [claim for claim in claims.own if claim.full_name not in declared]
 
 
 # --- who and which commit ---------------------------------------------------------------------------------------------

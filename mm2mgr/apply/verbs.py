@@ -92,7 +92,7 @@ class StateChange:
     json_keys = "connect connector flows action written before detail hint warning doubt state verdict"
 
     @property
-    def named(self) -> tuple[str, str]:
+    def full_name(self) -> tuple[str, str]:
         """The Connect cluster and the connector."""
         return self.connect, self.connector
 
@@ -131,7 +131,7 @@ def choose_connectors(topology: Topology, connectors: Sequence[Connector], choic
                 (flow,) = topology.flows_of(connector.flows)
                 state = connector.state, flow.origin("state").where
             change = StateChange(connector.connect, connector.name, connector.flows, state)
-            chosen[change.named] = change
+            chosen[change.full_name] = change
 
     def take_sources(flows: Iterable[Flow]) -> None:
         take(connector for connector in connectors_of(connectors, flows) if connector.type == "source")
@@ -186,7 +186,7 @@ def decide(
     kind, before = type_of(shown.config.get("connector.class", "")) or "", shown.state
     warning = _against_tree(request, chosen)
     change = replace(chosen, action="write", before=before, warning=warning, kind=kind)
-    if refusal := untouchable(shown.config, chosen.named, owners):
+    if refusal := untouchable(shown.config, chosen.full_name, owners):
         return replace(change, action="refused", detail=refusal.text, hint=refusal.remedy or None)
     if request.verb == "restart":
         return _restart(request, change, shown)
@@ -248,7 +248,7 @@ def plan_states(topology: Topology, request: StateRequest, chosen: Iterable[Stat
     """Read the Connect clusters concerned, and decide; nothing is written."""
     chosen_by_cluster = _by_cluster(chosen)
     snapshot = yield [kind(name) for name in chosen_by_cluster for kind in (Configs, Statuses)]
-    owners = Ownership.of(topology)
+    owners = Ownership.of_tree(topology)
     changes: list[StateChange] = []
     for name, mine in chosen_by_cluster.items():
         try:
@@ -274,14 +274,14 @@ def _refuse_givers(topology: Topology, changes: Iterable[StateChange]) -> Steps[
         if isinstance(infos, Mm2mgrError):
             unread.append(name)
             continue
-        journals = ((info.name, Journal.of(info.config)) for info in infos.values())
+        journals = ((info.name, Journal.of_config(info.config)) for info in infos.values())
         takes_over |= {journal.move.giver: f"{name}/{by}" for by, journal in journals if journal and journal.move}
     blind = f"whether a move to {few(sorted(unread))} takes over its topics could not be read" if unread else ""
 
     def judge(change: StateChange) -> StateChange:
         if change.action != "write" or change.before != "STOPPED":
             return change
-        if by := takes_over.get(change.named):
+        if by := takes_over.get(change.full_name):
             return replace(change, action="refused", detail=f"{by} is taking over its topics", hint=_FINISH)
         return replace(change, warning="; ".join(filter(None, (change.warning, blind))))
 
@@ -310,8 +310,8 @@ async def send_requests(
 
     writes = [change for change in changes if change.action == "write"]
     parts = await asyncio.gather(*(send_to_cluster(name, mine) for name, mine in _by_cluster(writes).items()))
-    sent = {change.named: change for part in parts for change in part}
-    return [sent.get(change.named, change) for change in changes]
+    sent = {change.full_name: change for part in parts for change in part}
+    return [sent.get(change.full_name, change) for change in changes]
 
 
 async def _send(client: ConnectClient, request: StateRequest, change: StateChange) -> StateChange:
@@ -412,7 +412,7 @@ _READ_BACK_PAUSE_SECONDS = 0.3
 
 async def write_resets(topology: Topology, resets: Iterable[FlowReset], recorder: Recorder) -> list[FlowReset]:
     """Write resets side by side and record them; return them with what went wrong."""
-    owners = Ownership.of(topology)
+    owners = Ownership.of_tree(topology)
 
     async def write(reset: FlowReset) -> FlowReset:
         if not reset.changes:

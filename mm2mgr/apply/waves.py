@@ -38,7 +38,7 @@ class Rollout:
 
     def is_canary(self, change: Change) -> bool:
         """Tell whether a connector serves a flow that goes first, or is deleted before one that does begins."""
-        return bool(self.canary.intersection(change.flows)) or change.named in self.before_canary
+        return bool(self.canary.intersection(change.flows)) or change.full_name in self.before_canary
 
     def of_plan(self, changes: Iterable[Change]) -> Rollout:
         """Return it with what these changes delete before others of them begin."""
@@ -85,7 +85,7 @@ class Result:
     json_keys = "connect connector action ok=is_done error hint doubt rolled_back"
 
     @property
-    def named(self) -> Named:
+    def full_name(self) -> Named:
         """The Connect cluster and the connector."""
         return self.connect, self.connector
 
@@ -183,7 +183,7 @@ def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
     """
 
     def rank(change: Change) -> tuple[bool, bool, bool, int]:
-        goes_first = change.action == "delete" and change.named in rollout.first
+        goes_first = change.action == "delete" and change.full_name in rollout.first
         return (
             not rollout.is_canary(change),
             change.action == "delete" and not goes_first,

@@ -99,7 +99,8 @@ Grant = tuple[str, str, Right]
 def commands(grants: Iterable[Grant]) -> list[str]:
     """Return the commands: operations on a resource in one line, resources that need the same ones in one line too.
 
-    Operations that others imply are left out. Who may alter ACLs adds `--command-config FILE` with a login of their own.
+    Operations that others imply are left out. Who may alter ACLs adds `--command-config FILE` with a login of their
+    own.
     """
     needed: dict[tuple[str, str, str, str], set[Right]] = {}
     for servers, principal, right in grants:
@@ -121,24 +122,25 @@ def _line(servers: str, principal: str, kind: str, operations: tuple[str, ...], 
     words = ["kafka-acls.sh", "--bootstrap-server", servers, "--add", "--allow-principal", principal]
     words += [word for operation in operations for word in ("--operation", operation)]
     words += ["--cluster"] if kind == "cluster" else [word for name in names for word in (_RESOURCES[kind], name)]
-    return " ".join(_quoted(word) for word in words)
+    return " ".join(_quote(word) for word in words)
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     return word if re.fullmatch(r"[\w@%+=:,./*-]+", word) and "*" not in word else shlex.quote(word)
 
 
 _ASSUMED = (
-    "asked with the security that the tree declares for this cluster, because the workers bring their own login for this "
-    "client"
+    "asked with the security that the tree declares for this cluster, because the workers bring their own login for"
+    " this client"
 )
 _LATER = (
     "cannot be asked before the topic exists: check again after the first apply, or let a login of the tree read ACLs "
     "(Describe on the cluster)"
 )
 _NO_GROUPS = (
-    "not asked: Kafka creates its topic of group offsets at the first question about a group, and no login sees whether it is "
-    "there. Check again when the cluster has had a group, or let a login of the tree read ACLs (Describe on the cluster)"
+    "not asked: Kafka creates its topic of group offsets at the first question about a group, and no login sees whether"
+    " it is there. Check again when the cluster has had a group, or let a login of the tree read ACLs (Describe on the"
+    " cluster)"
 )
 _OUTSIDE = (
     "its rights do not come from ACLs that can be read, and the topic does not exist yet: check again after the first "
@@ -184,11 +186,11 @@ class _Book:
         # No ACL explains what it may do to the cluster: a super user, or there is no authorizer.
         self.outranked = _SUPER in answers.operations and not self.allows(Right(_SUPER, "cluster"))
 
-    def about(self, right: Right) -> list[Acl]:
+    def covering(self, right: Right) -> list[Acl]:
         return [*self._named.get((right.kind, right.name), ()), *self._wide]
 
     def allows(self, right: Right) -> bool | None:
-        return is_allowed(self.about(right), self.principal, right)
+        return is_allowed(self.covering(right), self.principal, right)
 
 
 def judge_rights(needs: Iterable[RequiredRight], answers: Mapping[ClientLogin, LoginAnswers]) -> list[CheckRow]:
@@ -263,7 +265,7 @@ def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdic
 
 def _remove_denial(right: Right, book: _Book) -> str:
     """Return how to remove a DENY that no added ACL can outweigh, or an empty text."""
-    for acl in book.about(right):
+    for acl in book.covering(right):
         if not acl.allow and acl.covers(right):
             resource = f"{acl.kind} {acl.name}{'…' if acl.prefixed else ''}"
             denied = f"{acl.principal} {acl.operation} on {resource}"
@@ -352,7 +354,7 @@ def _is_on(switch: Switch, config: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """A request that a connector sends to one side, and its least version since 4.0; `only_with` decides whether it is sent."""
+    """A request that a connector sends to one side, if `only_with` is on, and its least version since 4.0."""
 
     key: int
     name: str
@@ -372,7 +374,8 @@ REQUESTS = (
     Request(0, "Produce", 3, "target", "source", "no record is written"),
     Request(19, "CreateTopics", 2, "target", "source", "no topic is created"),
     Request(30, "CreateAcls", 1, "target", "source", "ACLs are not copied", _ACLS),
-    Request(44, "IncrementalAlterConfigs", 0, "target", "source", "the connector fails as it copies topic settings, and nothing is mirrored", _CONFIGS),
+    Request(44, "IncrementalAlterConfigs", 0, "target", "source",
+        "the connector fails as it copies topic settings, and nothing is mirrored", _CONFIGS),
     Request(0, "Produce", 3, "target", "checkpoint", "no checkpoint is written"),
     Request(8, "OffsetCommit", 2, "target", "checkpoint", "no group's offsets are set", _GROUPS),
     Request(0, "Produce", 3, "target", "heartbeat", "no heartbeat is written"),
@@ -380,7 +383,7 @@ REQUESTS = (
 
 
 def new_workers(connectors: Sequence[Connector], versions: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the version of each Connect cluster of these connectors whose clients dropped old requests, as far as known."""
+    """Return the version of each Connect cluster of these connectors whose clients dropped old requests, if known."""
     names = dict.fromkeys(connector.connect for connector in connectors)
     known = {name: version for name in names if (version := versions.get(name))}
     return {name: version for name, version in known.items() if numbers(kafka_version(version) or "") >= FIRST_WORKERS}
@@ -391,7 +394,7 @@ def old_broker_rows(
     workers: Mapping[str, str],
     answers: Mapping[str, Mapping[int, tuple[int, int]] | None],
 ) -> Iterator[CheckRow]:
-    """Yield a row for each cluster and the new workers that use it; `answers` of its brokers by alias, None: they could not be asked."""
+    """Yield a row for each cluster and the new workers that use it; `answers` of brokers by alias (None: not asked)."""
     users: dict[tuple[str, str], list[tuple[Connector, str]]] = {}
     for connector in connectors:
         for side in ("source", "target"):
@@ -401,10 +404,12 @@ def old_broker_rows(
                 users.setdefault((alias, connector.connect), []).append((connector, side))
     for (alias, connect), used in users.items():
         names = tuple(dict.fromkeys(f"{connector.connect}/{connector.name}" for connector, _ in used))
-        yield _old_broker_row(alias, f"Kafka {workers[connect]} ({connect})", names, _needed(used), answers.get(alias))
+        yield _old_broker_row(
+            alias, f"Kafka {workers[connect]} ({connect})", names, _requests_of(used), answers.get(alias)
+        )
 
 
-def _needed(used: Sequence[tuple[Connector, str]]) -> list[Request]:
+def _requests_of(used: Sequence[tuple[Connector, str]]) -> list[Request]:
     return [
         request
         for request in REQUESTS
@@ -435,7 +440,10 @@ def _old_broker_row(
         effect = f"these brokers{line} do not take {lacks}: {results}"
         return CheckRow("failed", alias, what, connectors=connectors, effect=effect, fix=_remedy(missing))
     if line:
-        effect = f"these brokers{line} take what is sent, but Kafka neither supports nor tests them with workers since 4.0 (KIP-896)"
+        effect = (
+            f"these brokers{line} take what is sent, but Kafka neither supports nor tests them with workers since 4.0"
+            " (KIP-896)"
+        )
         return CheckRow("unknown", alias, what, connectors=connectors, effect=effect, fix=_remedy(missing))
     return CheckRow("ok", alias, what, connectors=connectors)
 

@@ -1,8 +1,9 @@
 """The rights that MirrorMaker's clients need, with the effect of a missing one, the needs and principals of given
 connectors, and the entries of overrides/brokers.yaml: what brokers allow, and the topics that flows write to. Pure.
 
-For rows 1 to 24, each right was removed from brokers of Kafka 4.3.1 that deny by default (tests/check/test_acls_live.py checks
-each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP-618); those from 28 on are rights of mm2mgr itself.
+For rows 1 to 24, each right was removed from brokers of Kafka 4.3.1 that deny by default (tests/check/test_acls_live.py
+checks each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP-618); those from 28 on are
+rights of mm2mgr itself.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ _CREATED_BY_PRODUCER = (
 )
 _NO_SYNCS = "records flow, but no offset is ever translated for consumer groups"
 _NO_CHECKPOINTS = "everything is RUNNING and no checkpoint is written; the log says so once"
-_NO_LEASE = "`reconcile` gets no lease and writes nothing there; `apply` writes, and says that another process may write at the same time"
+_NO_LEASE = (
+    "`reconcile` gets no lease and writes nothing there; `apply` writes, and says that another process may write at the"
+    " same time"
+)
 _NO_QUOTAS = "quotas of `catch_up` cannot be read, so none is written or deleted; all else is planned and applied"
 _NO_LIMIT = "quotas of `catch_up` are not written; flows mirror without a limit, and `apply` ends with exit code 1"
 _NO_CONFIG = "`status` does not see whether a dedicated MirrorMaker that came back mirrors the same topics"
@@ -74,34 +78,51 @@ _TYPES = get_args(ConnectorType)
 
 ROWS: tuple[RightRule, ...] = (
     RightRule(1, "source", "source admin", "Describe", "topic", "the topic is not mirrored, and no log says so"),
-    RightRule(2, "source", "source admin", "DescribeConfigs", "topic", f"it is not created on the target: {_CREATED_BY_PRODUCER}"),
-    RightRule(3, "source", "source consumer", "Read", "topic", "RUNNING, but no record is read; thousands of refusals per second fill the logs"),
+    RightRule(2, "source", "source admin", "DescribeConfigs", "topic",
+        f"it is not created on the target: {_CREATED_BY_PRODUCER}"),
+    RightRule(3, "source", "source consumer", "Read", "topic",
+        "RUNNING, but no record is read; thousands of refusals per second fill the logs"),
     RightRule(4, "source", "target admin", "Create", "remote topic", _CREATED_BY_PRODUCER),
-    RightRule(5, "source", "target admin", "Describe", "remote topic", "its partitions cannot be compared with the source's"),
-    RightRule(6, "source", "target admin", "Alter", "remote topic", "partitions added on the source are never added here"),
+    RightRule(5, "source", "target admin", "Describe", "remote topic",
+        "its partitions cannot be compared with the source's"),
+    RightRule(6, "source", "target admin", "Alter", "remote topic",
+        "partitions added on the source are never added here"),
     RightRule(7, "source", "record producer", "Write", "remote topic", "the task fails at its first record"),
-    RightRule(8, "source", "target admin", "AlterConfigs", "remote topic", "later changes of topic settings are not copied", key=_CONFIGS),
+    RightRule(8, "source", "target admin", "AlterConfigs", "remote topic",
+        "later changes of topic settings are not copied", key=_CONFIGS),
     RightRule(9, "source", "source admin", "Describe", "cluster", "ACLs are not copied", key=_ACLS),
     RightRule(10, "source", "target admin", "Alter", "cluster", "ACLs are not copied", key=_ACLS),
     RightRule(11, "source", "offset-syncs admin", "Create", "offset syncs", _NO_SYNCS),
     RightRule(12, "source", "offset-syncs producer", "Write", "offset syncs", _NO_SYNCS),
-    RightRule(13, "checkpoint", "source admin", "Describe", "group", "its offsets are not translated; if it is listed anyway, no group's offsets are"),
-    RightRule(14, "checkpoint", "source admin", "Describe", "topic", "offsets on it are not translated, and no log says so"),
+    RightRule(13, "checkpoint", "source admin", "Describe", "group",
+        "its offsets are not translated; if it is listed anyway, no group's offsets are"),
+    RightRule(14, "checkpoint", "source admin", "Describe", "topic",
+        "offsets on it are not translated, and no log says so"),
     RightRule(15, "checkpoint", "offset-syncs admin", "Describe", "offset syncs", _NO_CHECKPOINTS),
     RightRule(16, "checkpoint", "offset-syncs consumer", "Read", "offset syncs", _NO_CHECKPOINTS),
-    RightRule(17, "checkpoint", "target admin", "Create", "checkpoints", "everything is RUNNING, but the topic never appears"),
-    RightRule(18, "checkpoint", "target admin", "Describe", "checkpoints", _NO_CHECKPOINTS, beside="checkpoints consumer"),
-    RightRule(19, "checkpoint", "checkpoints consumer", "Read", "checkpoints", "after a restart, offsets of records mirrored before it are not translated"),
+    RightRule(17, "checkpoint", "target admin", "Create", "checkpoints",
+        "everything is RUNNING, but the topic never appears"),
+    RightRule(18, "checkpoint", "target admin", "Describe", "checkpoints",
+        _NO_CHECKPOINTS, beside="checkpoints consumer"),
+    RightRule(19, "checkpoint", "checkpoints consumer", "Read", "checkpoints",
+        "after a restart, offsets of records mirrored before it are not translated"),
     RightRule(20, "checkpoint", "record producer", "Write", "checkpoints", "the task fails"),
-    RightRule(21, "checkpoint", "target admin", "Read", "group", "its offsets are never set on the target", key=_GROUPS),
-    RightRule(22, "checkpoint", "target admin", "Read", "remote topic", "offsets on it are never set on the target", key=_GROUPS),
+    RightRule(21, "checkpoint", "target admin", "Read", "group",
+        "its offsets are never set on the target", key=_GROUPS),
+    RightRule(22, "checkpoint", "target admin", "Read", "remote topic",
+        "offsets on it are never set on the target", key=_GROUPS),
     RightRule(23, "heartbeat", "target admin", "Create", "heartbeats", "the task fails"),
     RightRule(24, "heartbeat", "record producer", "Write", "heartbeats", "the task fails"),
-    *(RightRule(25, kind, "record producer", "Write", "offsets", "the task fails when it stores offsets") for kind in _TYPES),
-    *(RightRule(26, kind, "framework offsets consumer", "Read", "offsets", "the task cannot read where it left off") for kind in _TYPES),
-    *(RightRule(27, kind, "framework admin", "Create", "offsets", "the offsets topic does not exist, and the task fails") for kind in _TYPES),
-    RightRule(28, "mm2mgr", OWN, "Write", "history", "apply and the verbs do their work and say that the history was not written"),
-    RightRule(29, "mm2mgr", OWN, "Create", "history", "the history is not written until the topic is created: one partition, cleanup.policy=compact"),
+    *(RightRule(25, kind, "record producer", "Write", "offsets",
+        "the task fails when it stores offsets") for kind in _TYPES),
+    *(RightRule(26, kind, "framework offsets consumer", "Read", "offsets",
+        "the task cannot read where it left off") for kind in _TYPES),
+    *(RightRule(27, kind, "framework admin", "Create", "offsets",
+        "the offsets topic does not exist, and the task fails") for kind in _TYPES),
+    RightRule(28, "mm2mgr", OWN, "Write", "history",
+        "apply and the verbs do their work and say that the history was not written"),
+    RightRule(29, "mm2mgr", OWN, "Create", "history",
+        "the history is not written until the topic is created: one partition, cleanup.policy=compact"),
     RightRule(30, "mm2mgr", OWN, "Read", "history", f"no `history`; `drift` compares with the tree; {_NO_LEASE}"),
     RightRule(31, "mm2mgr", OWN, "Read", "lease", _NO_LEASE),
     RightRule(32, "mm2mgr", OWN, "Read", "dedicated offsets", _NOT_TAKEN),
@@ -116,7 +137,7 @@ EFFECTS = {row.number: row.effect for row in ROWS}
 
 @dataclass(frozen=True)
 class RequiredRight:
-    """A right that one client of a connector needs; `number` is its row, `connector` is `connect/name`, "" for mm2mgr."""
+    """A right that one client of a connector needs; `number`: its row, `connector`: `connect/name`, "" for mm2mgr."""
 
     number: int
     connector: str
@@ -188,7 +209,7 @@ def clients_of(connector: Connector, version: str | None = None) -> list[Client]
 
 
 def mirrored_topics(flow: Flow, topics: Collection[str], *, heartbeats: bool = False) -> list[str]:
-    """Return the topics that a flow mirrors: those it names, and those that exist; with heartbeats if it carries them."""
+    """Return the topics that a flow mirrors: those it names, and those that exist; heartbeats if it carries them."""
     names = {name for name in flow.settings.topics.include if is_name(name)}
     carried = {topic for topic in names.union(topics) if flow.carries(topic)}
     if heartbeats:
@@ -271,7 +292,7 @@ class BrokerAnswers:
             for flow in sorted(topology.flows, key=lambda flow: flow.id):
                 if flow.target.alias != alias:
                     continue
-                topics = self.written(flow)
+                topics = self.written_topics(flow)
                 sizes = [limits[topic] for topic in topics if topic in limits]
                 if flow.source.alias not in self.topics or len(sizes) < len(topics):  # not all could be read
                     sizes += [earlier[flow.id]] if flow.id in earlier else []
@@ -282,7 +303,7 @@ class BrokerAnswers:
             entries[alias] = entry | ({"flows": own} if own else {})
         return entries
 
-    def written(self, flow: Flow) -> list[str]:
+    def written_topics(self, flow: Flow) -> list[str]:
         """Return the topics on the target that a flow writes to and that exist."""
         names = mirrored_topics(flow, self.topics.get(flow.source.alias, ())) if knows_names(flow) else []
         return [name for name in map(flow.remote_topic, names) if name in self.topics.get(flow.target.alias, ())]
@@ -327,7 +348,7 @@ def ask_brokers(topology: Topology, chosen: Iterable[KafkaCluster]) -> Steps[Bro
 def _record_limits(topology: Topology, targets: Iterable[str], answers: BrokerAnswers) -> Iterator[RecordLimits]:
     for alias in targets:
         flows = (flow for flow in topology.flows if flow.target.alias == alias)
-        topics = {topic for flow in flows for topic in answers.written(flow)}
+        topics = {topic for flow in flows for topic in answers.written_topics(flow)}
         if alias in answers.topics and topics:
             yield RecordLimits(alias, tuple(sorted(topics)))
 

@@ -44,7 +44,7 @@ from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.kafka.wire import Versions
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
-from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
+from mm2mgr.lint.subject import Estate, KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers
 from mm2mgr.live.endpoints import access_as, kafka_access
@@ -147,8 +147,8 @@ def check(
         ),
     ]
     rows.sort(key=lambda row: (STATUSES.index(row.status), row.where, row.principal, row.rows))
-    whole = len(chosen) == len(connectors)
-    findings = lint_with_facts(topology, chosen, spec, facts=facts, workers=workers, complete=whole)
+    estate = replace(from_tree(topology, chosen, spec), complete=len(chosen) == len(connectors))
+    findings = lint_with_facts(topology, estate, facts, workers)
     missing, unsure = (
         tuple(commands(row.grant for row in rows if row.grant and row.status == status))
         for status in ("missing", "unknown")
@@ -367,25 +367,19 @@ def _login_answers(sessions: Sessions) -> dict[ClientLogin, LoginAnswers]:
     }
 
 
-def lint_with_facts(  # noqa: PLR0913 - the tree is three values, and three are facts
-    topology: Topology,
-    connectors: Sequence[Connector],
-    spec: Spec | None,
-    *,
-    facts: Mapping[str, KafkaFacts],
-    workers: Mapping[str, WorkerFacts],
-    complete: bool,
+def lint_with_facts(
+    topology: Topology, estate: Estate, facts: Mapping[str, KafkaFacts], workers: Mapping[str, WorkerFacts]
 ) -> list[Finding]:
-    """Return what lint finds; `facts` by alias, `workers` by Connect cluster. `complete`: these are all connectors."""
-    estate = from_tree(topology, connectors, spec)
-    subjects = tuple(
-        _informed(subject, facts, workers.get(connector.connect), topology.connects[connector.connect].kafka)
-        for subject, connector in zip(estate.subjects, connectors, strict=True)
+    """Return what lint finds in the connectors of a tree; `facts` by alias, `workers` by Connect cluster."""
+    subjects = (
+        _with_facts(subject, facts, workers.get(connect), topology.connects[connect].kafka)
+        for subject in estate.subjects
+        for connect in [subject.connector.connect]
     )
-    return lint(replace(estate, subjects=subjects, complete=complete))
+    return lint(replace(estate, subjects=tuple(subjects)))
 
 
-def _informed(
+def _with_facts(
     subject: Subject, facts: Mapping[str, KafkaFacts], reported: WorkerFacts | None, lives_on: str
 ) -> Subject:
     declared = subject.worker
@@ -432,8 +426,8 @@ def _unusable_fix(clients: Sequence[str]) -> str:
     if clients == (OWN,):
         return "give the cluster an `access:` block with settings that this machine can use"
     return (
-        "rights are seen only by logging in with this client's own settings (an `access:` block is for mm2mgr's reads): put "
-        "the variable or file that it names on this machine too, or run check where the workers run"
+        "rights are seen only by logging in with this client's own settings (an `access:` block is for mm2mgr's reads):"
+        " put the variable or file that it names on this machine too, or run check where the workers run"
     )
 
 

@@ -48,11 +48,11 @@ class Ownership:
     released: Mapping[_Named, ListedConnector] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, topology: Topology) -> Ownership:
+    def of_tree(cls, topology: Topology) -> Ownership:
         return cls(
             str(topology.owner),
-            {entry.named: entry for entry in topology.adopted},
-            {entry.named: entry for entry in topology.released},
+            {entry.full_name: entry for entry in topology.adopted},
+            {entry.full_name: entry for entry in topology.released},
         )
 
     def is_ours(self, named: _Named, config: Mapping[str, str]) -> bool:
@@ -161,7 +161,7 @@ class Journal:
     gives: tuple[str, str] | None = None
 
     @classmethod
-    def of(cls, config: Config) -> Journal | None:
+    def of_config(cls, config: Config) -> Journal | None:
         """Return the journal in a config, which anybody may have written: what is not of its types is unreadable."""
         text = config.get(JOURNAL_KEY)
         if text is None:
@@ -180,14 +180,14 @@ class Journal:
     def is_readable(self) -> bool:
         return bool(self.then)
 
-    def marked(self, config: Config) -> dict[str, str]:
+    def added_to(self, config: Config) -> dict[str, str]:
         """Return a config with this journal."""
         data: dict[str, object] = {"then": self.then}
         data |= {"needs": list(self.needs)} if self.needs else {}
         data |= {"move": to_json(self.move)} if self.move else {}
         data |= {"gives": list(self.gives)} if self.gives else {}
         behind = {_BEHIND + key: value for key, value in (self.behind or {}).items()}
-        return {**unmarked(config), JOURNAL_KEY: json.dumps(data), **behind}
+        return {**without_journal(config), JOURNAL_KEY: json.dumps(data), **behind}
 
 
 _Type = TypeVar("_Type")
@@ -210,7 +210,7 @@ def _state(value: object) -> str:
     return value
 
 
-def unmarked(config: Config) -> dict[str, str]:
+def without_journal(config: Config) -> dict[str, str]:
     """Return a config without a journal."""
     return {key: value for key, value in config.items() if key != JOURNAL_KEY and not key.startswith(_BEHIND)}
 
@@ -222,7 +222,7 @@ def is_moved(live: Config, desired: Config) -> bool:
 
 def left_at(live: Config, desired: Config) -> Mapping[str, str] | None:
     """Return the keys that lead to offsets which `wanted` does not reach; None when it reaches them."""
-    journal = Journal.of(live)
+    journal = Journal.of_config(live)
     if journal and journal.behind is not None:
         return journal.behind
     return place(live) if storage_topic(live) != storage_topic(desired) else None
@@ -234,7 +234,7 @@ def place(config: Config) -> dict[str, str]:
     return {TOPIC: storage_topic(config)} | own
 
 
-def at(where: Config, config: Config) -> dict[str, str]:
+def with_offsets_at(where: Config, config: Config) -> dict[str, str]:
     """Return a config that finds its offsets at another place."""
     own = place(config)
     return {key: value for key, value in config.items() if key not in own} | {
@@ -244,7 +244,7 @@ def at(where: Config, config: Config) -> dict[str, str]:
 
 def move_text(live: Config, desired: Config, *, runs: bool) -> str:
     """Describe, for a plan, what an update does besides writing the config; `runs` where it was seen to."""
-    journal = Journal.of(live)
+    journal = Journal.of_config(live)
     if journal and journal.needs and runs and journal.behind is None:
         return "its journal goes, which says what is to be proved before it runs: it runs already"
     if journal:
@@ -287,7 +287,7 @@ class Picks:
             return True
         return self.has_topic(str(entry.partition.get("topic"))) and entry.partition.get("cluster") == alias
 
-    def moved(self, entries: Iterable[SourceOffset]) -> list[SourceOffset]:
+    def entries_of(self, entries: Iterable[SourceOffset]) -> list[SourceOffset]:
         """Return those that move, as the receiver stores them."""
         chosen = [entry for entry in entries if self.covers(entry, self.before)]
         if self.before == self.after:

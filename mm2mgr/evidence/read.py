@@ -49,8 +49,8 @@ class Changes:
         """What else, apart from load, argues against these changes."""
         topics = ", ".join(topic for topic, _ in self.moves)
         note = (
-            f"a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of {topics} "
-            "(mirrored-already) where records have been mirrored, unless --allow mirror-again"
+            "a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of"
+            f" {topics} (mirrored-already) where records have been mirrored, unless --allow mirror-again"
         )
         return [note] if topics else []
 
@@ -279,9 +279,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class EvidenceOptions:
-    """Which measurements to plan with: the tables in `store`, their newest `window_seconds` (None: 4 weeks), by `statistic`.
+    """Which measurements to plan with: the tables in `store`, their newest `window_seconds` (None: 4 weeks).
 
-    `views`: read what pages show too. `notify` gets a sentence per damaged file that was left out.
+    `statistic` of them. `views`: read what pages show too. `notify` gets a sentence per damaged file that was left out.
     """
 
     store: str | Path

@@ -199,7 +199,7 @@ def _mirroring_change(taken: Sequence[FindingHit], before: _Linted, after: _Lint
         stopped = [difference for difference in before.findings if difference[0].rule == rule and stops(*difference)]
         connectors = {named_as(hit.subject)[:3] for _, hit in stopped if hit.subject}
         files = {hit.spot.file for _, hit in stopped if hit.spot and not hit.subject}
-        begun = {difference.named[1] for difference in differences if difference.starts}
+        begun = {difference.full_name[1] for difference in differences if difference.starts}
         if slip := next(
             (
                 hit
@@ -212,7 +212,7 @@ def _mirroring_change(taken: Sequence[FindingHit], before: _Linted, after: _Lint
         differences = tuple(
             difference
             for difference in differences
-            if difference.named[:3] not in connectors and difference.named[0] not in files
+            if difference.full_name[:3] not in connectors and difference.full_name[0] not in files
         )
     return f"{_CHANGES}{differences[0].effect}" if differences else ""
 

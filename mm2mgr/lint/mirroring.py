@@ -52,7 +52,7 @@ class Difference:
     before.
     """
 
-    named: Named
+    full_name: Named
     effect: str
     was_idle: bool = False
     starts: bool = False
@@ -71,7 +71,7 @@ def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
                 start = ", from the first record on" if subject.type == "source" else ""
                 differences.append(Difference(named, f"{named[1]} would start{start}", starts=True))
         elif other := difference(old[named], subject):
-            differences.append(replace(other, named=named))
+            differences.append(replace(other, full_name=named))
     return tuple(differences)
 
 

@@ -116,7 +116,7 @@ class WantedLogs:
 
 
 def read_kafka(reach: KafkaReach, wanted: WantedLogs) -> RunningKafka:
-    """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; raises Mm2mgrError."""
+    """Read one Kafka cluster's topics, and the offsets of some of their partitions. Blocks; raises Mm2mgrError."""
     from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
     from mm2mgr.kafka.records import read_logs
 

@@ -49,8 +49,9 @@ class ObserveOptions:
     """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the
     state folder).
 
-    `deadline_seconds` bounds each request to Connect with its retries, `kafka_seconds` each call to Kafka. `earlier`: the last looks at settings and ACLs
-    of topics and offsets of consumer groups, which are read again where that is due; None: nowhere. `shares`: whether
+    `deadline_seconds` bounds each request to Connect with its retries, `kafka_seconds` each call to Kafka. `earlier`:
+    the last looks at settings and ACLs of topics and offsets of consumer groups, which are read again where that is
+    due; None: nowhere. `shares`: whether
     points of lag go into the store every five minutes, so that the first look on another machine knows where a lag
     goes.
     """
@@ -117,7 +118,7 @@ def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
 def _read_connect(
     topology: Topology, name: str, chosen: Sequence[Connector], declared: Collection[Named], how: ObserveOptions
 ) -> Steps[SeenConnect]:
-    connect, owners = topology.connects[name], Ownership.of(topology)
+    connect, owners = topology.connects[name], Ownership.of_tree(topology)
     snapshot = yield [Configs(name), Statuses(name)]
     try:
         statuses = snapshot[Statuses(name)]

@@ -188,7 +188,7 @@ def offsets(workspace: Workspace, choice: Choice) -> tuple[FlowOffsets, ...]:
 def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
     declared = {(source.connect, source.name) for source in workspace.connectors if source.type == "source"}
     chosen = choose_connectors(workspace.topology, workspace.connectors, choice)
-    ids = [flow for connector in chosen if connector.named in declared for flow in connector.flows]
+    ids = [flow for connector in chosen if connector.full_name in declared for flow in connector.flows]
     if not ids:
         names = few([connector.name for connector in chosen])
         raise Mm2mgrError(f"{names}: no source connector of a flow of this tree", hint="name a flow")
@@ -302,7 +302,7 @@ def _stopped_connector(topology: Topology, reading: Reading, flow: Flow) -> Live
     if connector is None or connector.running is None:
         raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
     if refused := untouchable(
-        connector.running.config, (flow.connect.name, connector.desired.name), Ownership.of(topology)
+        connector.running.config, (flow.connect.name, connector.desired.name), Ownership.of_tree(topology)
     ):
         raise Mm2mgrError(f"{connector.key}: {refused.text}", hint=refused.remedy or None)
     if not connector.running.has_stopped:

@@ -102,7 +102,7 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
             newest[entry.connect, entry.connector] = entry
 
     def explain(change: Change) -> Change:
-        entry = newest.get(change.named)
+        entry = newest.get(change.full_name)
         if not change.rests or entry is None or not entry.state or entry.state["after"] != change.rests:
             return change
         since = entry.when[:16].replace("T", " ")

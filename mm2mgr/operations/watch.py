@@ -200,7 +200,7 @@ class _Watching:
         connects = wait_for(reading)
         unread = {connect.name: connect.failure.message for connect in connects if connect.failure}
         self.rounds.record_failures(asked, unread)
-        owners, frozen = Ownership.of(topology), order.frozen
+        owners, frozen = Ownership.of_tree(topology), order.frozen
         watched = [
             connector
             for connect in connects

@@ -120,7 +120,7 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     whole = list(dict.fromkeys(way for stop in stops for way in routes.routes_through(stop)))
     states = dict.fromkeys(declared, "declared" if offline else "not applied")
     states |= {subject: "unknown" for subject in declared if subject.connector.connect in unread}
-    wording = _Wording(routes, Ownership.of(topology), states, kafkas)
+    wording = _Wording(routes, Ownership.of_tree(topology), states, kafkas)
     # Of what is not mirrored only that which concerns a name that the topic has somewhere on its way.
     hops = [hop for way in whole for hop in way]
     names = dict.fromkeys([*stops, *(stop for hop in hops for stop in (hop.start, hop.end) if stop)])

@@ -148,7 +148,7 @@ class Change:
     """The connectors whose deletion comes first, since they still do what this one begins to do."""
 
     @property
-    def named(self) -> Named:
+    def full_name(self) -> Named:
         """The Connect cluster and the connector."""
         return self.connect, self.connector
 

@@ -72,7 +72,7 @@ class Declared:
 
     @cached_property
     def owners(self) -> Ownership:
-        return Ownership.of(self.topology)
+        return Ownership.of_tree(self.topology)
 
     @cached_property
     def flows(self) -> dict[str, Flow]:
@@ -127,7 +127,7 @@ class Draft:
 
     @cached_property
     def changes(self) -> dict[Named, Change]:
-        return {change.named: change for part in self.parts for change in part.changes}
+        return {change.full_name: change for part in self.parts for change in part.changes}
 
     @cached_property
     def writes(self) -> list[Change]:
@@ -193,7 +193,7 @@ class Draft:
         """Return the client ids that a quota may be for, after a plan too: those of connectors that it does not write
         or delete.
         """
-        planned = {change.named: change.action for change in plan.changes}
+        planned = {change.full_name: change.action for change in plan.changes}
         in_use = {used for named, used in self.client_ids.items() if planned.get(named, "blocked") == "blocked"}
         concerned = frozenset(used for named, used in self.client_ids.items() if named in planned)
         return UsedClientIds(concerned, None if self.errors else frozenset(in_use), self.declared.only is None)
@@ -242,11 +242,13 @@ def make_draft(
         for name in names
     }
     parts = with_moves(compared.values(), topology, connectors, running, is_whole=declared.only is None)
-    left_overs = left_overs_of({c.named: c for part in parts for c in part.changes}, carriers, running)
+    left_overs = left_overs_of({c.full_name: c for part in parts for c in part.changes}, carriers, running)
     if left_overs:
-        deleted = {change.named for part in parts for change in part.changes if change.action == "delete"}
+        deleted = {change.full_name for part in parts for change in part.changes if change.action == "delete"}
         first = {named: old for named, old in left_overs.items() if old in deleted}
-        parts = [part.each(lambda c: after_left_over(c, first[c.named]) if c.named in first else c) for part in parts]
+        parts = [
+            part.each(lambda c: after_left_over(c, first[c.full_name]) if c.full_name in first else c) for part in parts
+        ]
     return Draft(declared, answers, connectors, running, carriers, parts, left_overs, compared)
 
 
@@ -272,30 +274,29 @@ def _compare_on(
     if isinstance(answer, Mm2mgrError):
         return ClusterPlan(name, error=answer.message, hint=answer.hint)
     running = answer.connectors
-    wish, owners, connect = declared.wish, declared.owners, declared.topology.connects[name]
+    owners, connect = declared.owners, declared.topology.connects[name]
     if declared.only is not None:  # what is left over shows only in the plan of the whole tree
         names = {connector.name for connector in connectors}
         running = {name: connector for name, connector in running.items() if name in names}
-        wish, owners = replace(wish, prune=False), replace(owners, released={})
+        owners = replace(owners, released={})
     client = declared.topology.clusters[connect.kafka].client
     workers = WorkerClients(answer.worker.version or connect.model.version or "", client)
-    return plan_cluster(owners, name, connectors, running, wish, workers=workers)
+    part = plan_cluster(owners, name, connectors, running, workers)
+    return with_deletes(part, running) if declared.wish.prune and declared.only is None else part
 
 
 # --- one Connect cluster ----------------------------------------------------------------------------------------------
 
 
-def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
+def plan_cluster(
     owners: Ownership,
     connect: str,
     desired: Iterable[Connector],
     running: Mapping[str, RunningConnector],
-    wish: Wish | None = None,
-    *,
     workers: WorkerClients | None = None,
 ) -> ClusterPlan:
-    """Compare what one Connect cluster should run with what it runs, by name."""
-    wish, workers = wish or Wish(), workers or WorkerClients()
+    """Compare what one Connect cluster should run with what it runs, by name; nothing is deleted."""
+    workers = workers or WorkerClients()
     ordered = sorted(desired, key=lambda connector: (connector.pair, ORDER[connector.type], connector.name))
     lists: list[ListEntry] = []
     changes = []
@@ -310,13 +311,17 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     names = {connector.name for connector in ordered}
     ours = {name for name, live in running.items() if owners.is_ours((connect, name), live.config)}
     left_over = sorted(ours - names)
-    if wish.prune:
-        changes += [_delete(connect, name, running[name].config) for name in left_over]
     configs = {name: live.config for name, live in running.items()}
     lists += [owners.released_entry(named, configs.get(named[1])) for named in owners.released if named[0] == connect]
     shown_changes = (with_price(_as_shown(change, running.get(change.connector))) for change in changes)
-    left = () if wish.prune else tuple(left_over)
-    return ClusterPlan(connect, tuple(shown_changes), left, len(running) - len(ours), lists=tuple(lists))
+    return ClusterPlan(connect, tuple(shown_changes), tuple(left_over), len(running) - len(ours), lists=tuple(lists))
+
+
+def with_deletes(part: ClusterPlan, running: Mapping[str, RunningConnector]) -> ClusterPlan:
+    """Return a plan that deletes what is left over."""
+    deletes = (_delete(part.connect, name, running[name].config) for name in part.left_over)
+    priced = (with_price(_as_shown(change, running[change.connector])) for change in deletes)
+    return replace(part, changes=(*part.changes, *priced), left_over=())
 
 
 def _as_shown(change: Change, running: RunningConnector | None) -> Change:
@@ -351,7 +356,7 @@ def _compare(owners: Ownership, connect: str, desired: Connector, running: Runni
     change_found = change("update", keys, *along) if keys or turn else change("no-op")
     if turn:
         change_found = replace(change_found, state=turn)
-    if moves and not runs and (journal := Journal.of(live)):  # what runs has nothing to prove
+    if moves and not runs and (journal := Journal.of_config(live)):  # what runs has nothing to prove
         change_found = replace(change_found, needs_offsets=journal.needs)
     if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
         return change_found.with_remarks(Remark(state, "rests"))
@@ -371,7 +376,7 @@ def _adopt(
     """Return what happens to a connector that `adopt:` names, and what its line says."""
     change, live = _compare(owners, entry.connect, desired, running), running.config if running else None
     listed = ListEntry("adopt", entry.connector, entry.place)
-    is_marked = live is not None and not owners.is_adopted(entry.named, live)
+    is_marked = live is not None and not owners.is_adopted(entry.full_name, live)
     if live is None:
         reason = "nothing of that name runs there, and a new connector would mirror everything from the start"
         change = change.with_remarks(Remark(reason, remedy=f"correct {entry.place}, or remove that entry"))

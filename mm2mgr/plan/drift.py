@@ -190,7 +190,7 @@ def find_drift(
     """Compare the chosen connectors (None: all of this owner) with what was applied last."""
     connects = list(topology.connects) if chosen is None else sorted({connector.connect for connector in chosen})
     history, lives = yield from side_by_side(read_history(topology, connects), _read_running(connects))
-    owners = Ownership.of(topology)
+    owners = Ownership.of_tree(topology)
     running = {name: live for name, live in lives.items() if not isinstance(live, Mm2mgrError)}
     carriers = heartbeat_carriers(topology, connectors, RunningConnectors.from_live(owners, running))
     declared = with_carriers(connectors if chosen is None else chosen, carriers)

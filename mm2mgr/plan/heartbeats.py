@@ -86,12 +86,12 @@ class RunningConnectors:
 class Carrier:
     """Who mirrors the heartbeats of a pair. `by_name` is the connector that `render` names for it.
 
-    `named` is None while `left_over`, which still does, is not deleted; with `named`, it is deleted first.
+    `full_name` is None while `left_over`, which still does, is not deleted; with `full_name`, it is deleted first.
     """
 
     pair: str
     by_name: Named
-    named: Named | None
+    full_name: Named | None
     left_over: Named | None = None
     is_released: bool = False
     """Whether the left-over is under `release:`, so that no plan deletes it."""
@@ -157,7 +157,7 @@ def with_carriers(connectors: Iterable[Connector], carriers: Mapping[str, Carrie
         carrier = carriers.get(connector.pair) if connector.type == "source" else None
         if carrier is None or connector.config.get(HEARTBEATS_KEY) not in {"true", "false"}:
             return connector
-        carries = (connector.connect, connector.name) == carrier.named
+        carries = (connector.connect, connector.name) == carrier.full_name
         value = by_default("true" if carries else "false", _GOES_ON if carries else _LEFT_TO)
         if value == connector.config[HEARTBEATS_KEY]:
             return connector
@@ -176,14 +176,14 @@ def carrier_notes(
     grown = {"->".join(aliases_of(change.config or {})) for change in writes if _is_new_source(change)}
     for carrier in carriers:
         connect = carrier.by_name[0]
-        if carrier.named is None and carrier.left_over:
+        if carrier.full_name is None and carrier.left_over:
             pruned = _held_text(running) if running.held else _PRUNE
             left, remedy = ("released", _LEAVE) if carrier.is_released else ("no longer declared", pruned)
             still = f"are still mirrored by {connector_text(carrier.left_over)}, which is {left}"
             begins = f"'{carrier.by_name[1]}' begins when that one is gone ({remedy})"
             yield connect, f"the heartbeats of {carrier.pair} {still}: {begins}"
-        elif carrier.named and carrier.named != carrier.by_name and carrier.pair in grown:
-            stay = f"stay with '{carrier.named[1]}', which mirrors them now"
+        elif carrier.full_name and carrier.full_name != carrier.by_name and carrier.pair in grown:
+            stay = f"stay with '{carrier.full_name[1]}', which mirrors them now"
             yield (
                 connect,
                 f"the heartbeats of {carrier.pair} {stay}; `render`, which asks nobody, names '{carrier.by_name[1]}'",
@@ -210,7 +210,7 @@ def left_overs_of(
     That is the new carrier of heartbeats, and a heartbeat or checkpoint connector of a pair that has another one under
     another name.
     """
-    left_overs = {c.named: c.left_over for c in carriers.values() if c.named and c.left_over}
+    left_overs = {c.full_name: c.left_over for c in carriers.values() if c.full_name and c.left_over}
     declared = {named for named, change in changes.items() if change.action != "delete"}
     for named in sorted(running.left_over(declared)):
         kind, pair = type_of(running.configs[named]), aliases_of(running.configs[named])
@@ -218,7 +218,7 @@ def left_overs_of(
             continue
         for change in changes.values():
             if change.action == "create" and change.type == kind and aliases_of(change.config or {}) == pair:
-                left_overs[change.named] = named
+                left_overs[change.full_name] = named
     return {new: old for new, old in left_overs.items() if new in changes and changes[new].action in WRITES}
 
 

@@ -135,10 +135,10 @@ def _config(text: str) -> dict[str, str] | None:
 # --- what several trees adopt -----------------------------------------------------------------------------------------
 
 # Each tree leaves a claim beside the history, since it writes nothing to the connector, and sees those of the others. A
-# claim lasts until its connector carries the owner mark or its tree releases it. A tree that finds another owner's claim
-# leaves its own all the same: so both refuse, and both name the other, until one of them gives way. It bars every write
-# of the tree whose mark the connector still carries, too: that may be an old checkout, from before the connector was
-# released.
+# claim lasts until its connector carries the owner mark or its tree releases it. A tree that finds another owner's
+# claim leaves its own all the same: so both refuse, and both name the other, until one of them gives way. It bars every
+# write of the tree whose mark the connector still carries, too: that may be an old checkout, from before the connector
+# was released.
 
 _CLAIM = "claim/"
 _NO_HISTORY = "the tree says history: false"
@@ -164,7 +164,7 @@ class Claim:
     when: str
 
     @property
-    def named(self) -> Named:
+    def full_name(self) -> Named:
         """The Connect cluster and the connector."""
         return self.connect, self.connector
 
@@ -232,7 +232,7 @@ def rewriting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
 
 
 def _pair(change: Change) -> tuple[Named, Pair]:
-    return change.named, aliases_of(change.before or {})
+    return change.full_name, aliases_of(change.before or {})
 
 
 def read_claims(topology: Topology, pairs: Mapping[Named, Pair], also: Iterable[str] = ()) -> Steps[Claims]:

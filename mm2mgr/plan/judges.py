@@ -95,7 +95,7 @@ class Connectors:
         """Tell whether a connector runs, is owned, and is no longer declared."""
         return connector in self.owned and connector not in self.desired
 
-    def after(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
+    def with_changes(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
         """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is
         wanted.
         """
@@ -119,7 +119,7 @@ def check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: Clus
     result: dict[Named, Sequence[Remark]] = {}
     for part in parts:
         changed = [change for change in part.changes if change.action in WRITES]
-        named = [change.named for change in part.changes]
+        named = [change.full_name for change in part.changes]
         subjects = tuple(connectors.desired[name] for name in named if name in connectors.desired)
         worker = facts.workers.get(part.connect)
         if not changed:
@@ -152,7 +152,7 @@ def check_jointly(changes: Mapping[Named, Change], connectors: Connectors) -> Re
     """
     if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
         return {}
-    after = connectors.after(changes)
+    after = connectors.with_changes(changes)
     names = {subject: connector for connector, subject in after.items()}
     estate = Estate(tuple(after.values()), connectors.files, complete=not connectors.unread)
     ours = tuple(
@@ -450,7 +450,7 @@ def replaced_by_blocked(changes: Changes, facts: Facts) -> Remarks:
     beside = {(old[0], _pair_of(changes[old])): new for old, new in deleted.items()}
 
     def reason(change: Change) -> str | None:
-        new = successors.get(change.named)
+        new = successors.get(change.full_name)
         if new is None and beside and change.type != "source" and change.action == "delete":
             new = beside.get((change.connect, _pair_of(change)))
         narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
@@ -474,15 +474,15 @@ def follows_blocked(changes: Changes, _: Facts) -> Remarks:
     for change in changes.values():
         for other in (change.moves_to, change.takes_over.giver if change.takes_over else None):
             if other:
-                partners.setdefault(change.named, set()).add(other)
-                partners.setdefault(other, set()).add(change.named)
+                partners.setdefault(change.full_name, set()).add(other)
+                partners.setdefault(other, set()).add(change.full_name)
     blocked = _blocked_names(changes)
 
     def reason(change: Change) -> str | None:
         if (first := sorted(blocked.intersection(change.follows))) and change.action in WRITES:
             which = f"{connector_text(first[0])}, which is to be deleted first, is blocked"
             return f"{which}: it still does what this one begins"
-        others = sorted(partners.get(change.named, set()) & blocked)
+        others = sorted(partners.get(change.full_name, set()) & blocked)
         if change.action in {"blocked", "no-op"} or not others:
             return None
         return f"{connector_text(others[0])}, the other side of the move, is blocked"
@@ -505,7 +505,7 @@ def judge_parts(
     facts: Facts, judges: Sequence[Judge] = JUDGES, partners: Sequence[Judge] = PARTNERS
 ) -> list[ClusterPlan]:
     """Return the drafted parts with all remarks; afterwards nothing else blocks a change."""
-    changes: Changes = {change.named: change for part in facts.parts for change in part.changes}
+    changes: Changes = {change.full_name: change for part in facts.parts for change in part.changes}
     while True:
         remarks = [judge(changes, facts) for judge in judges]
         now = _with_partners(_with_blocks(changes, _first_reasons(remarks)), facts, partners)
@@ -516,7 +516,7 @@ def judge_parts(
         named: change.with_remarks(*(r for of_judge in remarks for r in of_judge.get(named, ()) if r.effect == "warns"))
         for named, change in now.items()
     }
-    return [part.each(lambda change: final[change.named]) for part in facts.parts]
+    return [part.each(lambda change: final[change.full_name]) for part in facts.parts]
 
 
 def _first_reasons(remarks: Iterable[Remarks]) -> Remarks:

@@ -59,7 +59,7 @@ def _mirrored_by_other_connector(
     """
     taken_offsets = (over and state.offsets.get(over.giver)) or {}
     own = {
-        **(state.offsets.get(widening.named) or {}),
+        **(state.offsets.get(widening.full_name) or {}),
         **{p: at for p, at in taken_offsets.items() if over and over.has_topic(p.topic)},
     }
     for other, hop in widening.others.items():
@@ -86,7 +86,7 @@ def _mirrored_by_former_config(widening: Widening, state: MirroredState) -> Iter
 
     Stored offsets do not name their target: what has no records there was mirrored to another one.
     """
-    own, there = state.offsets.get(widening.named) or {}, _topics_on_target(widening, state)
+    own, there = state.offsets.get(widening.full_name) or {}, _topics_on_target(widening, state)
     for other in widening.opposite:
         stored = state.former.get((other, widening.source), {})
         topics = {partition.topic for partition, offset in stored.items() if offset > own.get(partition, -1)}
@@ -141,7 +141,7 @@ def _is_half_made(hop: Hop) -> bool:
     """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left,
     if any.
     """
-    journal = Journal.of(hop.subject.config)
+    journal = Journal.of_config(hop.subject.config)
     return bool(journal and journal.move and journal.move.created and not journal.move.carried)
 
 
@@ -276,7 +276,7 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
     there, target = _topics_on_target(widening, state), state.kafka(widening.target)
     cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there is not None and target is not None:
-        topics = set(state.begun.get(widening.named, ()))
+        topics = set(state.begun.get(widening.full_name, ()))
         names = {widening.name_on_target(topic): None for topic in there}
         names |= {
             name: None
@@ -302,7 +302,7 @@ def _may_come_from_target(widening: Widening, state: MirroredState) -> list[str]
         return []
     return [
         name
-        for name in state.begun.get(widening.named, ())
+        for name in state.begun.get(widening.full_name, ())
         if any(prefix.rstrip("._-") == widening.target for prefix, _ in _ends(name))
         and not any(
             hop.selection and hop.selection.upstream(name) not in (None, name) for hop in widening.opposite.values()
@@ -320,7 +320,7 @@ def _arrived_without_offsets(widening: Widening, state: MirroredState) -> list[s
     selection = widening.new.selection
     if not selection or selection.policy != "default":
         return []
-    own = {partition.topic for partition in state.offsets.get(widening.named) or {}}
+    own = {partition.topic for partition in state.offsets.get(widening.full_name) or {}}
     return [topic for topic in _topics_on_target(widening, state) or () if topic not in own]
 
 
@@ -342,7 +342,7 @@ def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: st
 
 def _topics_on_target(widening: Widening, state: MirroredState) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
-    begun, target = state.begun.get(widening.named), state.kafka(widening.target)
+    begun, target = state.begun.get(widening.full_name), state.kafka(widening.target)
     if begun is None or target is None:
         return None
     return sorted(topic for topic in begun if target.log_ends[widening.name_on_target(topic)])
@@ -373,7 +373,7 @@ class ArrivedTopics:
     Connect cluster could not be read, the names that it may have had before."""
 
     def __init__(self, writes: Iterable[Widening], begun: Mapping[Named, Collection[str]], *, unread: bool) -> None:
-        taken = [(write, topic) for write in writes for topic in begun.get(write.named, ())]
+        taken = [(write, topic) for write in writes for topic in begun.get(write.full_name, ())]
         self.names = {write.name_on_target(topic) for write, topic in taken}
         self.topics = {topic for _, topic in taken} if unread else ()
 

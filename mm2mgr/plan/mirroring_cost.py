@@ -50,7 +50,7 @@ class Estimate:
 
     def with_price(self, change: Change) -> Change:
         """Return the change with what it costs."""
-        named = change.named
+        named = change.full_name
         more = self.moves(change) + self.heartbeats(change)
         if named in self.verdicts:
             more += self.mirrors(change, self.widenings[named], self.verdicts[named])
@@ -61,7 +61,7 @@ class Estimate:
 
     def moves(self, change: Change) -> Price:
         """Return how many partitions get another task."""
-        named = change.named
+        named = change.full_name
         desired, live = self.run.desired.get(named), self.run.live.get(named)
         if change.type != "source" or change.action != "update" or not desired or not live or not change.tasks:
             return Price()
@@ -77,12 +77,12 @@ class Estimate:
         """Return the heartbeats that are mirrored again, where another connector has mirrored them so far."""
         if not _begins_heartbeats(change, self.run):
             return Price()
-        alias = self.run.desired[change.named].source
+        alias = self.run.desired[change.full_name].source
         sizes = self.sizes.get(alias)
         logs = {partition for partition in sizes.logs if partition.topic == HEARTBEATS} if sizes else set()
         if sizes is None or not logs:
             return Price(again=Volume(unmeasured=(f"heartbeats of '{alias}'",)))
-        return Price(again=volume(sizes, [HEARTBEATS], self.seen.offsets.get(change.named) or {}, {}))
+        return Price(again=volume(sizes, [HEARTBEATS], self.seen.offsets.get(change.full_name) or {}, {}))
 
     def mirrors(self, change: Change, widening: Widening, verdict: MirrorVerdict) -> Price:
         """Return what is mirrored a second time, skipped, or called otherwise on the target."""
@@ -99,19 +99,19 @@ class Estimate:
             return Volume(unmeasured=(f"topics of '{widening.source}'",))
         found = {topic: self.stored.get((widening.target, widening.name_on_target(topic))) for topic in verdict.topics}
         stored = {topic: size for topic, size in found.items() if size}
-        return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
+        return volume(sizes, verdict.topics, self.seen.offsets.get(widening.full_name) or {}, stored)
 
 
 def _begins_heartbeats(change: Change, run: Connectors) -> bool:
     """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not
     come along.
     """
-    after, before = run.desired.get(change.named), run.live.get(change.named)
+    after, before = run.desired.get(change.full_name), run.live.get(change.full_name)
     if change.type != "source" or change.action not in WRITES or change.takes_over or not after:
         return False
     if not mirrors_heartbeats(after) or (before and mirrors_heartbeats(before)):
         return False
-    others = (subject for named, subject in run.live.items() if named != change.named and subject.type == "source")
+    others = (subject for named, subject in run.live.items() if named != change.full_name and subject.type == "source")
     return any(subject.pair == after.pair and mirrors_heartbeats(subject) for subject in others)
 
 
@@ -188,8 +188,8 @@ def read_estimate(
     verdicts: Mapping[Named, MirrorVerdict],
 ) -> Steps[Estimate]:
     """Read what the estimate for the draft's writes needs, beside what was read already."""
-    widenings, writes = {widening.named: widening for widening in found}, tuple(draft.writes)
-    sources = [run.desired[write.named].source for write in writes if _begins_heartbeats(write, run)]
+    widenings, writes = {widening.full_name: widening for widening in found}, tuple(draft.writes)
+    sources = [run.desired[write.full_name].source for write in writes if _begins_heartbeats(write, run)]
     sizes = yield from _read_sizes(state, found, verdicts, sources)
     stored, groups = yield from side_by_side(
         _read_stored(state, found, verdicts, sizes), _read_groups(draft.declared.topology.clusters, run, writes)
@@ -214,7 +214,7 @@ def _read_sizes(
     counts: dict[str, dict[str, int]] = {alias: {HEARTBEATS: 1} for alias in with_heartbeats}
     for widening in widenings:
         if listed := state.kafka(widening.source):
-            for topic in verdicts[widening.named].topics:
+            for topic in verdicts[widening.full_name].topics:
                 counts.setdefault(widening.source, {})[topic] = listed.topics.get(topic, 0)
     return (
         yield from _answers({alias: MeasuredTopics(alias, tuple(topics.items())) for alias, topics in counts.items()})
@@ -235,7 +235,7 @@ def _read_stored(
         listed, sizes_there = state.kafka(widening.target), sizes.get(widening.source)
         if not listed or not sizes_there:
             continue
-        for topic in verdicts[widening.named].topics:
+        for topic in verdicts[widening.full_name].topics:
             name, mean = widening.name_on_target(topic), sizes_there.record_bytes.get(topic)
             if mean is not None and listed.log_ends[name]:
                 sampled.setdefault(widening.target, {})[name] = listed.topics[name], mean
@@ -256,10 +256,10 @@ def _read_groups(
     """
     questions = {}
     for change in writes:
-        subject = run.desired.get(change.named)
+        subject = run.desired.get(change.full_name)
         if subject is None or not change.price.group_patterns or subject.source not in clusters:
             continue
         groups, topics = filter_of(subject, "groups"), filter_of(subject)
         if groups is not None and topics is not None:
-            questions[change.named] = TranslatedGroups(subject.source, groups, topics)
+            questions[change.full_name] = TranslatedGroups(subject.source, groups, topics)
     return (yield from _answers(questions))

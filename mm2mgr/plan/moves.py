@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import SELECTING, Named, diff
-from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, without_journal
 from mm2mgr.connectors import RESTING, Connector
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.plan.changes import Change, ClusterPlan, Price, aliases_of, connector_text, type_of, with_price
@@ -46,7 +46,7 @@ def with_moves(
     begun = [named for named in sorted(running.owned) if JOURNAL_KEY in running.configs[named]]
     if not moved and not begun:
         return parts
-    changes = {change.named: change for part in parts for change in part.changes}
+    changes = {change.full_name: change for part in parts for change in part.changes}
     planning = _Planning(running, {(c.connect, c.name): c for c in connectors}, topology.clusters, changes)
     begun = [named for named in begun if is_whole or named in changes]
     continued = [entry for entry in moved if planning.receiver(entry) in begun]
@@ -94,7 +94,7 @@ class _Planning:
         names = {change.connector for change in part.changes}
         added = [c for (connect, name), c in self.changes.items() if connect == part.connect and name not in names]
         left = tuple(name for name in part.left_over if (part.connect, name) not in self.changes)
-        strangers = sum(c.named in self.running.configs and c.named not in self.running.owned for c in added)
+        strangers = sum(c.full_name in self.running.configs and c.full_name not in self.running.owned for c in added)
         changes = (*(self.changes[part.connect, name] for name in (c.connector for c in part.changes)), *added)
         notes = (*part.notes, *self.notes.get(part.connect, ()))
         return replace(part, changes=changes, left_over=left, unowned=part.unowned - strangers, notes=notes)
@@ -119,7 +119,7 @@ class _Planning:
                     f"its topics move to {connector_text(receiver)}, which could not be read",
                 )
             return
-        journal = Journal.of(running.configs.get(receiver, {}))
+        journal = Journal.of_config(running.configs.get(receiver, {}))
         if journal and not journal.is_readable:
             for giver in givers:
                 self.hold(giver, f"{connector_text(receiver)}, which takes over its topics, has an unreadable journal")
@@ -147,8 +147,8 @@ class _Planning:
 
     def what_became_of(self, entry: Moved, change: Change, givers: Sequence[Named]) -> str:
         """Return what an entry comes to that moves nothing now."""
-        where, config = f"the line at {entry.place}", self.running.configs.get(change.named)
-        has = self.running.selection(change.named, unmarked(config)) if config else None
+        where, config = f"the line at {entry.place}", self.running.configs.get(change.full_name)
+        has = self.running.selection(change.full_name, without_journal(config)) if config else None
         if missing := [topic for topic in entry.topics if is_name(topic) and not (has and has.takes(topic))]:
             return (
                 f"nothing of '{entry.written}' moves to '{entry.to}' now, which does not mirror {few(missing)}: "
@@ -207,11 +207,11 @@ class _Planning:
         """Tell whether the receiver begins to take a named topic that the giver took once, so that its offsets rest
         there.
         """
-        running, receiver = self.running, change.named
+        running, receiver = self.running, change.full_name
         live, keeps = running.configs.get(receiver), self.desired[giver].config
         begins = change.config and running.selection(receiver, change.config)
         others = [running.selection(giver, running.configs[giver]), running.selection(giver, keeps)]
-        others += [running.selection(receiver, unmarked(live))] if live else []
+        others += [running.selection(receiver, without_journal(live))] if live else []
         if not begins:
             return False
         taken = [selection for selection in others if selection]
@@ -225,7 +225,7 @@ class _Planning:
 
     def take_back(self, receiver: Named) -> None:
         """Plan the end of a move that was begun and that no entry of the tree asks for any more."""
-        journal = Journal.of(self.running.configs[receiver])
+        journal = Journal.of_config(self.running.configs[receiver])
         if not journal or not journal.move or receiver in self.concerned:
             return
         change = self.changes.get(receiver)
@@ -233,7 +233,7 @@ class _Planning:
             return
         if change is None or change.action == "delete":
             config, shown = self.running.configs[receiver], self.running.states.get(receiver, "")
-            unmarked_config = unmarked(config)
+            unmarked_config = without_journal(config)
             change = Change(
                 *receiver,
                 "source",
@@ -247,7 +247,7 @@ class _Planning:
 
     def arrange(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> None:
         """Make both changes one unit."""
-        running, receiver = self.running, change.named
+        running, receiver = self.running, change.full_name
         reason = next(self.refusals(change, giver, entry, journal), None)
         if change.action == "blocked" or reason:
             if reason and change.action != "blocked":
@@ -288,7 +288,7 @@ class _Planning:
                 gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price)
                 gives = gives.with_reason(rested)
             if over.back or over.leaves:
-                config = unmarked(over.before)
+                config = without_journal(over.before)
                 keys = diff(over.before, config)
                 gives = replace(gives, action="update", config=config, keys=keys, state=None)
             elif gives.action == "no-op" and over.move.giver_then != "STOPPED":  # narrowed already, and not begun again
@@ -304,7 +304,7 @@ class _Planning:
 
     def taken_over(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> TakeOver:
         """Return what a receiver takes over, and how far that is already."""
-        running, receiver = self.running, change.named
+        running, receiver = self.running, change.full_name
         live = running.configs.get(giver)
         move = journal.move if journal else None
         if move is None:
@@ -343,7 +343,7 @@ class _Planning:
 
     def delete_change(self, named: Named, receiver: Named, reason: str) -> Change:
         config = self.running.configs[named]
-        keys, remarks = diff(unmarked(config), {}), (Remark(reason, "notes"),)
+        keys, remarks = diff(without_journal(config), {}), (Remark(reason, "notes"),)
         gone = Change(*named, type_of(config), "delete", (), keys, remarks, before=config, moves_to=receiver)
         return with_price(gone)
 
@@ -354,16 +354,16 @@ class _Planning:
         if not move.partial and move.created:
             return (), ()
         had, has = self.running.configs.get(giver), self.running.configs.get(receiver)
-        if had and keeps is not None and unmarked(had) == dict(keeps) and move.carried:
+        if had and keeps is not None and without_journal(had) == dict(keeps) and move.carried:
             had = None  # it is narrowed already, so it says no more what moves
         config = self.desired[receiver].config if receiver in self.desired and entry else None
-        took = unmarked(has) if has and not move.created and not move.carried else None
+        took = without_journal(has) if has and not move.created and not move.carried else None
         return self._filters([(giver, had), (receiver, config)], [(giver, keeps), (receiver, took)], entry)
 
     def resting_filters(self, receiver: Named, giver: Named, entry: Moved, move: Move) -> Filters:
         """Return the same for topics that the giver takes no more: whatever it has stored of them is final."""
         has = self.running.configs.get(receiver)
-        took = unmarked(has) if has and not move.created and not move.carried else None
+        took = without_journal(has) if has and not move.created and not move.carried else None
         keeps = self.desired[giver].config if giver in self.desired else None
         leaves = [(giver, self.running.configs[giver]), (giver, keeps), (receiver, took)]
         return self._filters([(receiver, self.desired[receiver].config)], leaves, entry)
@@ -400,7 +400,7 @@ class _Planning:
 
     def refusals(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> Iterator[Remark]:
         """Yield why a move cannot be done, with what to do about it."""
-        running, receiver = self.running, change.named
+        running, receiver = self.running, change.full_name
         live, had, config = running.configs.get(receiver), running.configs.get(giver), change.config
         other = connector_text(giver)
         if giver[0] in running.unread:
@@ -448,7 +448,7 @@ class _Planning:
                 yield _refusal(
                     f"where {whose} stores offsets changes at the same time", "apply that change first, then the move"
                 )
-        configs = [(giver, had), (giver, keeps), (receiver, live and unmarked(live)), (receiver, config)]
+        configs = [(giver, had), (giver, keeps), (receiver, live and without_journal(live)), (receiver, config)]
         unknown = any(config and running.selection(named, config) is None for named, config in configs)
         if entry and (entry.topics or live) and unknown:
             yield _refusal(
@@ -480,7 +480,7 @@ class _Planning:
                 f"{other} belongs to owner '{owner}'",
                 f"write from_owner: {in_yaml(str(owner))} in the entry of moved:, once that owner agrees",
             )
-        journal = Journal.of(had)
+        journal = Journal.of_config(had)
         if journal and journal.gives != receiver:
             yield _refusal(
                 f"{other} is itself in the middle of a move of its stored offsets",
@@ -494,7 +494,7 @@ class _Planning:
         same.
         """
         giver = move.giver
-        journal = Journal.of(had or {})
+        journal = Journal.of_config(had or {})
         where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         if entry is None and not (journal and journal.gives == receiver) and not (move.carried and had is None):
             flow = self.running.configs[receiver].get(FLOW_KEY, "")
@@ -530,7 +530,7 @@ class _Planning:
     def hold_unconfirmed(self, named: Named) -> None:
         """Block a connector whose journal is unreadable, or speaks of a move that is not planned."""
         config = self.running.configs[named]
-        journal = Journal.of(config)
+        journal = Journal.of_config(config)
         change = self.changes.get(named) or Change(*named, type_of(config), "no-op", before=config)
         if journal is None or change.action == "blocked" or change.moves_to or change.takes_over:
             return
@@ -561,7 +561,7 @@ class _Planning:
                 f"{connector_text(move.giver)} was deleted before its offsets were carried",
                 f"delete '{change.connector}' there, which never ran; then plan again" if move.created else _NO_MOVE,
             )
-        live = self.running.configs[change.named]
+        live = self.running.configs[change.full_name]
         otherwise = any(live.get(key) != (change.config or {}).get(key) for key in SELECTING)
         again = entry is None and not move.partial and had is not None and move.giver in self.desired
         if move.carried and again:
@@ -577,7 +577,7 @@ class _Planning:
             )
 
     def block(self, change: Change, remark: Remark) -> None:
-        self.changes[change.named] = change.with_remarks(remark)
+        self.changes[change.full_name] = change.with_remarks(remark)
 
     def hold(self, giver: Named, reason: str) -> None:
         """Keep what gives its topics away as it is."""

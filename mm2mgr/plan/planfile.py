@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.ownership import Journal, unmarked
+from mm2mgr.comparison.ownership import Journal, without_journal
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.json_values import JsonObject, to_json
@@ -233,7 +233,7 @@ def _is_done(was: JsonObject, now: Change | None) -> bool:
         return rests and bool(_digest(now.before) == saw["wanted"])
     if now.moves_to and not now.keys:  # a giver that gave up its topics already, and has yet to be resumed
         return bool(_digest(now.before) == saw["wanted"])
-    return bool(now.action in WRITES and Journal.of(now.before or {}) and _digest(now.config) == saw["wanted"])
+    return bool(now.action in WRITES and Journal.of_config(now.before or {}) and _digest(now.config) == saw["wanted"])
 
 
 def _digests_of(change: Change) -> JsonObject:
@@ -248,7 +248,7 @@ def _digests_of(change: Change) -> JsonObject:
 
 def _without_journal(change: Change) -> Mapping[str, str] | None:
     """Return the live config; of a giver without the journal that an apply of this move left in it."""
-    return unmarked(change.before) if change.moves_to and change.before else change.before
+    return without_journal(change.before) if change.moves_to and change.before else change.before
 
 
 def _digest(config: Mapping[str, str] | None) -> str | None:

@@ -102,10 +102,10 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
     for named, remark in (*dedicated, *late[0]):
         against.setdefault(named, []).append(remark)
     successors = {named: [again.old for again in verdict.again] for named, verdict in verdicts.items() if verdict.again}
-    by_name = {widening.named: widening for widening in writes}
+    by_name = {widening.full_name: widening for widening in writes}
     facts = Facts(
         [
-            part.each(lambda c: estimate.with_price(_with_topics(c, draft, by_name.get(c.named), state, verdicts)))
+            part.each(lambda c: estimate.with_price(_with_topics(c, draft, by_name.get(c.full_name), state, verdicts)))
             for part in shown
         ],
         declared.wish,
@@ -178,7 +178,7 @@ def _verdicts(draft: Draft, writes: Iterable[Widening], state: MirroredState, ru
             changes[named],
         )
         for widening in writes
-        for named in [widening.named]
+        for named in [widening.full_name]
     }
 
 
@@ -189,7 +189,7 @@ def _is_allowed(declared: Declared, named: Named, remark: Remark) -> bool:
 def _needed_permits(draft: Draft, verdicts: Verdicts) -> set[tuple[Named, str]]:
     """Return the connectors with the costly kinds of change that they need."""
     kinds = ((named, ALLOWED_BY.get(remark.rule, "")) for named, of in verdicts.items() for remark in of.objections)
-    proved = {change.named for change in draft.changes.values() if change.needs_offsets}
+    proved = {change.full_name for change in draft.changes.values() if change.needs_offsets}
     proved |= {named for named, verdict in verdicts.items() if verdict.needs}
     return {(named, kind) for named, kind in kinds if kind} | {(named, "mirror-again") for named in proved}
 
@@ -200,13 +200,13 @@ def _with_topics(
     """Add to a source connector which topics it will mirror, which it mirrors again on request, and what must be proved
     first.
     """
-    is_allowed = draft.declared.allows("mirror-again", change.named)
+    is_allowed = draft.declared.allows("mirror-again", change.full_name)
     if change.needs_offsets and is_allowed:
         again = f"mirrors {few(list(change.needs_offsets))} again, if no offsets are stored under its name"
         change = replace(change, needs_offsets=()).with_remarks(Remark(again, "notes"))
     if widening is None:
         return change
-    verdict, listed, takes = verdicts[widening.named], state.kafka(widening.source), topics_taken(widening, state)
+    verdict, listed, takes = verdicts[widening.full_name], state.kafka(widening.source), topics_taken(widening, state)
     change = replace(change, takes=takes)
     if listed and takes and not takes.topics:
         nothing = matches_nothing(draft.declared.flows[change.flows[0]], listed.topics)
@@ -222,7 +222,7 @@ def _with_topics(
 def _notes_on_unlisted(writes: Iterable[Widening], state: MirroredState) -> Iterator[tuple[str, str]]:
     """Yield Connect clusters with a note on the sources whose topics could not be listed."""
     reasons: dict[str, dict[str, str]] = {}
-    for connect, alias in sorted({(widening.named[0], widening.source) for widening in writes}):
+    for connect, alias in sorted({(widening.full_name[0], widening.source) for widening in writes}):
         if (kafka := state.kafkas.get(alias)) and kafka.failure:
             reasons.setdefault(connect, {})[alias] = kafka.failure.message
     for connect, by_alias in reasons.items():
@@ -279,7 +279,7 @@ def _read_mirrored(draft: Draft, writes: Sequence[Widening]) -> Steps[MirroredSt
     """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters."""
     declared = draft.declared.topology.clusters
     concerned = {old: hop.subject.source for widening in writes for old, hop in widening.neighbours()}
-    concerned |= {widening.named: widening.before.subject.source for widening in writes if widening.before}
+    concerned |= {widening.full_name: widening.before.subject.source for widening in writes if widening.before}
     aliases = {widening.source for widening in writes} | draft.sources_with_other_tasks
     started = {alias: StartedTopics(w for w in writes if w.source == alias) for alias in sorted(aliases)}
     snapshot, kafkas = yield from side_by_side(ask(StoredOffsets(*named) for named in concerned), list_topics(started))
@@ -311,7 +311,7 @@ def _read_mirrored(draft: Draft, writes: Sequence[Widening]) -> Steps[MirroredSt
 def _ask_dedicated(draft: Draft) -> Steps[list[tuple[Named, Remark]]]:
     """Return why dedicated MirrorMakers cannot be taken over now."""
     questions = {
-        change.named: DedicatedOffsets(over.dedicated.alias, over.picks.before)
+        change.full_name: DedicatedOffsets(over.dedicated.alias, over.picks.before)
         for change in draft.writes
         if (over := change.takes_over) and over.dedicated and not over.move.carried
     }
@@ -332,7 +332,7 @@ def _ask_retention(draft: Draft, state: MirroredState) -> Steps[Objections]:
         stored = state.offsets.get(over.giver) if over and not over.move.carried else None
         if over and stored and state.kafka(alias):
             position = tuple((partition, last + 1) for partition, last in sorted(stored.items()))
-            questions[change.named] = Expiring(alias, position, _LONGEST_PAUSE_SECONDS)
+            questions[change.full_name] = Expiring(alias, position, _LONGEST_PAUSE_SECONDS)
     snapshot = yield questions.values()
     remarks, unverified = [], {}
     for named, question in questions.items():
@@ -363,11 +363,11 @@ def _ask_validation(draft: Draft, parts: Iterable[ClusterPlan]) -> Steps[Objecti
         for key, reason in reasons.items():
             if key in draft.live[change.connect].worker.refused:
                 continue  # `policy-forbids` says that, which a tree may silence
-            origin = origins[change.named].get(key)
+            origin = origins[change.full_name].get(key)
             where = f" ({origin.where})" if origin and origin.where else ""
             remedy = f"correct {key or 'that setting'}{where}, or give the workers what it needs"
             text = ": ".join(filter(None, (key, one_line(reason))))
-            remarks.append((change.named, Remark(text, "blocks", remedy, "refused-by-workers")))
+            remarks.append((change.full_name, Remark(text, "blocks", remedy, "refused-by-workers")))
     return remarks, unverified
 
 

@@ -150,7 +150,7 @@ def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_
             else:
                 left -= moved
         if reason:
-            reasons[change.named] = reason
+            reasons[change.full_name] = reason
     return reasons
 
 
@@ -158,7 +158,7 @@ def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
     """Return the plan with these updates held: shown with their reason, and not written."""
 
     def hold(change: Change) -> Change:
-        reason = reasons.get(change.named)
+        reason = reasons.get(change.full_name)
         if not reason or not _lowers_tasks(change):
             return change
         (key,) = change.keys

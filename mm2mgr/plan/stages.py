@@ -11,7 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.ownership import EVERY, Journal, Picks, TakeOver, at, is_moved, left_at, place, unmarked
+from mm2mgr.comparison.ownership import (
+    EVERY,
+    Journal,
+    Picks,
+    TakeOver,
+    is_moved,
+    left_at,
+    place,
+    with_offsets_at,
+    without_journal,
+)
 from mm2mgr.connectors import RESTING
 from mm2mgr.plan.changes import Change, aliases_of
 from mm2mgr.text import few
@@ -28,7 +38,7 @@ class Compare:
     compared.
     """
 
-    named: Named
+    full_name: Named
     owner: str
     before: Config | None = field(repr=False)
     rests: str | None = None
@@ -40,7 +50,7 @@ class Create:
     version).
     """
 
-    named: Named
+    full_name: Named
     config: Config = field(repr=False)
     state: str | None = None
 
@@ -53,7 +63,7 @@ class WriteConfig:
     `known`: wait until the worker that answers has it, since offsets are read by what that one knows.
     """
 
-    named: Named
+    full_name: Named
     config: Config = field(repr=False)
     why: str = ""
     known: bool = False
@@ -63,7 +73,7 @@ class WriteConfig:
 class SetState:
     """Pause, stop or resume it."""
 
-    named: Named
+    full_name: Named
     state: str
 
 
@@ -71,14 +81,14 @@ class SetState:
 class Stop:
     """Stop it and wait until it has no tasks: only then all its offsets are stored (KIP-875)."""
 
-    named: Named
+    full_name: Named
 
 
 @dataclass(frozen=True)
 class ReadOffsets:
     """Read its stored offsets."""
 
-    named: Named
+    full_name: Named
     picks: Picks = field(default=EVERY, repr=False)
 
 
@@ -86,7 +96,7 @@ class ReadOffsets:
 class ReadDedicated:
     """Read the offsets that a dedicated MirrorMaker stored on its target; refused unless it was shut down cleanly."""
 
-    named: Named
+    full_name: Named
     kafka: KafkaCluster = field(repr=False)
     picks: Picks = field(default=EVERY, repr=False)
 
@@ -101,7 +111,7 @@ class WriteOffsets:
     goes, and that is an error.
     """
 
-    named: Named
+    full_name: Named
     picks: Picks = field(default=EVERY, repr=False)
     ahead: bool = False
     noted: bool = False
@@ -111,7 +121,7 @@ class WriteOffsets:
 class ReadBack:
     """Wait until the offsets that it has are those that were written."""
 
-    named: Named
+    full_name: Named
     picks: Picks = field(default=EVERY, repr=False)
 
 
@@ -121,7 +131,7 @@ class DropOffsets:
     has).
     """
 
-    named: Named
+    full_name: Named
     picks: Picks = field(default=EVERY, repr=False)
     like: Named | None = None
 
@@ -130,7 +140,7 @@ class DropOffsets:
 class Verify:
     """Wait until it is in `state`, and where that is RUNNING, its tasks are with this config."""
 
-    named: Named
+    full_name: Named
     config: Config = field(repr=False)
     state: str = "RUNNING"
 
@@ -143,7 +153,7 @@ class Prove:
     and it stays as it is.
     """
 
-    named: Named
+    full_name: Named
     topics: tuple[str, ...]
     alias: str
     is_new: bool = False
@@ -160,7 +170,7 @@ class Undo:
 class Delete:
     """Delete it; the offsets that it stored stay in Kafka under its name."""
 
-    named: Named
+    full_name: Named
 
 
 Stage = (
@@ -183,7 +193,7 @@ Stage = (
 
 def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  one list for each kind of change
     """Return what is done for a change, in order; nothing for one that is not written."""
-    named, config = change.named, dict(change.config or {})
+    named, config = change.full_name, dict(change.config or {})
     before, wished = dict(change.before or {}), change.state[1] if change.state else None
     same = Compare(named, owner, change.before)
     if change.moves_to or change.action not in {"create", "update", "delete"}:
@@ -193,7 +203,7 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
     if change.action == "create" and change.needs_offsets:
         journal = Journal(wished or "RUNNING", needs=change.needs_offsets)
         prove = Prove(named, journal.needs, aliases_of(config)[0], is_new=True)
-        return Create(named, journal.marked(config), "STOPPED"), prove, *_finish(named, config, journal.then)
+        return Create(named, journal.added_to(config), "STOPPED"), prove, *_finish(named, config, journal.then)
     if change.action == "create":
         return (Create(named, config, wished),)
     if change.action == "delete":
@@ -210,7 +220,11 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
 
 def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Iterable[Stage]:
     """Yield how a connector comes to store its offsets elsewhere, or how a journal that was found ends."""
-    live, desired, journal = dict(change.before or {}), dict(change.config or {}), Journal.of(change.before or {})
+    live, desired, journal = (
+        dict(change.before or {}),
+        dict(change.config or {}),
+        Journal.of_config(change.before or {}),
+    )
     rests = change.shown if change.shown in RESTING else ""
     was = journal.then if journal else rests or "RUNNING"
     then, behind = wished or was, left_at(live, desired)
@@ -218,7 +232,7 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     if journal and journal.needs and behind is None and change.shown in {"RUNNING", "FAILED"}:
         if wished and wished != "RUNNING":
             yield SetState(named, wished)
-        yield WriteConfig(named, unmarked(desired), "without the journal: it runs, so there is nothing to prove")
+        yield WriteConfig(named, without_journal(desired), "without the journal: it runs, so there is nothing to prove")
         return
     if change.needs_offsets:
         yield Prove(named, change.needs_offsets, aliases_of(desired)[0])
@@ -231,13 +245,13 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
             # Before it is stopped: afterwards nothing shows that it is to run again. Workers that are not exactly-once
             # any more refuse `required`, which would bar the way to at_least_once.
             lenient = {key: value for key, value in live.items() if key != "exactly.once.support"}
-            yield WriteConfig(named, Journal(then).marked(lenient), "the journal")
+            yield WriteConfig(named, Journal(then).added_to(lenient), "the journal")
     # Whoever resumes it before its offsets are there would let it begin at the first record: it has no tasks until
     # then.
-    moving = Journal(then, behind).marked({**desired, "enabled": "false"})
+    moving = Journal(then, behind).added_to({**desired, "enabled": "false"})
     yield Stop(named)
     if place(live) != behind:  # cut short before: only the config that it had then finds them
-        yield WriteConfig(named, at(behind, moving), "the place of its offsets", known=True)
+        yield WriteConfig(named, with_offsets_at(behind, moving), "the place of its offsets", known=True)
     yield ReadOffsets(named)
     yield WriteConfig(named, moving, "the new place of its offsets", known=True)
     yield from (WriteOffsets(named, noted=journal is not None), ReadBack(named), Undo())
@@ -246,10 +260,10 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
 
 def _finish(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
     """Bring a connector back to its state before the journal goes, with a config that finds its offsets."""
-    last = WriteConfig(named, unmarked(config))
+    last = WriteConfig(named, without_journal(config))
     if then == "STOPPED":
         return (last,)
-    return WriteConfig(named, Journal(then).marked(config), "its offsets are there"), SetState(named, then), last
+    return WriteConfig(named, Journal(then).added_to(config), "its offsets are there"), SetState(named, then), last
 
 
 def _move_stages(  # noqa: PLR0912  in one piece it can be read
@@ -262,24 +276,24 @@ def _move_stages(  # noqa: PLR0912  in one piece it can be read
     also where the tree no longer asks for it.
     """
     move, giver, live, desired = over.move, over.giver, change.before, dict(change.config or {})
-    began = live is not None and Journal.of(live) is not None
+    began = live is not None and Journal.of_config(live) is not None
     # A receiver that somebody resumes before it has its offsets would begin at the first record: it has no tasks until
     # then.
-    resting = {**desired, "enabled": "false"} if move.created else unmarked(live or {})
+    resting = {**desired, "enabled": "false"} if move.created else without_journal(live or {})
     rests = (change.shown if change.shown in RESTING else "") if live is not None and not began else None
     if live is not None:
         yield Compare(named, owner, live, rests)
     if over.before is not None:
         yield Compare(giver, owner, over.before, None if began or move.giver_then == "RUNNING" else move.giver_then)
-    is_marked = over.before is not None and Journal.of(over.before) is not None
+    is_marked = over.before is not None and Journal.of_config(over.before) is not None
     if over.back:
         yield from _taken_back(named, resting, over, unmark=is_marked)
         return
-    carried = replace(over.journal, needs=(), move=replace(move, carried=True)).marked(desired)
+    carried = replace(over.journal, needs=(), move=replace(move, carried=True)).added_to(desired)
     gives = Journal(move.giver_then, gives=named)
     if not move.carried:
         needs = change.needs_offsets
-        marked = replace(over.journal, needs=needs).marked(resting)
+        marked = replace(over.journal, needs=needs).added_to(resting)
         if live is None:
             yield Create(named, marked, "STOPPED")
         elif not began:
@@ -293,7 +307,7 @@ def _move_stages(  # noqa: PLR0912  in one piece it can be read
         else:
             yield Stop(giver)
             if over.before is not None and not is_marked:
-                yield WriteConfig(giver, gives.marked(over.before), "the journal")
+                yield WriteConfig(giver, gives.added_to(over.before), "the journal")
                 yield Undo(left if is_left else _taken_back(named, resting, over, unmark=True))
             yield ReadOffsets(giver, over.picks)
         yield from (WriteOffsets(named, over.picks), ReadBack(named, over.picks), *_carry_resting(named, over))
@@ -334,12 +348,12 @@ def _giver_ends(owner: str, over: TakeOver, gives: Journal, *, is_marked: bool) 
     if over.before is None:
         return
     if over.keeps is None:
-        now = over.before if is_marked or over.move.carried else gives.marked(over.before)
+        now = over.before if is_marked or over.move.carried else gives.added_to(over.before)
         yield Compare(giver, owner, now, "STOPPED")
-        yield WriteConfig(giver, unmarked(over.before), "without the journal") if over.leaves else Delete(giver)
+        yield WriteConfig(giver, without_journal(over.before), "without the journal") if over.leaves else Delete(giver)
     elif not _is_narrowed(over):
         # Narrowed before its offsets go: without them, and with its topics, it would begin at the first record.
-        yield WriteConfig(giver, gives.marked(over.keeps), "without what moves")
+        yield WriteConfig(giver, gives.added_to(over.keeps), "without what moves")
         yield from (*drop, WriteConfig(giver, over.keeps))
     elif is_marked or not over.move.carried:
         yield from (Stop(giver), *drop, WriteConfig(giver, over.keeps))
@@ -347,14 +361,14 @@ def _giver_ends(owner: str, over: TakeOver, gives: Journal, *, is_marked: bool) 
 
 def _is_narrowed(over: TakeOver) -> bool:
     """Tell whether a giver that stays no longer takes what moves."""
-    return over.before is not None and over.keeps is not None and unmarked(over.before) == dict(over.keeps)
+    return over.before is not None and over.keeps is not None and without_journal(over.before) == dict(over.keeps)
 
 
 def _taken_back(named: Named, config: Config, over: TakeOver, *, unmark: bool) -> tuple[Stage, ...]:
     """Let the giver go on first; then the receiver is as it was."""
     first: list[Stage] = []
     if over.before is not None and unmark:
-        first.append(WriteConfig(over.giver, unmarked(over.before), "without the journal"))
+        first.append(WriteConfig(over.giver, without_journal(over.before), "without the journal"))
     first += _giver_goes_on(over)
     stop = Stop(named)
     drop = (DropOffsets(named, over.picks, over.giver),) if over.before is not None else ()
@@ -377,15 +391,15 @@ def written_by(todo: Iterable[Stage]) -> set[Named]:
         if isinstance(stage, Undo):
             written |= written_by(stage.stages)
         elif not isinstance(stage, reading):
-            written.add(stage.named)
+            written.add(stage.full_name)
     return written
 
 
 def steps_of(change: Change, owner: str) -> tuple[str, ...]:
     """Describe what is done for a change; of a list for two connectors each step names its connector."""
     todo = stages(change, owner)
-    several = len({step.named for step in todo if not isinstance(step, Undo)}) > 1
-    named = ("" if isinstance(step, Undo) or not several else f"{'/'.join(step.named)}: " for step in todo)
+    several = len({step.full_name for step in todo if not isinstance(step, Undo)}) > 1
+    named = ("" if isinstance(step, Undo) or not several else f"{'/'.join(step.full_name)}: " for step in todo)
     return tuple(f"{name}{explain(step)}" for name, step in zip(named, todo, strict=True))
 
 

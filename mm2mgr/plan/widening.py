@@ -52,7 +52,7 @@ class Widening:
     them.
     """
 
-    named: Named
+    full_name: Named
     new: Hop
     before: Hop | None
     others: Mapping[Named, Hop]
@@ -131,7 +131,7 @@ def widenings(
     chosen = [
         named
         for change in writes
-        if change.type == "source" and (named := change.named) in desired
+        if change.type == "source" and (named := change.full_name) in desired
         if named not in live or selects_otherwise(live[named].config, desired[named].config)
     ]
     if not chosen:
@@ -187,7 +187,7 @@ def topics_taken(widening: Widening, state: MirroredState) -> Taken | None:
     listed = state.kafka(widening.source)
     if listed is None:
         return None
-    begun = state.begun.get(widening.named, ())
+    begun = state.begun.get(widening.full_name, ())
     return Taken({t: (listed.topics[t], listed.records[t]) for t in begun}, len(listed.topics))
 
 
@@ -196,10 +196,10 @@ class StartedTopics:
 
     def __init__(self, widenings: Iterable[Widening]) -> None:
         self.widenings = tuple(widenings)
-        self.topics: dict[Named, dict[str, None]] = {widening.named: {} for widening in self.widenings}
+        self.topics: dict[Named, dict[str, None]] = {widening.full_name: {} for widening in self.widenings}
 
     def __call__(self, topic: str) -> bool:
-        taking = [widening.named for widening in self.widenings if widening.newly(topic)]
+        taking = [widening.full_name for widening in self.widenings if widening.newly(topic)]
         for named in taking:
             self.topics[named][topic] = None
         return bool(taking)
@@ -236,7 +236,7 @@ def new_names(widening: Widening, state: MirroredState, formers: Iterable[Former
     for before, former in filter(None, formers):
         if not after or former == naming or (before is None and after.policy == "identity"):
             continue
-        topics = state.begun.get(widening.named)
+        topics = state.begun.get(widening.full_name)
         if (
             topics is None
         ):  # the source was not read: topics that both take count, above all those that a router matches
@@ -314,7 +314,7 @@ def objection_too_long(widening: Widening, state: MirroredState) -> Remark | Non
     """Return the objection to topics that a write begins to take and whose name on the target no broker accepts."""
     subject = widening.new.subject
     listed = set(named_too_long(subject, ()))  # what its lists name, lint says
-    names = [topic for topic in named_too_long(subject, state.begun.get(widening.named, ())) if topic not in listed]
+    names = [topic for topic in named_too_long(subject, state.begun.get(widening.full_name, ())) if topic not in listed]
     if not names:
         return None
     text, remedy = too_long_text(subject, names)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mm2mgr.comparison.differences import compare, diff, lowers_tasks
-from mm2mgr.comparison.ownership import unmarked
+from mm2mgr.comparison.ownership import without_journal
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.connectors import RESTING
 from mm2mgr.observe.reading import LiveConnector, OtherConnector
@@ -433,7 +433,7 @@ def config_differs(case: ConnectorCase) -> Iterator[LiveProblem]:
         if differing:
             yield case.problem(ConfigDiffers(differing, adopted=True))
         return
-    changes = diff(unmarked(case.connector.running.config), case.connector.desired.config)
+    changes = diff(without_journal(case.connector.running.config), case.connector.desired.config)
     if lowers_tasks(changes) and isinstance(case, FlowCase) and case.flow.tasks.is_saving:
         return  # it may wait for its time: plan shows it
     if changes:

@@ -137,7 +137,7 @@ class ConnectorCase:
     @property
     def journal(self) -> Journal | None:
         """The change of its stored offsets that was begun."""
-        return Journal.of(self.connector.running.config) if self.connector.running else None
+        return Journal.of_config(self.connector.running.config) if self.connector.running else None
 
     @property
     def runs_no_task(self) -> bool:

@@ -12,6 +12,7 @@ from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.expand import expand
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
+from mm2mgr.lint.tree import from_tree
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.render import render
@@ -42,7 +43,7 @@ def test_a_check_names_the_known_bugs_of_the_workers_that_answer(version: str, b
     spec = load([write(tmp_path, x=TREE)])
     topology = expand(spec)
     workers = {"w": WorkerFacts(version=version)}
-    found = lint_with_facts(topology, render(topology), spec, facts={}, workers=workers, complete=True)
+    found = lint_with_facts(topology, from_tree(topology, render(topology), spec), {}, workers)
     assert sorted(each.message.partition(" ")[0] for each in found if each.rule == "known-bug") == bugs
 
 
@@ -51,7 +52,7 @@ def test_a_check_names_topics_whose_name_on_the_target_is_too_long(length: int, 
     spec = load([write(tmp_path, x=TREE.replace("[orders]", "[orders, 'n.*']"))])
     topology, long = expand(spec), "n" * length
     facts = {"a": KafkaFacts(partitions={"orders": 1, long: 1})}
-    found = lint_with_facts(topology, render(topology), spec, facts=facts, workers={}, complete=True)
+    found = lint_with_facts(topology, from_tree(topology, render(topology), spec), facts, {})
     named = [each for each in found if each.rule == "name-too-long"]
     assert len(named) == said
     assert all(long in each.message and f"exclude: [{long}]" in each.fix and each.severity == "error" for each in named)
@@ -65,7 +66,7 @@ def test_a_check_names_topics_whose_target_refuses_records_that_the_source_has(
     topology = expand(spec)
     settings = {"retention.ms": kept_ms, "cleanup.policy": "delete", "message.timestamp.before.max.ms": "86400000"}
     facts = {name: KafkaFacts(topic_settings={topic: settings}) for name, topic in (("a", "orders"), ("b", "a.orders"))}
-    found = lint_with_facts(topology, render(topology), spec, facts=facts, workers={}, complete=True)
+    found = lint_with_facts(topology, from_tree(topology, render(topology), spec), facts, {})
     named = [each for each in found if each.rule == "record-refused"]
     assert len(named) == said
     assert all("orders" in each.message and "raise message.timestamp.before.max.ms" in each.fix for each in named)

@@ -193,7 +193,7 @@ def test_a_connector_whose_topics_another_one_takes_over_is_not_resumed(applied:
     applied.forget()
     move = Move(("east", ORDERS), ("a", "east"), "RUNNING", created=True)
     receiver = applied.west.connectors["mm2.a.west.source.logs"]
-    receiver.config = Journal("RUNNING", move=move).marked(receiver.config)
+    receiver.config = Journal("RUNNING", move=move).added_to(receiver.config)
     said = mm2mgr("resume", "orders", code=1)
     assert f"! east/{ORDERS}: refused: west/mm2.a.west.source.logs is taking over its topics" in said.out
     assert sent(applied) == []

@@ -273,7 +273,7 @@ def required(worker: Worker, name: str) -> bool:
 def cut_short(worker: Worker, tree: Tree, name: str) -> None:
     """Leave behind what is left when mm2mgr is killed with the new place of its offsets written, but not the offsets."""
     wanted = next(one.config for one in tree.workspace().connectors if one.name == name)
-    left = Journal("RUNNING", place(config_of(worker.url, name))).marked({**wanted, "enabled": "false"})
+    left = Journal("RUNNING", place(config_of(worker.url, name))).added_to({**wanted, "enabled": "false"})
     rest("PUT", connector_url(worker.url, name, "/stop"))
     until(lambda: statuses(worker.url)[name], lambda one: (one["connector"]["state"], one["tasks"]) == ("STOPPED", []))
     rest("PUT", connector_url(worker.url, name, "/config"), left)

@@ -187,7 +187,7 @@ def test_fewer_tasks_that_only_save_are_no_drift_while_they_wait(small: Estate) 
 
 def test_a_move_of_offsets_that_was_cut_short(small: Estate) -> None:
     connector = small.connect.connectors[small.source]
-    connector.config = Journal("RUNNING", {}).marked(connector.config)
+    connector.config = Journal("RUNNING", {}).added_to(connector.config)
     connector.state = "STOPPED"
     sentence = only_problem(small.flow())
     assert "do not resume it by hand" in sentence

@@ -284,11 +284,11 @@ def check_claims(estate: Estate, ends: list[Applied | Mm2mgrError]) -> None:
     """What an apply says is written is stored, or the other one saw it when it made its plan."""
     stored, plans = estate.stored(), [end.plan.writes if isinstance(end, Applied) else [] for end in ends]
     for mine, theirs in ((ends[0], plans[1]), (ends[1], plans[0])):
-        before = {change.named: change.before for change in theirs}
+        before = {change.full_name: change.before for change in theirs}
         for result in mine.done_results if isinstance(mine, Applied) else ():
             assert result.change
-            assert result.change.written_config in (stored[result.named], before.get(result.named)), (
-                result.named,
+            assert result.change.written_config in (stored[result.full_name], before.get(result.full_name)), (
+                result.full_name,
                 ends,
             )
 

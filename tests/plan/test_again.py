@@ -114,8 +114,10 @@ def test_the_old_one_is_gone_before_the_new_one_mirrors_again(site: Site, flows:
     site.east.fail_next("DELETE", f"/connectors/{SOURCE}", 403, "no", times=100 if is_refused else 0)
     failed = [each for each in site.apply(plan, flows) if each.error]
     run = {(connect, name) for connect in ("east", "west") for name in site.names(connect) if ".source." in name}
-    assert run == {("east", SOURCE) if is_refused else new.named}
-    assert [each.named for each in failed if "could not be deleted" in str(each.error)] == [new.named] * is_refused
+    assert run == {("east", SOURCE) if is_refused else new.full_name}
+    assert [each.full_name for each in failed if "could not be deleted" in str(each.error)] == [
+        new.full_name
+    ] * is_refused
     if not is_refused:
         assert failed == []
         assert site.plan(flows, prune=True).is_empty
@@ -353,7 +355,7 @@ def forged(site: Site, state: str, *topics: str) -> None:
     """Write into the journal of a connector of the tree that it needs offsets of topics."""
     site.converge(ONE)
     connector = site.east.connectors[SOURCE]
-    connector.config, connector.state = Journal("RUNNING", needs=topics).marked(connector.config), state
+    connector.config, connector.state = Journal("RUNNING", needs=topics).added_to(connector.config), state
     site.forget()
 
 

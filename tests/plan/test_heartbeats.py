@@ -163,7 +163,7 @@ def test_a_deletion_on_another_connect_cluster_comes_first(
     elsewhere = flows.replace("targets: [east],", "targets: [east], run_on: west,")
     plan = site.plan(elsewhere, prune=True, mirror_again=True, allow=["deletes"])
     assert change(plan, LOGS).connect == "east"
-    begins = next(each for each in plan.writes if each.named == ("west", LOGS))
+    begins = next(each for each in plan.writes if each.full_name == ("west", LOGS))
     assert begins.follows == (("east", LOGS),)
     site.east.fail_next("DELETE", f"/connectors/{LOGS}", 403, "no", times=100 if is_refused else 0)
     results = site.apply(plan, elsewhere, rollout=Rollout(canary=canary))

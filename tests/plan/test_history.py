@@ -18,8 +18,8 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.plan.changes import Change, Wish
-from mm2mgr.plan.draft import plan_cluster
+from mm2mgr.plan.changes import Change
+from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.drift import last_applied
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.secrets import MASK
@@ -65,7 +65,8 @@ def test_what_a_command_did_is_read_back_with_the_config_that_it_wrote(topology:
 
 
 def test_a_deleted_connector_has_no_config_any_more(topology: Topology) -> None:
-    (gone,) = plan_cluster(Ownership("team"), "east", [], running(live("n")), Wish(prune=True)).changes
+    there = running(live("n"))
+    (gone,) = with_deletes(plan_cluster(Ownership("team"), "east", [], there), there).changes
     for each in (change(), gone):
         recorder = Recorder(topology, "apply", Author("ann"))
         recorder.end(each, "done")

@@ -107,10 +107,10 @@ PIECES = st.recursive(
 @draw_examples(200)
 @given(text=st.one_of(st.text(max_size=8), PIECES.map(json.dumps)))
 def test_whatever_a_journal_says_it_is_read_by_its_types(text: str) -> None:
-    journal = Journal.of({JOURNAL_KEY: text})
+    journal = Journal.of_config({JOURNAL_KEY: text})
     assert journal is not None
     if journal.is_readable:
-        assert Journal.of(journal.marked({})) == journal
+        assert Journal.of_config(journal.added_to({})) == journal
         assert journal.then in {"RUNNING", "PAUSED", "STOPPED"}
         assert all(isinstance(topic, str) for topic in journal.needs)
 
@@ -121,7 +121,7 @@ def test_without_the_line_a_giver_whose_offsets_are_carried_stays_stopped_until_
     assert next(iter(errors(site.converge(SALES)).values())).endswith("no")
     without = SALES.partition("moved:")[0]
     giver = site.east.connectors[OLD].config
-    assert Journal.of(giver) == Journal("RUNNING", gives=("east", NEW))
+    assert Journal.of_config(giver) == Journal("RUNNING", gives=("east", NEW))
     changes = {change.connector: change for change in site.plan(without).changes}
     assert (changes[NEW].action, changes[OLD].action) == ("update", "update")
     assert changes[OLD].reason.endswith("it stays, STOPPED, until --prune deletes it")
@@ -277,7 +277,9 @@ def fail_twice(site: Site) -> None:
     begin(site)
     (change,) = (each for each in site.plan(SALES).changes if each.takes_over)
     assert change.takes_over
-    site.east.add(NEW, change.takes_over.journal.marked({**(change.config or {}), "enabled": "false"}), state="STOPPED")
+    site.east.add(
+        NEW, change.takes_over.journal.added_to({**(change.config or {}), "enabled": "false"}), state="STOPPED"
+    )
     site.east.fail_next("GET", f"/connectors/{OLD}/offsets", 400, "no", times=2)
     assert NEW in errors(site.converge(SALES))
 

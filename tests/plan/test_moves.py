@@ -260,7 +260,7 @@ class Workers:
         changes = self.plan(text).writes
         self.requests_left = requests
         for change in changes:
-            planned = {change.named, *(each.named for each in changes if each.moves_to == change.named)}
+            planned = {change.full_name, *(each.full_name for each in changes if each.moves_to == change.full_name)}
             assert refusal_of_unplanned(stages(change, "team"), planned) is None
 
         async def main() -> list[str]:

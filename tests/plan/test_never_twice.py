@@ -288,7 +288,7 @@ class Estate:
 
         async def both() -> Plan:
             plan = await self.plan(topology, connectors, spec, step)
-            blocked = {change.named for change in plan.changes if change.action == "blocked"}
+            blocked = {change.full_name for change in plan.changes if change.action == "blocked"}
             before = self.live()
             recorder = Recorder(topology, "apply", Author("a person"))
             events = EventLog(self.folder / "events")

@@ -81,7 +81,7 @@ def test_the_plan_says_that_it_stops(running: Site) -> None:
         NAME: "stops the connector, copies its offsets from the workers' own topic to mm2mgr-offsets.west.internal, resumes it"
     }
     connector = running.west.connectors[NAME]
-    connector.config = Journal("PAUSED").marked(connector.config)
+    connector.config = Journal("PAUSED").added_to(connector.config)
     assert [change.reason for change in running.plan(ONCE).changes if change.connector == NAME] == [
         "finishes moving its stored offsets, then PAUSED again"
     ]
@@ -98,7 +98,7 @@ def test_workers_that_are_not_exactly_once_any_more_do_not_bar_the_way_back(runn
 
 def test_overrides_of_the_former_place_are_hidden_like_any_secret() -> None:
     jaas = 'PlainLoginModule required username="u" password="pa55";'
-    marks = Journal("RUNNING", {"offsets.storage.topic": "", "consumer.override.sasl.jaas.config": jaas}).marked({})
+    marks = Journal("RUNNING", {"offsets.storage.topic": "", "consumer.override.sasl.jaas.config": jaas}).added_to({})
     assert "pa55" not in str([to_json(change) for change in diff(marks, {})])
 
 
@@ -127,7 +127,7 @@ def test_a_journal_that_names_a_place_without_offsets_takes_none_away(running: S
         dict(connector.config),
         {"offsets.storage.topic": "nowhere", "consumer.override.bootstrap.servers": "x:1"},
     )
-    connector.config.update(Journal("RUNNING", forged).marked(own))
+    connector.config.update(Journal("RUNNING", forged).added_to(own))
     assert errors(running.converge(ONCE)) == {}
     (change,) = (each for each in running.plan(ONCE).changes if each.connector == NAME)
     assert (change.action, change.reason) == (

@@ -15,7 +15,7 @@ from mm2mgr.connectors import Connector, ConnectorStatus, ConnectorType, Running
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
-from mm2mgr.plan.draft import plan_cluster
+from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.judges import Facts, judge_parts, too_many_deletes
 from mm2mgr.render import CLASSES, OWNER_KEY
 
@@ -40,7 +40,8 @@ def live(name: str, owner: str | None = OWNER, **keys: str) -> dict[str, dict[st
 
 
 def planned(desired: list[Connector], found: Mapping[str, Mapping[str, str]], *, prune: bool = False) -> ClusterPlan:
-    return plan_cluster(Ownership(OWNER), "w", desired, running(found), Wish(prune=prune))
+    part = plan_cluster(Ownership(OWNER), "w", desired, running(found))
+    return with_deletes(part, running(found)) if prune else part
 
 
 def test_what_is_not_there_is_created_with_every_key() -> None:

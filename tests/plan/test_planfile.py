@@ -17,7 +17,7 @@ from mm2mgr.comparison.ownership import Journal, Ownership
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
-from mm2mgr.plan.draft import plan_cluster
+from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.stages import explain, stages
 from tests.plan.site import FLOWS, ON_WEST, Site, errors
@@ -123,7 +123,7 @@ def test_a_state_is_part_of_what_was_reviewed(tmp_path: Path) -> None:
 def test_reviewed_deletes_need_no_other_word(tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(50)]
     found = {name: config for name in names for config in live(name).values()}
-    plan = plan_of(plan_cluster(Ownership("team"), "w", [], running(found), Wish(prune=True)), prune=True)
+    plan = plan_of(with_deletes(plan_cluster(Ownership("team"), "w", [], running(found)), running(found)), prune=True)
     write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
     assert read_plan(tmp_path / "plan.json").wish == Wish(prune=True, allow_deletes=50)
 
@@ -242,7 +242,9 @@ def test_a_damaged_file_is_an_error_for_people_or_the_same_plan(tmp_path: Path, 
         (plan_of(part()), plan_of(part(found=live("n", linger="5")))),  # created
         (plan_of(part(found=live("n", linger="1"))), plan_of(part(found=live("n", linger="5")))),  # updated
         (
-            plan_of(plan_cluster(Ownership("team"), "w", [], running(live("n")), Wish(prune=True)), prune=True),
+            plan_of(
+                with_deletes(plan_cluster(Ownership("team"), "w", [], there := running(live("n"))), there), prune=True
+            ),
             plan_of(ClusterPlan("w"), prune=True),
         ),  # deleted
     ],
@@ -253,7 +255,7 @@ def test_what_an_earlier_apply_has_done_is_no_difference(tmp_path: Path, before:
 
 def test_what_an_earlier_apply_has_begun_goes_on(tmp_path: Path) -> None:
     before = plan_of(part(found=live("n", linger="1")))
-    begun = {"n": Journal("RUNNING").marked(live("n", linger="1")["n"])}
+    begun = {"n": Journal("RUNNING").added_to(live("n", linger="1")["n"])}
     (left,) = as_reviewed(reviewed(tmp_path, before), plan_of(part(found=begun))).writes
     assert (left.connector, left.action) == ("n", "update")
     other = plan_of(part(linger="6", found=begun))

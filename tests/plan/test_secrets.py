@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import Plan, Wish
-from mm2mgr.plan.draft import plan_cluster
+from mm2mgr.plan.changes import Plan
+from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.secrets import MASK
 from tests.plan.test_plan import live, running, wanted
@@ -46,7 +46,8 @@ def test_no_secret_is_in_the_plan_or_its_file(tmp_path: Path, key: str, jaas: st
     new, old, new_jaas, old_jaas = secrets
     desired = [wanted("n", **{key: new, jaas_key: jaas.format(new_jaas)}), wanted("c", **{key: new})]
     found = live("n", **{key: old, jaas_key: jaas.format(old_jaas)}) | live("gone", **{key: old})
-    plan = Plan("team", (plan_cluster(Ownership("team"), "w", desired, running(found), Wish(prune=True)),))
+    part = plan_cluster(Ownership("team"), "w", desired, running(found))
+    plan = Plan("team", (with_deletes(part, running(found)),))
     assert plan.counts() == {"create": 1, "update": 1, "delete": 1, "no-op": 0, "blocked": 0}
     write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
     for text in (json.dumps(to_json(plan)), repr(plan), repr(desired), (tmp_path / "plan.json").read_text()):

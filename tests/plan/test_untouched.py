@@ -283,7 +283,7 @@ def forge_journals(draw: Draw, estate: Estate, into: list[Named], count: int) ->
         journal = replace(journal, move=journal.move if kind < 4 else None, needs=needs, behind=place or None)
         if place and draw(st.booleans()):
             config["enabled"] = "false"  # as an apply that was cut short leaves it
-        config.update(journal.marked({}))
+        config.update(journal.added_to({}))
         if needs:
             estate.fakes[connect].connectors[name].state = draw(st.sampled_from(("RUNNING", "STOPPED", "PAUSED")))
         if kind == 3:
@@ -349,7 +349,7 @@ class Made:
 
     @property
     def owners(self) -> Ownership:
-        return Ownership.of(self.topology)
+        return Ownership.of_tree(self.topology)
 
 
 def hold_to_offsets(named: Named, change: Change | None, before: dict[Named, Any], after: dict[Named, Any]) -> None:
@@ -369,7 +369,7 @@ def hold_to_offsets(named: Named, change: Change | None, before: dict[Named, Any
 def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
     """Fail where something changed that the plan does not name as written, or that is not this tree's."""
     plan, topology, owners = made.plan, made.topology, made.owners
-    changes = {change.named: change for change in plan.changes}
+    changes = {change.full_name: change for change in plan.changes}
     after = estate.everything()
     moves = {change.moves_to for change in plan.writes if change.moves_to}
     for named in sorted(before.keys() | after.keys()):
@@ -393,7 +393,7 @@ def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
         assert mine or (config.get(OWNER_KEY) and config[OWNER_KEY] in froms), ("a stranger's", said)
         assert named not in made.claimed, ("claimed by another owner", said)
         if change.action == "delete" and not plan.wish.prune:
-            journal = Journal.of(config)
+            journal = Journal.of_config(config)
             is_undone = journal and journal.move and change.takes_over and change.takes_over.back
             is_moved = any(
                 entry.connector == named or entry.flow == config.get("mm2mgr.flow") for entry in topology.moved
