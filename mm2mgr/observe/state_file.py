@@ -228,8 +228,8 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str,
 def join_shared(
     place: StorePlace, earlier: Memory, memory: Memory, flows: Collection[str], now: float
 ) -> tuple[Memory, list[str]]:
-    """Add to a memory, which was the earlier one before, what processes on other machines saw of these flows' lag, where this one has not looked for ten
-    minutes.
+    """Add to a memory, which was the earlier one before, what processes on other machines saw of these flows' lag,
+    where this one has not looked for ten minutes.
 
     Nothing is added, and a warning says so, where that cannot be read: a trend begins with this look then.
     """
