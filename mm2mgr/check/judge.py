@@ -381,9 +381,11 @@ REQUESTS = (
 
 def new_workers(connectors: Sequence[Connector], versions: Mapping[str, str | None]) -> dict[str, str]:
     """Return the version of each Connect cluster of these connectors whose clients dropped old requests, as far as known."""
-    names = dict.fromkeys(connector.connect for connector in connectors)
-    known = {name: version for name in names if (version := versions.get(name))}
-    return {name: version for name, version in known.items() if numbers(kafka_version(version) or "") >= FIRST_WORKERS}
+    return {
+        name: version
+        for name in dict.fromkeys(connector.connect for connector in connectors)
+        if (version := versions.get(name)) and numbers(kafka_version(version) or "") >= FIRST_WORKERS
+    }
 
 
 def old_broker_rows(

@@ -111,12 +111,12 @@ class WantedLogs:
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
         """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
-        wanted = ((topic, count) for topic, count in topics.items() if self.away(topic) or self.here(topic))
-        return [TopicPartition(topic, number) for topic, count in wanted for number in range(count)]
+        names = (topic for topic in topics if self.away(topic) or self.here(topic))
+        return [TopicPartition(name, number) for name in names for number in range(topics[name])]
 
 
 def read_kafka(reach: KafkaReach, wanted: WantedLogs) -> RunningKafka:
-    """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; raises Mm2mgrError."""
+    """Read one Kafka cluster's topics, and the offsets of partitions wanted among them. Blocks; raises Mm2mgrError."""
     from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
     from mm2mgr.kafka.records import read_logs
 

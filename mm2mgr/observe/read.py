@@ -49,10 +49,10 @@ class ObserveOptions:
     """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the
     state folder).
 
-    `deadline_seconds` bounds each request to Connect with its retries, `kafka_seconds` each call to Kafka. `earlier`: the last looks at settings and ACLs
-    of topics and offsets of consumer groups, which are read again where that is due; None: nowhere. `shares`: whether
-    points of lag go into the store every five minutes, so that the first look on another machine knows where a lag
-    goes.
+    `deadline_seconds` bounds each request to Connect with its retries, `kafka_seconds` each call to Kafka. `earlier`:
+    the last looks at settings and ACLs of topics and offsets of consumer groups, which are read again where that is
+    due; None: nowhere. `shares`: whether points of lag go into the store every five minutes, so that the first look on
+    another machine knows where a lag goes.
     """
 
     kafka: ReadKafka = read_kafka
