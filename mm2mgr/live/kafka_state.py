@@ -111,8 +111,8 @@ class WantedLogs:
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
         """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
-        wanted = ((topic, count) for topic, count in topics.items() if self.away(topic) or self.here(topic))
-        return [TopicPartition(topic, number) for topic, count in wanted for number in range(count)]
+        names = (topic for topic in topics if self.away(topic) or self.here(topic))
+        return [TopicPartition(name, number) for name in names for number in range(topics[name])]
 
 
 def read_kafka(reach: KafkaReach, wanted: WantedLogs) -> RunningKafka:
