@@ -102,11 +102,7 @@ class Applied:
         """Return the end as the event log has it."""
         fields = to_json(self)
         names = ("results", "quotas", "halted", "rolled_back", "left", "unfinished", "unrecorded", "lost_leases")
-        return {
-            "outcome": self.outcome,
-            "interrupted": self.interrupted,
-            **{name: fields[name] for name in names},
-        }
+        return {"outcome": self.outcome, "interrupted": self.interrupted, **{name: fields[name] for name in names}}
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values without secrets."""

@@ -24,14 +24,7 @@ from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.connectors import RESTING, ConnectorStatus, RunningConnector, TaskConfig, standing
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.live.questions import (
-    Configs,
-    ConnectorsWithStatuses,
-    Statuses,
-    StoredOffsets,
-    TaskConfigs,
-    WrittenTopics,
-)
+from mm2mgr.live.questions import Configs, ConnectorsWithStatuses, Statuses, StoredOffsets, TaskConfigs, WrittenTopics
 from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.plan.changes import Change
 from mm2mgr.text import number_of

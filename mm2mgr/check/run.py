@@ -192,9 +192,7 @@ def _session(topology: Topology, login: ClientLogin, asked: ClientLogin | None, 
     return session
 
 
-def read_workers(
-    connectors: Sequence[Connector],
-) -> Steps[tuple[dict[str, WorkerAnswer], dict[str, RunningThere]]]:
+def read_workers(connectors: Sequence[Connector]) -> Steps[tuple[dict[str, WorkerAnswer], dict[str, RunningThere]]]:
     """Ask every Connect cluster that the connectors run on for its workers, and for what runs there."""
     keys: dict[str, list[str]] = {}
     for connector in sorted(connectors, key=lambda connector: connector.connect):

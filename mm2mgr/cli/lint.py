@@ -36,11 +36,7 @@ if TYPE_CHECKING:
     "--connect", "connects", multiple=True, metavar="URL|NAME", help="All connectors there, owned or not (repeatable)."
 )
 @option("--kafka", metavar="VERSION", help="Kafka version of the workers, instead of the detected one.")
-@option(
-    "--worker",
-    type=FILE,
-    help="connect-distributed.properties of the workers that run FILEs.",
-)
+@option("--worker", type=FILE, help="connect-distributed.properties of the workers that run FILEs.")
 @option(
     "--rtt",
     type=DurationWithUnit(),

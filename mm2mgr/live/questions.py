@@ -6,12 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from mm2mgr.connect.types import (
-    Plugin,
-    SourceOffset,
-    Validation,
-    WorkerInfo,
-)
+from mm2mgr.connect.types import Plugin, SourceOffset, Validation, WorkerInfo
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mm2mgr.apply.applied import Applied
-from mm2mgr.apply.waves import (
-    Event,
-    Halted,
-    LeaseAwaited,
-    Result,
-    RolledBack,
-    Unguarded,
-    Waiting,
-    WaveVerified,
-)
+from mm2mgr.apply.waves import Event, Halted, LeaseAwaited, Result, RolledBack, Unguarded, Waiting, WaveVerified
 from mm2mgr.output.console import say, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.plan_text import ALIKE

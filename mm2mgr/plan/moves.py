@@ -114,10 +114,7 @@ class _Planning:
         change = self.changes.get(receiver)
         if change is None:  # its Connect cluster could not be read: what it takes over stays as it is
             for giver in givers if receiver[0] in running.unread else ():
-                self.hold(
-                    giver,
-                    f"its topics move to {connector_text(receiver)}, which could not be read",
-                )
+                self.hold(giver, f"its topics move to {connector_text(receiver)}, which could not be read")
             return
         journal = Journal.of_config(running.configs.get(receiver, {}))
         if journal and not journal.is_readable:
@@ -253,10 +250,7 @@ class _Planning:
             if reason and change.action != "blocked":
                 self.block(change, reason)
             if giver not in self.ending:
-                self.hold(
-                    giver,
-                    f"{connector_text(receiver)}, which takes over its topics, is blocked",
-                )
+                self.hold(giver, f"{connector_text(receiver)}, which takes over its topics, is blocked")
             self.concerned |= {receiver, giver}
             return
         if journal:

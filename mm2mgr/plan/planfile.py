@@ -121,10 +121,7 @@ def _parse_document(document: JsonObject) -> PlanFile:
     ):  # other types, and characters that no path can hold, are refused too
         raise ValueError("an invalid path")
     plan_file = PlanFile(
-        tuple(document["clusters"]),
-        templates,
-        None if only is None else tuple(str(flow) for flow in only),
-        plan,
+        tuple(document["clusters"]), templates, None if only is None else tuple(str(flow) for flow in only), plan
     )
     plan_file.wish  # noqa: B018  a number that is none shows here
     return plan_file

@@ -170,13 +170,7 @@ def _notes(
 def _verdicts(draft: Draft, writes: Iterable[Widening], state: MirroredState, run: Connectors) -> Verdicts:
     live, changes = draft.live, draft.changes
     return {
-        named: judge(
-            widening,
-            state,
-            run,
-            live[named[0]].worker.version if named[0] in live else None,
-            changes[named],
-        )
+        named: judge(widening, state, run, live[named[0]].worker.version if named[0] in live else None, changes[named])
         for widening in writes
         for named in [widening.full_name]
     }

@@ -168,12 +168,7 @@ def _app_of_routes(routes: list[BaseRoute]) -> Starlette:
 class _Pages:
     """The answers. Each is made of one view, so that nothing in it contradicts itself."""
 
-    def __init__(
-        self,
-        view: Callable[[], EstateView],
-        clock: Callable[[], float],
-        closed: Mapping[str, int],
-    ) -> None:
+    def __init__(self, view: Callable[[], EstateView], clock: Callable[[], float], closed: Mapping[str, int]) -> None:
         self._view, self._clock, self._closed = view, clock, closed
 
     def healthz(self, request: Request) -> Response:

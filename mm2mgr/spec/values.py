@@ -209,9 +209,7 @@ Urls = Annotated[
 ]
 ProxyUrl = Annotated[str, Field(pattern=_PROXY, examples=["http://proxy:3128"]), BeforeValidator(check_proxy)]
 Headers = Annotated[
-    dict[str, ConfigValue],
-    AfterValidator(check_headers),
-    Field(examples=[{"X-Tenant": "${env:TENANT}"}]),
+    dict[str, ConfigValue], AfterValidator(check_headers), Field(examples=[{"X-Tenant": "${env:TENANT}"}])
 ]
 _SecurityValue = Annotated[ConfigValue, WithJsonSchema({"type": ["string", "number", "boolean", "null"]})]
 Security = Annotated[
@@ -225,8 +223,7 @@ ClientSettings = Annotated[
     Field(examples=[{"request.timeout.ms": 60_000}]),
 ]
 ConnectorSettings = Annotated[
-    dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None],
-    Field(examples=[{"offset.lag.max": 100}]),
+    dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None], Field(examples=[{"offset.lag.max": 100}])
 ]
 Patterns = Annotated[
     list[Annotated[str, AfterValidator(_pattern)]],

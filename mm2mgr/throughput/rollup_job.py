@@ -269,10 +269,7 @@ def _merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
     unsized = np.isnan(rows["bytes"]).astype(np.int64)
     key = log * kinds + rank[rows["source"]] * 2 + unsized
     groups, group = np.unique(key, return_inverse=True)
-    values: dict[str, Array] = {
-        "partition_id": groups // kinds,
-        "source": (groups % kinds // 2).astype(np.int32),
-    }
+    values: dict[str, Array] = {"partition_id": groups // kinds, "source": (groups % kinds // 2).astype(np.int32)}
     values |= _totals(rows, group, len(groups))
     number, buckets, weights = merge_buckets(group, np.diff(hours.offsets), rows["sketch_buckets"], rows["sketch_ms"])
     values |= {"sketch_buckets": buckets.astype(np.int16), "sketch_ms": weights.astype(np.int32)}

@@ -231,10 +231,7 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
         _own("checkpoints consumer", "checkpoints-target-consumer", block="target_consumer", since=_READ_BACK),
     ),
     # Written so that heartbeats land on the flow's source: there `target` is the cluster that the flow reads from.
-    "heartbeat": (
-        *_framework(None),
-        _own("target admin", "heartbeats-target-admin", block="source_admin"),
-    ),
+    "heartbeat": (*_framework(None), _own("target admin", "heartbeats-target-admin", block="source_admin")),
 }
 
 
