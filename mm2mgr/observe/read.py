@@ -47,25 +47,12 @@ _GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each
 @dataclass(frozen=True)
 class ObserveOptions:
     """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the
-            state folder).
+    state folder).
 
-    <<<<<<< HEAD
-            `deadline_seconds` bounds each request to Connect with its retries, `kafka_seconds` each call to Kafka. `earlier`:
-            the last looks at settings and ACLs of topics and offsets of consumer groups, which are read again where that is
-        <<<<<<< HEAD
-            due; None: nowhere. `shares`: whether
-            points of lag go into the store every five minutes, so that the first look on another machine knows where a lag
-            goes.
-        =======
-            due; None: nowhere. `shares`: whether points of lag go into the store every five minutes, so that the first look on
-            another machine knows where a lag goes.
-        >>>>>>> g7
-    =======
-        `deadline_seconds` bounds each request to Connect with its retries, `kafka_seconds` each call to Kafka. `earlier`:
-        the last looks at settings and ACLs of topics and offsets of consumer groups, which are read again where that is
-        due; None: nowhere. `shares`: whether points of lag go into the store every five minutes, so that the first look on
-        another machine knows where a lag goes.
-    >>>>>>> g3
+    `deadline_seconds` bounds each request to Connect with its retries, `kafka_seconds` each call to Kafka. `earlier`:
+    the last looks at settings and ACLs of topics and offsets of consumer groups, which are read again where that is
+    due; None: nowhere. `shares`: whether points of lag go into the store every five minutes, so that the first look on
+    another machine knows where a lag goes.
     """
 
     kafka: ReadKafka = read_kafka
