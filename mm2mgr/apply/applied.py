@@ -279,8 +279,8 @@ async def _write(
             guard=leases.check,
         )
         connects = {change.connect for change in progress.plan.writes}
-        # Nobody else writes this tree's claims while it holds the lease, so they are read meanwhile. An error there ends
-        # no write.
+        # Nobody else writes this tree's claims while it holds the lease, so they are read meanwhile. An error there
+        # ends no write.
         reading = read_undeclared_claims(topology, connects)
         written, undeclared = await asyncio.gather(writing, reading, return_exceptions=True)
         if isinstance(written, BaseException):
