@@ -49,11 +49,11 @@ _WORD = re.compile(r"[^\W_]+")
 _SHAPES = [
     re.compile(shape)
     for shape in (
-        r"(?!\w+\.(?:java|scala):\d+\))(?<![\w.-])[\w.-]+(?=:\d{2,5}\b|/\d+\.\d+\.|/<unresolved>)",  # a host
+        r"(?<![\w.-])(?!\w+\.(?:java|scala):\d+\))[\w.-]+(?=:\d{2,5}\b|/\d+\.\d+\.|/<unresolved>)",  # a host
         r"UnknownHostException: [\w.-]+",
         r"(?<![\w.])(?:~|\.\.?|\b[A-Za-z]:)?[/\\][^\s\"'<>|,;()]+",  # a path, also that of a URL
-        r"[\w.-]+(?:/[\w.-]+)+\.(?:ya?ml|json|jks|pem|p12|properties|conf|keytab)\b",
-        r"\bUser:(?:\w+=[^,\]\n\"']*,?)+|\bUser:[^\s\]\"']+",
+        r"(?<![\w./-])[\w.-]+/[\w./-]*\.(?:ya?ml|json|jks|pem|p12|properties|conf|keytab)\b",
+        r"\bUser:\w+=(?:\\.|[^,\]\n\"'\\])*(?:, ?\w+=(?:\\.|[^,\]\n\"'\\])*)*|\bUser:[^\s\]\"']+",
         rf"\b(?:{'|'.join(sorted(JAAS_SHOWN))})\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s;,]+)",
         r"\bat (?!(?:org\.(?:apache|eclipse|glassfish)|javax?|jdk|sun|kafka|scala|com\.(?:sun|fasterxml))\.)"
         r"[\w.$]+(?=\.[\w$<>]+\()",  # a class of a stack trace
@@ -62,9 +62,11 @@ _SHAPES = [
 _TEXTS = frozenset(["trace", "message", "hint", "errors", "unread"])
 """The fields that hold texts of machines; all other texts may consist of names."""
 SENTENCE_WORDS = frozenset(
-    _WORD.findall("""a an and any are as at be because been but by can could did do does for from had has have if in into is it its
-    may more no not now of off on only or other so some such than that the their them then there these they this to
-    too until up was we were what when where which while will with without""")
+    _WORD.findall("""
+    a an and any are as at be because been but by can could did do does for from had has have if in into is it its may
+    more no not now of off on only or other so some such than that the their them then there these they this to
+    too until up was we were what when where which while will with without
+    """)
 )
 _REFERENCES = frozenset(["kafka", "run_on", "owner"])
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprtvz" for vowel in "aeiou"]
@@ -73,13 +75,14 @@ _PUBLIC = """
     source sink target assigned journal silence history lease watch entry config configs status kafka cluster
     connect connector topic topics group groups local RUNNING PAUSED STOPPED FAILED UNASSIGNED RESTARTING
     DESTROYED yes no open literal prefixed allow deny User ANONYMOUS CN OU O C L ST STREET DC UID http https
-    com org net PLAIN SCRAM SHA SASL SSL PLAINTEXT GSSAPI OAUTHBEARER TLSv1 PEM JKS PKCS12 ccs ce cp SNAPSHOT
+    com org net java javax PLAIN SCRAM SHA SASL SSL PLAINTEXT GSSAPI OAUTHBEARER TLSv1 PEM JKS PKCS12 ccs ce cp SNAPSHOT
     true false null none all latest earliest compact delete file env dir directory hidden begun done failed
     create update adopt partition worker default identity transformation predicate id when who commit command
     owner flows action reason keys key state outcome error before after apply reconcile pause resume stop
     restart Describe DescribeConfigs Read Write Create Alter AlterConfigs Delete ClusterAction IdempotentWrite
-    All required requisite sufficient optional password BEGIN END CERTIFICATE subject of the client certificate name behind this login MirrorSource
-    MirrorSourceConnector MirrorCheckpoint MirrorCheckpointConnector MirrorHeartbeat MirrorHeartbeatConnector
+    All required requisite sufficient optional password BEGIN END CERTIFICATE subject of the client certificate name
+    behind this login MirrorSource MirrorSourceConnector MirrorCheckpoint MirrorCheckpointConnector MirrorHeartbeat
+    MirrorHeartbeatConnector
 """
 
 
@@ -119,13 +122,13 @@ class MadeUpNames:
         """Take up the words of names in a value; of a text that a machine wrote, those of users, hosts and paths."""
         if isinstance(value, str):
             names = [match[0] for shape in _SHAPES for match in shape.finditer(value)] if is_text else [value]
+            ignored = SENTENCE_WORDS if re.search(r"\s", value) else ()
             for match in (match for name in names for match in _tokens(name)):
                 if match["class"] and is_key:
                     self._classes.add(match["class"])
                     self._private.update(_WORD.findall(match["class"]))
                 elif (word := match["word"]) and (
-                    (is_key and word == value)
-                    or not (_IS_AMOUNT.fullmatch(word) or (word in SENTENCE_WORDS and re.search(r"\s", value)))
+                    (is_key and word == value) or not (_IS_AMOUNT.fullmatch(word) or word in ignored)
                 ):
                     self._private.add(word)
         elif isinstance(value, Mapping):
@@ -210,7 +213,10 @@ class MadeUpNames:
                 return True
         except (re.error, ValueError, OverflowError, RecursionError):
             pass  # neither Python nor Java reads it: the names say what it matched
-        made_up = sorted({self.text(name).replace(".", "[.]") for name in matched})
+        # Other signs of names, such as a comma, may be none of a pattern: each is any sign there.
+        made_up = sorted(
+            {re.sub(r"[^\w-]", lambda sign: "[.]" if sign[0] == "." else ".", self.text(n)) for n in matched}
+        )
         self._whole[pattern] = "|".join(made_up) or f"nothing-of-{hashlib.sha256(self._salt).hexdigest()[:8]}"
         return False
 

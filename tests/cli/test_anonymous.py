@@ -42,7 +42,7 @@ from mm2mgr.partitions import ASSIGNED_KEY, Offsets, TopicPartition
 from mm2mgr.spec.files import yaml_text
 from mm2mgr.spec.mistakes import model_words
 from mm2mgr.spec.models import OVERRIDE_KEYS
-from mm2mgr.spec.scalars import matcher
+from mm2mgr.spec.scalars import check_pattern, matcher
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PUBLIC = kafka_words() | model_words()
@@ -328,6 +328,14 @@ def test_words_of_kafka_stay_and_those_of_the_estate_are_the_same_everywhere() -
     assert "10.0.0.7" not in made_up.text("SASL_SSL://kafka-1.acme.example:9093/1: Connect to 10.0.0.7 failed")
 
 
+def test_a_list_in_place_of_a_pattern_is_a_pattern_whatever_signs_names_have() -> None:
+    made_up, groups = MadeUpNames(b"salt", PUBLIC), ["billing (eu)+, new", "bill.x", "other"]
+    made_up.collect(groups)
+    assert not made_up.translate("bil.*", groups)
+    matches = matcher([check_pattern(made_up.text("bil.*"))], [])
+    assert [matches(made_up.text(group)) for group in groups] == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("value", "hidden"),
     [
@@ -343,6 +351,7 @@ def test_words_of_kafka_stay_and_those_of_the_estate_are_the_same_everywhere() -
         ({"Acme Payments": "of Zork"}, "Acme Payments Zork"),
         ({"error": "spec acme", "message": "zork it"}, "acme zork"),
         (KafkaError("User:CN=Zorglub Mirror,O=Quux Corp may not"), "Zorglub Quux"),
+        (KafkaError("no: User:CN=Zorglub,O=Foo\\, Quux, C=DE"), "Zorglub Foo Quux"),
         (KafkaError('x required principal = "svc/acme" keyTab=/etc/zork;'), "acme zork"),
         (KafkaError("spec /home/alice/quux/x.yaml:6, clusters/zork.yaml:7"), "alice quux zork"),
         (
@@ -355,7 +364,7 @@ def test_names_of_every_look_are_replaced(value: object, hidden: str) -> None:
     made_up = MadeUpNames(b"salt", PUBLIC)
     made_up.collect(value)
     new = made_up.value(value)
-    text = f"{new.message}" if isinstance(new, Mm2mgrError) else str(new)
+    text = new.message if isinstance(new, Mm2mgrError) else str(new)
     assert set(words_of(text)) & set(hidden.split()) == set(), text
 
 
