@@ -38,7 +38,7 @@ _LOGIN = re.compile(r"://([^/\s:@]*+):?+([^/\s]*)@")
 # A JAAS string is shown as its module and options, and of the options only these; any other may be a secret.
 _JAAS_MODULE = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _JAAS_OPTION = re.compile(r"(?<![\w.-])([\w.-]++)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
-_JAAS_OPEN = {
+JAAS_SHOWN = {
     *("username", "clientId", "principal", "serviceName", "useKeyTab", "keyTab"),
     *("useTicketCache", "storeKey", "doNotPrompt", "tokenauth", "scope", "debug"),
     *("awsRoleArn", "awsRoleSessionName", "awsProfileName", "awsStsRegion", "awsDebugCreds"),  # of MSK's IAMLoginModule
@@ -141,7 +141,7 @@ def _masked_jaas(value: str) -> str:
         return MASK
 
     def mask_option(option: re.Match[str]) -> str:
-        is_open = option[1] in _JAAS_OPEN or is_placeholder(option[3].strip("\"'"))
+        is_open = option[1] in JAAS_SHOWN or is_placeholder(option[3].strip("\"'"))
         return option[1] + option[2] + (option[3] if is_open else f'"{MASK}"')
 
     return value[: module.end()] + _JAAS_OPTION.sub(mask_option, value[module.end() :])
@@ -196,7 +196,7 @@ def _secrets(key: str, value: str) -> Iterator[str]:
         return
     if module := _JAAS_MODULE.match(value):
         for option, _, quoted in _JAAS_OPTION.findall(value[module.end() :]):
-            if option not in _JAAS_OPEN:
+            if option not in JAAS_SHOWN:
                 plain = quoted[1:-1] if quoted[:1] in "\"'" else quoted
                 yield from (plain, re.sub(r"\\(.)", r"\1", plain))
         return
@@ -376,7 +376,7 @@ def _options(text: str) -> Iterator[tuple[int, int]]:
         position = module.end()
         while position >= at and (match := option.match(text, position)):
             position = match.end()
-            if match[1] not in _JAAS_OPEN and _is_clear(match[2]):
+            if match[1] not in JAAS_SHOWN and _is_clear(match[2]):
                 yield match.span(2)
                 at = position
 

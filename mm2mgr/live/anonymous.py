@@ -19,39 +19,70 @@ from mm2mgr import defaults
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import ConfigValidation, TextsByKey
 from mm2mgr.live.snapshot import Question, Snapshot
-from mm2mgr.secrets import mask, mask_config
-from mm2mgr.spec.scalars import is_name, matcher
+from mm2mgr.secrets import JAAS_SHOWN, mask, mask_config
+from mm2mgr.spec.scalars import check_pattern, is_name, matcher
 from mm2mgr.truth import keys as truth_keys
 
 Named = tuple[str, str]  # Connect cluster, connector
 _UNITS = (
     r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?"  # a time
-    r"|(?:org\.apache|java|javax)\.[\w.$]+"  # a class that everybody has
-    r"|\\."
+    r"|(?P<class>(?<![\w.-])(?:org\.apache\.kafka|java\.(?:lang|util|net|io|nio|security)|javax\.(?:net|security))\."
+    r"(?:[a-z]\w*\.)*[A-Z][\w$]*)"  # that everybody has
 )
 _NAMES = (
-    r"|(?P<address>\b\d{1,3}(?:\.\d{1,3}){3}\b|\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\])"
+    r"|(?P<address>\b\d{1,3}(?:\.\d{1,3}){3}\b|(?<![\w:.])(?:(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}"
+    r"|[0-9a-fA-F:]*::[0-9a-fA-F:.]*)(?:%\w+)?(?![\w:]))"
     r"|(?P<word>[^\W_]+)"
 )
 _TOKEN = re.compile(_UNITS + _NAMES)
-_PATTERN_TOKEN = re.compile(_UNITS + r"|\[\^?(?:\\.|\w-\w|[^\w\s\]]|\w(?!\w))+\]" + _NAMES)
-_IS_PATTERN = re.compile(r"^(?=\S*[*+?{|\\^$])\S*$")
-_IS_AMOUNT = re.compile(r"\d+(\.\d+)?\s?[A-Za-z]{0,5}(/s)?")
+_PATTERN_TOKEN = re.compile(
+    _UNITS
+    + r"|\(\?[a-zA-Z-]*[:)]|\\(?:[pP]\{\w+\}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)"
+    + r"|\[\^?(?:\\.|\w-\w|[^\w\s\]]|\w(?!\w))+\]"
+    + _NAMES
+)
+# One backslash before a letter is that of `ACME\alice`, unless another sign shows that it is a pattern.
+_IS_PATTERN = re.compile(r"^(?!User:)(?=\S*(?:[*+?{|^$]|\\[^A-Za-z]))\S*$")
+_IS_AMOUNT = re.compile(r"\d+(?:\.\d+)?\s?(?:ms|s|sec|m|min|h|d|%|[kmgt]?i?b(?:it)?)?(?:\s?/\s?s|ps)?", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
-_USER = re.compile(r"username=[\"']?([^\"';\s]+)")
-_HOST = re.compile(r"[\w.-]+(?=:\d{2,5}\b)")
+# What names somebody or something in a text that a machine wrote.
+_SHAPES = [
+    re.compile(shape)
+    for shape in (
+        r"(?<![\w.-])(?!\w+\.(?:java|scala):\d+\))[\w.-]+(?=:\d{2,5}\b|/\d+\.\d+\.|/<unresolved>)",  # a host
+        r"UnknownHostException: [\w.-]+",
+        r"(?<![\w.])(?:~|\.\.?|\b[A-Za-z]:)?[/\\][^\s\"'<>|,;()]+",  # a path, also that of a URL
+        r"(?<![\w./-])[\w.-]+/[\w./-]*\.(?:ya?ml|json|jks|pem|p12|properties|conf|keytab)\b",
+        r"\bUser:\w+=(?:\\.|[^,\]\n\"'\\])*(?:, ?\w+=(?:\\.|[^,\]\n\"'\\])*)*|\bUser:[^\s\]\"']+",
+        rf"\b(?:{'|'.join(sorted(JAAS_SHOWN))})\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s;,]+)",
+        r"\bat (?!(?:org\.(?:apache|eclipse|glassfish)|javax?|jdk|sun|kafka|scala|com\.(?:sun|fasterxml))\.)"
+        r"[\w.$]+(?=\.[\w$<>]+\()",  # a class of a stack trace
+    )
+]
+_TEXTS = frozenset(["trace", "message", "hint", "errors", "unread"])
+"""The fields that hold texts of machines; all other texts may consist of names."""
+SENTENCE_WORDS = frozenset(
+    _WORD.findall("""
+    a an and any are as at be because been but by can could did do does for from had has have if in into is it its may
+    more no not now of off on only or other so some such than that the their them then there these they this to
+    too until up was we were what when where which while will with without
+    """)
+)
+_REFERENCES = frozenset(["kafka", "run_on", "owner"])
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprtvz" for vowel in "aeiou"]
 _PUBLIC = """
     " mm2 mm2mgr internal heartbeats heartbeat checkpoints checkpoint offset offsets syncs sync consumer
     source sink target assigned journal silence history lease watch entry config configs status kafka cluster
     connect connector topic topics group groups local RUNNING PAUSED STOPPED FAILED UNASSIGNED RESTARTING
     DESTROYED yes no open literal prefixed allow deny User ANONYMOUS CN OU O C L ST STREET DC UID http https
-    com org net PLAIN SCRAM SHA SASL SSL PLAINTEXT GSSAPI OAUTHBEARER TLSv1 PEM JKS PKCS12 ccs ce cp SNAPSHOT
+    com org net java javax PLAIN SCRAM SHA SASL SSL PLAINTEXT GSSAPI OAUTHBEARER TLSv1 PEM JKS PKCS12 ccs ce cp SNAPSHOT
     true false null none all latest earliest compact delete file env dir directory hidden begun done failed
     create update adopt partition worker default identity transformation predicate id when who commit command
     owner flows action reason keys key state outcome error before after apply reconcile pause resume stop
     restart Describe DescribeConfigs Read Write Create Alter AlterConfigs Delete ClusterAction IdempotentWrite
-    All
+    All required requisite sufficient optional password BEGIN END CERTIFICATE subject of the client certificate name
+    behind this login MirrorSource MirrorSourceConnector MirrorCheckpoint MirrorCheckpointConnector MirrorHeartbeat
+    MirrorHeartbeatConnector
 """
 
 
@@ -73,7 +104,7 @@ def kafka_words() -> frozenset[str]:
     table = truth_keys.load()
     keys = (key for scope in truth_keys.SCOPES for name in table.names(scope) for key in table.history(scope, name))
     public = {text for key in keys for text in (key.name, key.valid, key.default or "")}
-    return frozenset(words_of([_PUBLIC, *public, *defaults.GROUPS_EXCLUDE, *defaults.TOPICS_EXCLUDE]))
+    return frozenset(words_of([_PUBLIC, *JAAS_SHOWN, *public, *defaults.GROUPS_EXCLUDE, *defaults.TOPICS_EXCLUDE]))
 
 
 class MadeUpNames:
@@ -83,25 +114,38 @@ class MadeUpNames:
         self._salt = salt
         self._public = public
         self._private: set[str] = set()
+        self._classes: set[str] = set()
         self._addresses: dict[str, str] = {}
         self._whole: dict[str, str] = {}
 
-    def collect(self, value: object) -> None:
-        """Take up the words of names in a value: of strings without blanks, of users, and of hosts with a port."""
+    def collect(self, value: object, *, is_text: bool = False, is_key: bool = False) -> None:
+        """Take up the words of names in a value; of a text that a machine wrote, those of users, hosts and paths."""
         if isinstance(value, str):
-            names = [value] if not re.search(r"\s", value) else [*_USER.findall(value), *_HOST.findall(value)]
-            for name in names:
-                if not _IS_AMOUNT.fullmatch(name):
-                    self._private.update(match["word"] for match in _tokens(name) if match["word"])
+            names = [match[0] for shape in _SHAPES for match in shape.finditer(value)] if is_text else [value]
+            ignored = SENTENCE_WORDS if re.search(r"\s", value) else ()
+            for match in (match for name in names for match in _tokens(name)):
+                if match["class"] and is_key:
+                    self._classes.add(match["class"])
+                    self._private.update(_WORD.findall(match["class"]))
+                elif (word := match["word"]) and (
+                    (is_key and word == value) or not (_IS_AMOUNT.fullmatch(word) or word in ignored)
+                ):
+                    self._private.add(word)
         elif isinstance(value, Mapping):
             for key, part in value.items():
-                self.collect(key)
-                self.collect(part)
+                self.collect(key, is_key=True)
+                self.collect(part, is_text=is_text or (key == "error" and "outcome" in value))
         elif isinstance(value, Mm2mgrError):
-            self.collect([value.message, value.hint])
-        else:
-            for part in _parts(value):
-                self.collect(part)
+            self.collect([value.message, value.hint], is_text=True)
+        elif is_dataclass(value) and not isinstance(value, type):
+            for field in fields(value):
+                if field.compare:
+                    part = _without_secrets(getattr(value, field.name), field.repr)
+                    self.collect(part, is_text=is_text or field.name in _TEXTS)
+        elif isinstance(value, list | tuple | set | frozenset):
+            for part in value:
+                is_amount = isinstance(part, str) and _IS_AMOUNT.fullmatch(part) is not None
+                self.collect(part, is_text=is_text, is_key=is_amount and isinstance(value, list))
 
     @cached_property
     def _replacements(self) -> dict[str, str]:
@@ -119,6 +163,20 @@ class MadeUpNames:
             replacements[word] = made_up
         return replacements
 
+    @cached_property
+    def _in_any_case(self) -> dict[str, str]:
+        return {word.lower(): made_up for word, made_up in self._replacements.items()}
+
+    def is_public(self, key: str) -> bool:
+        """Tell whether a key is one of mm2mgr's own, not a name."""
+        return all(word in self._public for word in _WORD.findall(key)) and key not in _REFERENCES
+
+    def _word(self, word: str) -> str:
+        if word in self._public:
+            return word
+        spelt_otherwise = word if word in SENTENCE_WORDS else self._in_any_case.get(word.lower(), word)
+        return self._replacements.get(word, spelt_otherwise)
+
     def text(self, text: str) -> str:
         """Return a text with made-up names."""
         return self._whole.get(text) or "".join(self._replace_words(text))
@@ -130,13 +188,15 @@ class MadeUpNames:
             end = match.end()
             if match["address"]:
                 yield self._address(match["address"])
+            elif match["word"] or match[0] in self._classes:
+                yield _WORD.sub(lambda word: self._word(word[0]), match[0])
             else:
-                yield self._replacements.get(match[0], match[0]) if match["word"] else match[0]
+                yield match[0]
         yield text[end:]
 
     def _address(self, address: str) -> str:
         number = len(self._addresses) + 1
-        documented = f"[2001:db8::{number:x}]" if ":" in address else f"198.18.{number // 256 % 256}.{number % 256}"
+        documented = f"2001:db8::{number:x}" if ":" in address else f"198.18.{number // 256 % 256}.{number % 256}"
         return self._addresses.setdefault(address, documented)
 
     def translate(self, pattern: str, names: Iterable[str]) -> bool:
@@ -144,10 +204,19 @@ class MadeUpNames:
         names = list(names)
         if is_name(pattern):
             return True
-        matches, matches_now = matcher([pattern], []), matcher([self.text(pattern)], [])
-        if all(matches(name) == matches_now(self.text(name)) for name in names):
-            return True
-        made_up = sorted({self.text(name).replace(".", "[.]") for name in names if matches(name)})
+        matched: list[str] = []
+        try:
+            matches = matcher([pattern], [])
+            matched = list(filter(matches, names))
+            matches_now = matcher([check_pattern(self.text(pattern))], [])
+            if all(matches(name) == matches_now(self.text(name)) for name in names):
+                return True
+        except (re.error, ValueError, OverflowError, RecursionError):
+            pass  # neither Python nor Java reads it: the names say what it matched
+        # Other signs of names, such as a comma, may be none of a pattern: each is any sign there.
+        made_up = sorted(
+            {re.sub(r"[^\w-]", lambda sign: "[.]" if sign[0] == "." else ".", self.text(n)) for n in matched}
+        )
         self._whole[pattern] = "|".join(made_up) or f"nothing-of-{hashlib.sha256(self._salt).hexdigest()[:8]}"
         return False
 
@@ -188,15 +257,6 @@ def _without_secrets(value: Any, is_shown: bool) -> object:
     return mask_config(value) if is_config and not is_shown else value
 
 
-def _parts(value: object) -> Iterator[object]:
-    if is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            if field.compare:
-                yield _without_secrets(getattr(value, field.name), field.repr)
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield from value
-
-
 def _tokens(text: str) -> Iterator[re.Match[str]]:
     return (_PATTERN_TOKEN if _IS_PATTERN.match(text) else _TOKEN).finditer(text)
 
@@ -221,8 +281,12 @@ def _anonymous_entry(key: str, value: object, names: MadeUpNames) -> object:
             for inner, part in value.items()
         }
     if isinstance(value, list):
-        return [_anonymous_entry(key, part, names) for part in value]
-    return names.text(mask(key, value)) if isinstance(value, str) else value
+        return [
+            names.text(mask(key, part)) if isinstance(part, str) else _anonymous_entry(key, part, names)
+            for part in value
+        ]
+    is_amount = isinstance(value, str) and names.is_public(key) and _IS_AMOUNT.fullmatch(value)
+    return names.text(mask(key, value)) if isinstance(value, str) and not is_amount else value
 
 
 def anonymous_snapshot(snapshot: Snapshot, names: MadeUpNames) -> Snapshot:

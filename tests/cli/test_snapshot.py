@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -28,6 +28,7 @@ from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.state_file import state_file
 from mm2mgr.operations import Choice, Workspace, apply, forget_history, pause, reconcile, watch
 from mm2mgr.partitions import Offsets
+from mm2mgr.plan.history import HistoryEntry
 from tests.asking import answer_kafka
 from tests.hostile.probes import Ground
 from tests.plan.site import Site
@@ -333,7 +334,8 @@ def test_what_writes_refuses_a_workspace_of_a_snapshot(site: Site, mm2mgr: Comma
     assert [fake.requests for fake in site.fakes.values()] == [[], []]
 
 
-ESTATE = ("orders", "logs", "east", "west", "team", "theirs", "billing")
+ESTATE = ("orders", "logs", "east", "west", "team", "theirs", "billing", "3com", "7up", "zork")
+AUTHOR = ("Alice", "Smithers", "alice", "acme", "Acme", "Payments")
 
 
 def kinds_of(document: Any, key: str) -> list[str]:
@@ -347,6 +349,18 @@ def kinds_of(document: Any, key: str) -> list[str]:
 def test_an_anonymous_snapshot_has_no_name_of_the_estate_and_tells_the_same(ground: Ground, mm2mgr: Command) -> None:
     east = ground.site.east.connectors
     east["mm2.a.east.source.orders"].state = "FAILED"
+    east["theirs"].config["topics"] = "3com-a, 7up-b"
+    entry = HistoryEntry(
+        "1", "2026-03-01T02:00:00Z", "Alice Smithers", "", "apply", "team", "east", "mm2.a.east.source.orders"
+    )
+    failed = replace(entry, outcome="failed", error="spec /home/alice/acme/clusters/x.yaml:6: orders-0 is lost")
+    ground.texts["entry/1"] = json.dumps({field.name: getattr(failed, field.name) for field in fields(failed)})
+    tree_text = ground.tree_file.read_text()
+    labelled = tree_text.replace("cluster_id: a", "cluster_id: a, labels: {team name: 'Acme Payments'}")
+    patterns = r"include: [orders, '(?i:ORDERS[.]acme.*)', '\p{Alpha}zork.*']"
+    ground.tree_file.write_text(labelled.replace("include: [orders]", patterns))
+    assert ground.tree_file.read_text().count("Acme Payments") == 1
+    ground.site.ends, ground.site.since, ground.site.groups = lambda *_: 0, lambda *_: 0, {}
     plain, strange = mm2mgr.folder.parent / "night.json", mm2mgr.folder.parent / "strange.json"
     forget_looks(mm2mgr)
     mm2mgr("snapshot", "--out", plain)
@@ -354,7 +368,7 @@ def test_an_anonymous_snapshot_has_no_name_of_the_estate_and_tells_the_same(grou
     taken = mm2mgr("snapshot", "--out", strange, "--anonymous", "-o", "json").json
     tree = Path(taken["tree"])
     texts = strange.read_text() + "".join(file.read_text() for file in tree.rglob("*.yaml"))
-    assert {word for word in re.findall(r"[^\W_]+", texts) if word in {*ESTATE, "a"}} == set()
+    assert {word for word in re.findall(r"[^\W_]+", texts) if word in {*ESTATE, *AUTHOR, "a"}} == set()
     assert taken["untranslated"] == []
     connects = yaml.safe_load((tree / "tree.yaml").read_text())["connect"]
     lint = [
