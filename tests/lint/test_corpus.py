@@ -278,24 +278,26 @@ class Reads(dict[str, str]):
     values = items
 
 
-BESIDE_CONFIG = {field.name for field in fields(Subject)} - {"config", "type", "form", "worker", "spot"}
+BESIDE_CONFIG = {"name", *(field.name for field in fields(Subject))} - {"form", "worker", "spot"}
 
 
 class Watched(Subject):
     """A connector that notes which of its keys and facts a rule reads."""
 
     def __getattribute__(self, name: str) -> Any:
+        if name in {"config", "type"}:
+            return getattr(super().__getattribute__("__dict__")["connector"], name)
         if name in BESIDE_CONFIG and (noted := super().__getattribute__("__dict__").get("noted")) is not None:
             noted.add(f"its {name}")
         return super().__getattribute__(name)
 
     @classmethod
     def of(cls, subject: Subject) -> tuple[Watched, set[str]]:
-        watched = cls(**{field.name: getattr(subject, field.name) for field in fields(subject)})
         noted: set[str] = set()
+        watched = cls(**{field.name: getattr(subject, field.name) for field in fields(subject)})
+        vars(watched)["connector"] = replace(subject.connector, config=Reads(subject.config, noted))
         vars(watched).update(kind=subject.kind, exactly_once=subject.exactly_once, noted=noted)
         vars(watched)["_values"] = Reads({key: value.strip() for key, value in subject.config.items()}, noted)
-        vars(watched)["config"] = Reads(subject.config, noted)
         return watched, noted
 
 
