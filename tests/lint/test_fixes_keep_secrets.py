@@ -173,6 +173,7 @@ def test_every_secret_is_still_in_the_file(form: str, drawn: list[tuple[str, str
     secrets = [
         secret for secret, (key, shape, _) in zip(secrets, drawn, strict=True) if secret in text and is_one(key, shape)
     ]
+    plain = {key for key, shape, _ in drawn if not is_one(key, shape)}  # its value may be that of a secret by chance
     with TemporaryDirectory() as folder:
         path = (
             Path(folder)
@@ -193,4 +194,5 @@ def test_every_secret_is_still_in_the_file(form: str, drawn: list[tuple[str, str
                 **{edit.at.key: edit.at.value for edit in hit.edits if edit.at},
             }
             left = "\n".join(value for key, value in config.items() if key not in gone)
-            assert all(secret in left for key in gone for secret in secrets if secret in config.get(key, "")), finding
+            kept = (secret in left for key in gone - plain for secret in secrets if secret in config.get(key, ""))
+            assert all(kept), finding
