@@ -353,7 +353,7 @@ def test_a_list_in_place_of_a_pattern_is_a_pattern_whatever_signs_names_have() -
         (KafkaError("User:CN=Zorglub Mirror,O=Quux Corp may not"), "Zorglub Quux"),
         (KafkaError("no: User:CN=Zorglub,O=Foo\\, Quux, C=DE"), "Zorglub Foo Quux"),
         (KafkaError('x required principal = "svc/acme" keyTab=/etc/zork;'), "acme zork"),
-        (KafkaError("spec /home/alice/quux/x.yaml:6, clusters/zork.yaml:7"), "alice quux zork"),
+        (KafkaError("spec /srv/alice/quux/x.yaml:6, clusters/zork.yaml:7"), "alice quux zork"),
         (
             KafkaError("Connection to node 1 (k1.acme.com/10.0.0.1:9092) failed\n\tat com.zork.Policy.run(A.java:12)"),
             "acme zork",

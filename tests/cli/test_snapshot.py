@@ -353,7 +353,7 @@ def test_an_anonymous_snapshot_has_no_name_of_the_estate_and_tells_the_same(grou
     entry = HistoryEntry(
         "1", "2026-03-01T02:00:00Z", "Alice Smithers", "", "apply", "team", "east", "mm2.a.east.source.orders"
     )
-    failed = replace(entry, outcome="failed", error="spec /home/alice/acme/clusters/x.yaml:6: orders-0 is lost")
+    failed = replace(entry, outcome="failed", error="spec /srv/alice/acme/clusters/x.yaml:6: orders-0 is lost")
     ground.texts["entry/1"] = json.dumps({field.name: getattr(failed, field.name) for field in fields(failed)})
     tree_text = ground.tree_file.read_text()
     labelled = tree_text.replace("cluster_id: a", "cluster_id: a, labels: {team name: 'Acme Payments'}")
