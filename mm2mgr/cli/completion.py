@@ -101,7 +101,6 @@ def _shells() -> dict[str, type[ShellComplete]]:
     """Return the shells that click completes in, once it is told of ours; `--help` does without."""
     from click.shell_completion import BashComplete, FishComplete, ZshComplete, add_completion_class
 
-    @add_completion_class
     class Bash(BashComplete):
         """Quotes what it offers: `->` in the id of a flow would redirect the output. Flows have colons, which split
         words."""
@@ -114,6 +113,7 @@ def _shells() -> dict[str, type[ShellComplete]]:
             item.value = item.value if is_quoted else shlex.quote(item.value)
             return super().format_completion(item)
 
+    add_completion_class(Bash)
     return {"bash": Bash, "zsh": ZshComplete, "fish": FishComplete}
 
 

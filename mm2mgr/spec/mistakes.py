@@ -30,6 +30,9 @@ Node = Mapping[str, Any]
 @cache
 def json_schema() -> Node:
     """Return the JSON Schema of one file of the tree: every top-level key is optional, since files are merged."""
+    for model in vars(models).values():  # pydantic 2.10 asks the serializers of defaults, and models build when asked
+        if isinstance(model, type) and issubclass(model, models.Model):
+            model.model_rebuild()
     schema = models.Tree.model_json_schema(by_alias=True)
     texts = _texts_below_fields()
     for name, definition in {"Tree": schema, **schema["$defs"]}.items():
