@@ -292,12 +292,12 @@ async def _write(
             for quota in (*await carry_out_quotas(topology, free), *held):
                 progress.take(quota)
         await progress.record()
-        if isinstance(undeclared, BaseException):
-            raise undeclared
-        for claim in undeclared:
+        for claim in [] if isinstance(undeclared, BaseException) else undeclared:
             if claim.connect not in progress.unrecorded:
                 progress.recorder.write(claim.connect, claim.key, None)
         await asyncio.to_thread(progress.recorder.close)
+        if isinstance(undeclared, BaseException):  # only now: what was written is in the history
+            raise undeclared
         return halt.is_set()
 
 

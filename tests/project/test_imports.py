@@ -23,6 +23,11 @@ from mm2mgr.cli import cli
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "mm2mgr"
 
+PLANNING = {  # what both who judges a change and who writes it may see
+    *("remarks", "json_values", "timing", "connectors", "text", "errors", "files", "formats", "secrets", "partitions"),
+    *("defaults", "spec", "truth", "topology", "render", "topics", "lint", "connect", "kafka", "live", "comparison"),
+}
+
 # What each part may import of mm2mgr, in reading order: only what is above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "text": set(),
@@ -79,58 +84,8 @@ LAYERS: dict[str, set[str]] = {
         *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
         *("truth", "topics", "topology", "connect", "live"),
     },
-    "plan": {
-        *(
-            "remarks",
-            "json_values",
-            "timing",
-            "connectors",
-            "text",
-            "errors",
-            "files",
-            "formats",
-            "secrets",
-            "partitions",
-            "defaults",
-            "spec",
-            "truth",
-            "topology",
-            "render",
-            "topics",
-            "lint",
-            "connect",
-            "kafka",
-            "live",
-            "comparison",
-        )
-    },
-    "apply": {
-        *(
-            "remarks",
-            "garbage",
-            "json_values",
-            "timing",
-            "connectors",
-            "text",
-            "errors",
-            "files",
-            "formats",
-            "secrets",
-            "partitions",
-            "defaults",
-            "spec",
-            "truth",
-            "topology",
-            "render",
-            "topics",
-            "lint",
-            "connect",
-            "kafka",
-            "live",
-            "comparison",
-            "plan",
-        )
-    },
+    "plan": PLANNING,
+    "apply": {*PLANNING, "garbage", "plan"},
     "samples": {
         "metric_sources",
         "timing",
