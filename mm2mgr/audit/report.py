@@ -1,0 +1,122 @@
+"""What an audit found: differences of single records, and a verdict for each partition, flow and the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mm2mgr.errors import ExitCode
+from mm2mgr.partitions import TopicPartition
+
+
+class Verdict(StrEnum):
+    """What is said of a window of records."""
+
+    EQUAL = "equal"
+    DIFFERS = "differs"
+    NOT_JUDGED = "not judged"
+
+
+class DifferenceKind(StrEnum):
+    """How a record of one log differs from the other log."""
+
+    MISSING = "missing"
+    DUPLICATED = "duplicated"
+    ALTERED = "altered"
+    REORDERED = "reordered"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True)
+class RecordDifference:
+    """One record that differs.
+
+    `source_offset` is None for an extra record, `target_offset` for a missing one. `time_ms` is the record's own
+    timestamp, milliseconds since 1970 UTC. `key_hash` is 16 hexadecimal digits, None for a null key. `fields` names
+    what was altered: key, value, timestamp, headers. `expected` says why the flow's config makes this difference
+    and is empty for a fault. `note` adds what is known of the cause: "came twice after a restart at 12:03 UTC".
+    """
+
+    kind: DifferenceKind
+    source_offset: int | None
+    target_offset: int | None
+    time_ms: int | None = None
+    key_hash: str | None = None
+    fields: tuple[str, ...] = ()
+    expected: str = ""
+    note: str = ""
+    source_value: bytes | None = field(default=None, repr=False)
+    target_value: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class PartitionAudit:
+    """What was compared of one partition, and the outcome.
+
+    The windows are offsets, first included, end excluded. `counts` has all differences that no config explains, also
+    those that `differences` leaves out beyond its limit. `not_judged` has a sentence with offsets for each part of the
+    window that could not be compared; where it has any, the partition is never equal.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    source_window: tuple[int, int]
+    target_window: tuple[int, int]
+    source_records: int = 0
+    target_records: int = 0
+    counts: Mapping[DifferenceKind, int] = field(default_factory=dict)
+    expected: Mapping[str, int] = field(default_factory=dict)
+    differences: tuple[RecordDifference, ...] = ()
+    not_judged: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """A difference wins over what was not judged: it stands, whatever the rest would show."""
+        if any(self.counts.values()):
+            return Verdict.DIFFERS
+        return Verdict.NOT_JUDGED if self.not_judged else Verdict.EQUAL
+
+
+@dataclass(frozen=True)
+class FlowAudit:
+    """What was compared of one flow. `promises` are the sentences that say what "equal" means for its topics."""
+
+    flow: str
+    partitions: tuple[PartitionAudit, ...] = ()
+    promises: tuple[str, ...] = ()
+    not_judged: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its partitions; not judged where there is none."""
+        return worst([part.verdict for part in self.partitions] + [Verdict.NOT_JUDGED for _ in self.not_judged])
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """An audit: its flows, when it began (seconds since 1970), how long it took, and what did the work."""
+
+    flows: tuple[FlowAudit, ...]
+    began: float
+    seconds: float
+    engine: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its flows; not judged where there is none."""
+        return worst([flow.verdict for flow in self.flows])
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Equal is 0, a difference 2, and 1 what could not be judged."""
+        codes = {Verdict.EQUAL: ExitCode.YES, Verdict.DIFFERS: ExitCode.DIFFERS, Verdict.NOT_JUDGED: ExitCode.NO}
+        return codes[self.verdict]
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """Return DIFFERS where any verdict is that, then NOT_JUDGED, also for no verdict at all."""
+    if Verdict.DIFFERS in verdicts:
+        return Verdict.DIFFERS
+    return Verdict.EQUAL if verdicts and set(verdicts) == {Verdict.EQUAL} else Verdict.NOT_JUDGED
