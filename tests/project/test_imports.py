@@ -578,7 +578,11 @@ def test_what_computes_does_no_io_and_takes_no_clock(name: str) -> None:
 
 
 # What waits for another process, and the server, which lives as long as its process.
-REAL_WAITS = {"sandbox/process.py console.wait", "serve/server.py asyncio.run", "throughput/job.py process.wait"}
+REAL_WAITS = {
+    "sandbox/process.py console.wait",
+    "serve/server.py asyncio.run",
+    "throughput/spark_session.py process.wait",
+}
 
 
 def waits() -> set[str]:

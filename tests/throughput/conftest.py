@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mm2mgr.sandbox.runtime import find_java, spark_java_home
-from mm2mgr.throughput.job import end, session
+from mm2mgr.throughput.spark_session import end, session
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ import pyspark
 
 from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from mm2mgr.sandbox.server import HOST, free_ports
-from mm2mgr.throughput.job import FAST_START, class_archive
+from mm2mgr.throughput.spark_session import FAST_START, class_archive
 
 SPARK = Path(pyspark.__file__).parent / "bin"
 DEADLINE_SECONDS = 300.0

@@ -11,15 +11,15 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
-from mm2mgr.throughput import job as session_module
-from mm2mgr.throughput.job import _hand_over, failure
+from mm2mgr.throughput import spark_session as session_module
+from mm2mgr.throughput.spark_session import _hand_over, failure
 
 from .standalone import environment, submit
 
 SCRIPT = """\
 import json
 from pathlib import Path
-from mm2mgr.throughput.job import end, session
+from mm2mgr.throughput.spark_session import end, session
 spark = session(Path("/no/java/here"))
 settings = {name: spark.conf.get(name) for name in ("spark.app.name", "spark.master", "spark.sql.shuffle.partitions")}
 end(spark)
