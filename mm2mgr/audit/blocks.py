@@ -10,7 +10,7 @@ wrong with the answer, but where it differs it is read again as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -213,27 +213,18 @@ def align_blocks(source: Blocks, target: Blocks, context: int = 1) -> Alignment:
     return Alignment(source_rows, target_rows, int(source.count[source_rows].sum()), tuple(gaps))
 
 
-def ranges_to_search(
-    source: Blocks, times_ms: Sequence[int] | Ints, end: int, timestamps_count: bool = True
-) -> tuple[tuple[int, int], ...]:
-    """Return the offset ranges of the source that may hold records with these timestamps, last first.
+def ranges_to_search(source: Blocks, times_ms: Ints, timestamps_count: bool = True) -> tuple[tuple[int, int], ...]:
+    """Return the offset ranges of the source that may hold records with these timestamps, last first; end excluded.
 
-    Where a record came twice, its first copy is in one of them; `end` bounds the search (excluded). Without timestamps
-    that count, all blocks before it are to be searched.
+    Where a record came twice, its first copy is in one of them. Each is a block; without timestamps that count, all of
+    them are to be searched.
     """
     rows = np.arange(len(source))
     if timestamps_count:
-        times = np.unique(np.asarray(times_ms, np.int64))
+        times = np.unique(times_ms)
         inside = np.searchsorted(times, source.max_time_ms, "right") - np.searchsorted(times, source.min_time_ms)
         rows = rows[inside > 0]
-    ranges: list[tuple[int, int]] = []
-    for row in rows[source.first_offset[rows] < end][::-1].tolist():
-        first, after = int(source.first_offset[row]), min(int(source.last_offset[row]) + 1, end)
-        if ranges and row + 1 < len(source) and ranges[-1][0] == source.first_offset[row + 1]:
-            ranges[-1] = first, ranges[-1][1]
-        else:
-            ranges.append((first, after))
-    return tuple(ranges)
+    return tuple((int(source.first_offset[row]), int(source.last_offset[row]) + 1) for row in rows[::-1].tolist())
 
 
 def _without_context(

@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mm2mgr.audit.blocks import Blocks, Gap, align_blocks, ranges_to_search
 from mm2mgr.audit.records import ALL_FIELDS, NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.sequences import Rows, common_subsequence
 
+Flags = npt.NDArray[np.bool_]
 RowPairs = tuple[Rows, Rows]
-REST_SCHEMA = RECORD_SCHEMA
-for _field in (pa.field("is_target", pa.bool_()), pa.field("place", pa.int64()), pa.field("copy_of", pa.int64())):
-    REST_SCHEMA = REST_SCHEMA.append(_field)
+REST_SCHEMA = pa.schema([*RECORD_SCHEMA, ("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64())])
+NO_COPY, OUTSIDE = -1, -2
 
 Explain = Callable[[RecordDifference], str]
 """Says why the flow's config makes a difference; empty for a fault."""
@@ -30,11 +31,12 @@ Explain = Callable[[RecordDifference], str]
 
 @dataclass(frozen=True)
 class Rest:
-    """Records of one or more gaps that have no partner in order.
+    """Records of one or more gaps of a partition that have no partner in order.
 
     `place` is the same number for records of both sides between the same two partners; it is unique within a partition.
-    `copy_of` is for target records: the offset of a source record in the gap that is the same and has its partner, -1
-    for none. `matched` is how many records have a partner.
+    `copy_of` is for target records: the offset of an equal source record in the gap that has its partner, NO_COPY for
+    none, OUTSIDE for none where the record may be of before or after the window, and so is no fault by itself.
+    `matched` is how many pairs there are.
     """
 
     source: Records
@@ -51,7 +53,7 @@ class Rest:
         columns = [
             pa.array(np.repeat([False, True], [sources, targets])),
             pa.array(np.concatenate([self.source_place, self.target_place])),
-            pa.array(np.concatenate([np.full(sources, -1, np.int64), self.copy_of])),
+            pa.array(np.concatenate([np.full(sources, NO_COPY), self.copy_of])),
         ]
         return pa.RecordBatch.from_arrays([*both.columns, *columns], schema=REST_SCHEMA)
 
@@ -67,34 +69,34 @@ class Rest:
     @classmethod
     def joined(cls, parts: Sequence[Rest]) -> Rest:
         """Return the rest of several gaps, in the order of their offsets."""
+        empty = np.zeros(0, np.int64)
         source, target = Records.joined([part.source for part in parts]), Records.joined([p.target for p in parts])
-        places = [np.concatenate([[], *(getattr(part, name) for part in parts)]).astype(np.int64) for name in _PLACES]
         by_source, by_target = np.argsort(source.offset, kind="stable"), np.argsort(target.offset, kind="stable")
         return cls(
             source.take(by_source),
-            places[0][by_source],
+            np.concatenate([empty, *(part.source_place for part in parts)])[by_source],
             target.take(by_target),
-            places[1][by_target],
-            places[2][by_target],
+            np.concatenate([empty, *(part.target_place for part in parts)])[by_target],
+            np.concatenate([empty, *(part.copy_of for part in parts)])[by_target],
             sum(part.matched for part in parts),
         )
-
-
-_PLACES = ("source_place", "target_place", "copy_of")
 
 
 @dataclass(frozen=True)
 class Edges:
     """What the windows do not decide at the ends of a gap.
 
-    `open_start`, `open_end`: target records before the first (after the last) record that has a partner belong to no
-    window, so they are never extra; set them for a gap `at_start` or `at_end` unless the target's window is bounded
-    there. `due`: source records from this offset on need not have arrived yet.
+    `open_start`, `open_end`: target records before the first (after the last) that has a partner may be of before
+    (after) the window, so they are never extra; set them for a gap `at_start` or `at_end` unless the target's window is
+    bounded there. `open_copies`: those that equal a record of the window came twice; say no where timestamps do not
+    count, as an equal record may be that of another time. `due`: source records from this offset on need not have
+    arrived yet; where the source is read beyond it, the target's end need not be open.
     """
 
     open_start: bool = False
     open_end: bool = False
     due: int | None = None
+    open_copies: bool = True
 
 
 CLOSED = Edges()
@@ -110,37 +112,43 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Rest
         left, right = len(source) - 1 - left[::-1], len(target) - 1 - right[::-1]
     else:
         left, right = common_subsequence(source.hash, target.hash)
-    lost = np.ones(len(source), np.bool_)
-    lost[left] = False
-    if edges.due is not None:
-        lost &= source.offset < edges.due
-    surplus = np.ones(len(target), np.bool_)
-    surplus[right] = False
-    rows = np.arange(len(target))
+    lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
+    lost[left] = surplus[right] = False
+    lost_rows, surplus_rows = np.flatnonzero(lost), np.flatnonzero(surplus)
+    rest = target.take(surplus_rows)
+    # A place is named after the partner before it; where the source has no record, by a number no source offset has.
+    start = source.offset[0] - 1 if len(source) else -2 - target.offset[0] if len(target) else 0
+    before = np.concatenate([[start], source.offset[left]])
+    place = before[np.searchsorted(right, surplus_rows)]
+    copy_of = copies(rest, place, source.take(left))
+    outside = np.zeros(len(rest), np.bool_)
     if edges.open_start:
-        surplus &= rows > (right[0] if len(right) else len(target))
+        outside |= surplus_rows < (right[0] if len(right) else len(target))
     if edges.open_end:
-        surplus &= rows < (right[-1] if len(right) else -1)
-    rest, first = target.take(surplus), source.offset[0] if len(source) else target.offset[0] if len(target) else 0
-    before = np.concatenate([[first - 1], source.offset[left]])  # a place is named after the partner before it
-    return Rest(
-        source=source.take(lost),
-        source_place=before[np.searchsorted(left, np.flatnonzero(lost))],
-        target=rest,
-        target_place=before[np.searchsorted(right, np.flatnonzero(surplus))],
-        copy_of=copies(rest, source.take(left)),
-        matched=len(left),
-    )
+        outside |= surplus_rows > (right[-1] if len(right) else -1)
+    copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
+    if not edges.open_copies:
+        copy_of[outside] = OUTSIDE
+    return Rest(source.take(lost_rows), before[np.searchsorted(left, lost_rows)], rest, place, copy_of, len(left))
 
 
-def copies(target: Records, source: Records) -> Ints:
-    """Return for each target record the last offset of a source record that is the same, -1 for none."""
+def copies(target: Records, places: Ints, source: Records) -> Ints:
+    """Return for each target record the offset of an equal source record: the last one at or before the place, else the
+    first one after it; -1 for none.
+    """
     if not len(source):
         return np.full(len(target), -1, np.int64)
-    order = np.argsort(source.hash, kind="stable")
-    hashes = source.hash[order]
-    rows = np.maximum(np.searchsorted(hashes, target.hash, "right") - 1, 0)
-    return np.where(hashes[rows] == target.hash, source.offset[order[rows]], -1).astype(np.int64)
+    source = source.take(np.argsort(source.offset, kind="stable"))
+    count = len(source) + 1
+    hashes, codes = np.unique(source.hash, return_inverse=True)
+    ordered = np.sort(codes * count + np.arange(len(source)))
+    code = np.searchsorted(hashes, target.hash)
+    exists = hashes[np.minimum(code, len(hashes) - 1)] == target.hash
+    place = np.searchsorted(source.offset, places, "right")
+    after = np.searchsorted(ordered, code * count + place)
+    before = np.maximum(after - 1, 0)
+    rows = np.where(ordered[before] // count == code, before, np.minimum(after, len(ordered) - 1))
+    return np.where(exists, source.offset[ordered[rows] % count], -1).astype(np.int64)
 
 
 def settle(
@@ -148,49 +156,100 @@ def settle(
     earlier: Sequence[Records] = (),
     counted: Sequence[str] = ALL_FIELDS,
     explain: Explain = lambda difference: "",
+    *,
+    due: int | None,
 ) -> list[RecordDifference]:
-    """Say what happened to each record without a partner, in the order of offsets.
+    """Say what happened to each record without a partner, in the order of source offsets.
 
     A record that both sides have at other places is reordered; a further copy of a source record that arrived (in the
     gaps or in `earlier`) is duplicated; two records at one place that share their key, value or timestamp are one that
-    was altered. The others are missing, or extra.
+    was altered. The others are missing (source records from offset `due` on never), or extra.
     """
-    moved_source, moved_target = _pair_moved(rest)
-    found = [
-        _difference(DifferenceKind.REORDERED, rest.source, source, rest.target, target)
-        for source, target in zip(moved_source.tolist(), moved_target.tolist(), strict=True)
-    ]
-    copy_of = rest.copy_of.copy()
+    source, target = rest.source, rest.target
+    lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
+    differences: list[RecordDifference] = []
+
+    def add_pairs(kind: DifferenceKind, pairs: RowPairs) -> None:
+        for row, other in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
+            difference = difference_of(kind, source, row, target, other)
+            if kind is DifferenceKind.ALTERED:
+                difference = replace(difference, fields=altered_fields(source, row, target, other, counted))
+            differences.append(difference)
+        lost[pairs[0]] = surplus[pairs[1]] = False
+
+    add_pairs(DifferenceKind.REORDERED, _pair_equal(source.hash, target.hash))
+    copy_of = rest.copy_of
     for records in earlier:
-        copy_of = np.maximum(copy_of, copies(rest.target, records))
-    open_source, open_target = np.ones(len(rest.source), np.bool_), np.ones(len(rest.target), np.bool_)
-    open_source[moved_source], open_target[moved_target] = False, False
-    duplicated = np.flatnonzero(open_target & (copy_of >= 0))
+        copy_of = np.where(copy_of == NO_COPY, copies(target, rest.target_place, records), copy_of)
+    duplicated = np.flatnonzero(surplus & (copy_of >= 0))
     for row in duplicated.tolist():
-        copy = _difference(DifferenceKind.DUPLICATED, None, None, rest.target, row)
-        found.append(replace(copy, source_offset=int(copy_of[row])))
-    open_target[duplicated] = False
-    for source, target in zip(*_pair_altered(rest, open_source, open_target, counted), strict=True):
-        altered = _difference(DifferenceKind.ALTERED, rest.source, source, rest.target, target)
-        found.append(replace(altered, fields=_altered_fields(rest, source, target, counted)))
-        open_source[source] = open_target[target] = False
-    for row in np.flatnonzero(open_source).tolist():
-        found.append(_difference(DifferenceKind.MISSING, rest.source, row, None, None))
-    for row in np.flatnonzero(open_target).tolist():
-        found.append(_difference(DifferenceKind.EXTRA, None, None, rest.target, row))
-    found = [replace(difference, expected=explain(difference)) for difference in found]
-    return sorted(found, key=_by_offsets)
+        copy = difference_of(DifferenceKind.DUPLICATED, None, 0, target, row)
+        differences.append(replace(copy, source_offset=int(copy_of[row])))
+    surplus[duplicated] = False
+    add_pairs(DifferenceKind.ALTERED, _pair_altered(rest, lost, surplus, counted))
+    if due is not None:
+        lost &= source.offset < due
+    for row in np.flatnonzero(lost).tolist():
+        differences.append(difference_of(DifferenceKind.MISSING, source, row, None, 0))
+    for row in np.flatnonzero(surplus & (copy_of != OUTSIDE)).tolist():
+        differences.append(difference_of(DifferenceKind.EXTRA, None, 0, target, row))
+    return sorted((replace(item, expected=explain(item)) for item in differences), key=_by_offsets)
 
 
-def unexplained(rest: Rest) -> Records:
-    """Return the target records whose first copy is to be looked for in the source before the gaps.
+def unexplained(rest: Rest, counted: Sequence[str] = ALL_FIELDS) -> Records:
+    """Return the target records that may be copies of source records before the gaps.
 
-    Where a place has no such record, `settle` needs nothing of `earlier`.
+    Look for these there (blocks.ranges_to_search) and hand what was read to `settle`; without any, `settle` needs no
+    `earlier`. Where timestamps do not count, each block would be searched: what can be an altered record is left out.
     """
-    _, moved = _pair_moved(rest)
-    open_target = rest.copy_of < 0
-    open_target[moved] = False
-    return rest.target.take(open_target)
+    lost, surplus = np.ones(len(rest.source), np.bool_), rest.copy_of == NO_COPY
+    moved = _pair_equal(rest.source.hash, rest.target.hash)
+    lost[moved[0]] = surplus[moved[1]] = False
+    if "timestamp" not in counted:
+        surplus[_pair_altered(rest, lost, surplus, counted)[1]] = False
+    return rest.target.take(surplus)
+
+
+ReadRange = Callable[[int, int], Records]
+"""Reads the records of one log between two offsets (the end excluded), hashed over the fields that count."""
+
+
+def find_differences(
+    blocks: tuple[Blocks, Blocks],
+    readers: tuple[ReadRange, ReadRange],
+    edges: Edges = CLOSED,
+    counted: Sequence[str] = ALL_FIELDS,
+    explain: Explain = lambda difference: "",
+) -> list[RecordDifference]:
+    """Compare a partition whose blocks are summed up, source first: read the gaps again and say what is different.
+
+    `edges` are those of the windows. What runs gaps on other machines calls align_blocks, compare_gap and settle itself.
+    """
+    alignment = align_blocks(*blocks)
+    rest = Rest.joined(
+        [compare_gap(readers[0](*gap.source), readers[1](*gap.target), gap_edges(gap, edges)) for gap in alignment.gaps]
+    )
+    return settle(rest, read_earlier(rest, blocks[0], readers[0], counted), counted, explain, due=edges.due)
+
+
+def gap_edges(gap: Gap, edges: Edges) -> Edges:
+    """Return what the windows leave open at the ends of one gap."""
+    return Edges(edges.open_start and gap.at_start, edges.open_end and gap.at_end, edges.due, edges.open_copies)
+
+
+def read_earlier(rest: Rest, source: Blocks, read: ReadRange, counted: Sequence[str] = ALL_FIELDS) -> list[Records]:
+    """Read of the source what records that came twice may be copies of, the latest first, until all are found."""
+    records = unexplained(rest, counted)
+    earlier: list[Records] = []
+    for first, end in ranges_to_search(source, records.time_ms, "timestamp" in counted) if len(records) else ():
+        read_records = read(first, end)
+        equal = read_records.take(np.isin(read_records.hash, records.hash))
+        if len(equal):
+            earlier.append(equal)
+            records = records.take(~np.isin(records.hash, equal.hash))
+            if not len(records):
+                break
+    return earlier
 
 
 def tally(differences: Iterable[RecordDifference]) -> tuple[dict[DifferenceKind, int], dict[str, int]]:
@@ -257,37 +316,36 @@ def _run(group: list[RecordDifference]) -> Run:
     )
 
 
-def _pair_moved(rest: Rest) -> RowPairs:
-    """Return rows of both sides that are the same record: the n-th lost with the n-th surplus one."""
-    return _pair_equal(rest.source.hash, rest.target.hash)
-
-
-def _pair_altered(
-    rest: Rest, open_source: npt.NDArray[np.bool_], open_target: npt.NDArray[np.bool_], counted: Sequence[str]
-) -> RowPairs:
+def _pair_altered(rest: Rest, lost: Flags, surplus: Flags, counted: Sequence[str]) -> RowPairs:
     """Return rows of both sides at one place that share the most fields, at least a key, a value or a timestamp.
 
     Where timestamps do not count, records with null keys at a place with as many of both sides are paired, too.
     """
-    source_rows, target_rows = np.flatnonzero(open_source), np.flatnonzero(open_target)
-    pairs: list[RowPairs] = []
+    source, target = rest.source, rest.target
+    source_rows, target_rows = np.flatnonzero(lost), np.flatnonzero(surplus)
+    inside = rest.copy_of != OUTSIDE
     names = [name for name in ALL_FIELDS if name in counted]
-    shared = [subset for size in range(len(names) - 1, 0, -1) for subset in combinations(names, size)]
-    for subset in shared:
-        sources = source_rows[_identified(rest.source, source_rows, subset)]
-        targets = target_rows[_identified(rest.target, target_rows, subset)]
+    pairs: list[RowPairs] = []
+    for subset in (subset for size in range(len(names) - 1, 0, -1) for subset in combinations(names, size)):
+        sources = source_rows[_identified(source, source_rows, subset)]
+        targets = target_rows[_identified(target, target_rows, subset)]
+        if "timestamp" not in subset and (subset != ("key", "value")):
+            targets = targets[inside[targets]]  # a key alone says little of a record that may be of another window
         if not len(sources) or not len(targets):
             continue
         left, right = _pair_equal(
-            _hash_at_place(rest.source, rest.source_place, sources, subset),
-            _hash_at_place(rest.target, rest.target_place, targets, subset),
+            _hash_at_place(source, rest.source_place, sources, subset),
+            _hash_at_place(target, rest.target_place, targets, subset),
         )
         pairs.append((sources[left], targets[right]))
         source_rows = np.setdiff1d(source_rows, pairs[-1][0], assume_unique=True)
         target_rows = np.setdiff1d(target_rows, pairs[-1][1], assume_unique=True)
     if "timestamp" not in counted:
-        pairs.append(_pair_null_keys(rest, source_rows, target_rows))
-    return _concatenated(pairs)
+        pairs.append(_pair_null_keys(rest, source_rows, target_rows[inside[target_rows]]))
+    empty = np.zeros(0, np.intp)
+    return np.concatenate([empty, *(left for left, _ in pairs)]), np.concatenate(
+        [empty, *(right for _, right in pairs)]
+    )
 
 
 def _pair_null_keys(rest: Rest, source_rows: Rows, target_rows: Rows) -> RowPairs:
@@ -303,7 +361,7 @@ def _pair_null_keys(rest: Rest, source_rows: Rows, target_rows: Rows) -> RowPair
     )
 
 
-def _identified(records: Records, rows: Rows, subset: Sequence[str]) -> npt.NDArray[np.bool_]:
+def _identified(records: Records, rows: Rows, subset: Sequence[str]) -> Flags:
     """Return which records have one of the fields that tell records apart: a key, a value, a timestamp."""
     flags = np.full(len(rows), "timestamp" in subset)
     if "key" in subset:
@@ -335,36 +393,27 @@ def _ranked(hashes: Hashes) -> Hashes:
     return np.where(ranks > 0, mix(hashes + mix(ranks)), hashes)
 
 
-def _concatenated(pairs: Sequence[RowPairs]) -> RowPairs:
-    empty = np.zeros(0, np.intp)
-    return np.concatenate([empty, *(left for left, _ in pairs)]), np.concatenate(
-        [empty, *(right for _, right in pairs)]
-    )
-
-
-def _altered_fields(rest: Rest, source: int, target: int, counted: Sequence[str]) -> tuple[str, ...]:
-    before, after = rest.source, rest.target
+def altered_fields(before: Records, row: int, after: Records, other: int, counted: Sequence[str]) -> tuple[str, ...]:
     same = {
-        "key": before.key_hash[source] == after.key_hash[target],
-        "value": before.value_hash[source] == after.value_hash[target],
-        "timestamp": before.time_ms[source] == after.time_ms[target],
-        "headers": before.headers_hash[source] == after.headers_hash[target],
+        "key": before.key_hash[row] == after.key_hash[other],
+        "value": before.value_hash[row] == after.value_hash[other],
+        "timestamp": before.time_ms[row] == after.time_ms[other],
+        "headers": before.headers_hash[row] == after.headers_hash[other],
     }
     return tuple(name for name in ALL_FIELDS if name in counted and not same[name])
 
 
-def _difference(
-    kind: DifferenceKind, source: Records | None, source_row: int | None, target: Records | None, target_row: int | None
+def difference_of(
+    kind: DifferenceKind, source: Records | None, source_row: int, target: Records | None, target_row: int
 ) -> RecordDifference:
     """Return a difference with timestamp and key of the source's record, or the target's where there is none."""
     records, row = (source, source_row) if source is not None else (target, target_row)
-    assert records is not None
     return RecordDifference(
         kind=kind,
         source_offset=None if source is None else int(source.offset[source_row]),
         target_offset=None if target is None else int(target.offset[target_row]),
-        time_ms=int(records.time_ms[row]),
-        key_hash=key_text(int(records.key_hash[row])),
+        time_ms=None if records is None else int(records.time_ms[row]),
+        key_hash=None if records is None else key_text(int(records.key_hash[row])),
     )
 
 
