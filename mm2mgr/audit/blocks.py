@@ -1,0 +1,248 @@
+"""Pass 1: logs summed up as blocks whose ends the records themselves decide, and the blocks of two logs aligned.
+
+A record whose hash has its low bits zero ends a block (as rsync and casync cut files). So both logs are cut at the same
+records without looking at each other, and a missing or further record changes one block, not all that follow. Sums are
+linear: parts of a block that were read in neighbouring ranges join exactly, however a log was split.
+
+A log of few distinct records whose timestamps do not count may have no such record, and is one block then: nothing is
+wrong with the answer, but where it differs it is read again as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mm2mgr.audit.records import Hashes, Ints, Records, mix
+from mm2mgr.audit.sequences import common_subsequence
+
+Flags = npt.NDArray[np.bool_]
+
+BLOCK_SCHEMA = pa.schema(
+    [(name, pa.int64()) for name in ("first_offset", "last_offset", "min_time_ms", "max_time_ms", "count")]
+    + [(name, pa.uint64()) for name in ("sum", "weighted", "xor")]
+    + [("ends", pa.bool_())]
+)
+_LEAST_BITS, _MOST_BITS = 6, 14
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Consecutive runs of records of one log, as columns (BLOCK_SCHEMA).
+
+    `sum` and `xor` are of the hashes, `weighted` is the sum of position × hash with the first record at 1; all are
+    modulo 2^64. `ends` is false where the block goes on in the next range.
+    """
+
+    first_offset: Ints
+    last_offset: Ints
+    min_time_ms: Ints
+    max_time_ms: Ints
+    count: Ints
+    sum: Hashes
+    weighted: Hashes
+    xor: Hashes
+    ends: Flags
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    @property
+    def records(self) -> int:
+        """How many records are in the blocks."""
+        return int(self.count.sum())
+
+    def fingerprints(self) -> Hashes:
+        """Return a number per block: equal for the same records in the same order, and else different (but for a
+        chance of 1 in 2^64).
+        """
+        number = mix(self.count.astype(np.uint64))
+        for part in (self.sum, self.weighted, self.xor):
+            number = mix(number + part)
+        return number
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Return the columns of BLOCK_SCHEMA."""
+        return pa.RecordBatch.from_arrays(
+            [pa.array(getattr(self, name)) for name in BLOCK_SCHEMA.names], schema=BLOCK_SCHEMA
+        )
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Blocks:
+        """Read the columns of BLOCK_SCHEMA; others may be there."""
+        return cls(*(table.column(name).to_numpy(zero_copy_only=False) for name in BLOCK_SCHEMA.names))
+
+
+def block_bits(records: int) -> int:
+    """Return the bits for a log of so many records: a few thousand blocks, each of 64 to 16 384 records on average."""
+    return min(max((records // 4096).bit_length(), _LEAST_BITS), _MOST_BITS)
+
+
+def blocks_of(records: Records, bits: int) -> Blocks:
+    """Sum up records that follow each other; the last block is open unless its last record ends it."""
+    count = len(records)
+    if not count:
+        return Blocks.from_arrow(BLOCK_SCHEMA.empty_table())
+    hashes = records.hash
+    cuts = (hashes & np.uint64((1 << bits) - 1)) == 0
+    last = np.flatnonzero(cuts)
+    if not len(last) or last[-1] != count - 1:
+        last = np.append(last, count - 1)
+    first = np.concatenate([[0], last[:-1] + 1])
+    counts = last - first + 1
+    position = np.arange(1, count + 1) - np.repeat(first, counts)
+    return Blocks(
+        first_offset=records.offset[first],
+        last_offset=records.offset[last],
+        min_time_ms=np.minimum.reduceat(records.time_ms, first),
+        max_time_ms=np.maximum.reduceat(records.time_ms, first),
+        count=counts.astype(np.int64),
+        sum=np.add.reduceat(hashes, first),
+        weighted=np.add.reduceat(hashes * position.astype(np.uint64), first),
+        xor=np.bitwise_xor.reduceat(hashes, first),
+        ends=cuts[last],
+    )
+
+
+def join_blocks(parts: Iterable[Blocks]) -> Blocks:
+    """Join the blocks of ranges of one log, in any order of the ranges, into those of the whole.
+
+    The ranges may not overlap.
+    """
+    tables = [part for part in parts if len(part)]
+    if not tables:
+        return Blocks.from_arrow(BLOCK_SCHEMA.empty_table())
+    tables.sort(key=lambda part: int(part.first_offset[0]))
+    columns = {
+        column.name: np.concatenate([getattr(part, column.name) for part in tables]) for column in fields(Blocks)
+    }
+    last = np.flatnonzero(columns["ends"])
+    if not len(last) or last[-1] != len(columns["ends"]) - 1:
+        last = np.append(last, len(columns["ends"]) - 1)
+    first = np.concatenate([[0], last[:-1] + 1])
+    before = np.cumsum(columns["count"]) - columns["count"]
+    before -= np.repeat(before[first], last - first + 1)
+    return Blocks(
+        first_offset=columns["first_offset"][first],
+        last_offset=columns["last_offset"][last],
+        min_time_ms=np.minimum.reduceat(columns["min_time_ms"], first),
+        max_time_ms=np.maximum.reduceat(columns["max_time_ms"], first),
+        count=np.add.reduceat(columns["count"], first),
+        sum=np.add.reduceat(columns["sum"], first),
+        weighted=np.add.reduceat(columns["weighted"] + before.astype(np.uint64) * columns["sum"], first),
+        xor=np.bitwise_xor.reduceat(columns["xor"], first),
+        ends=columns["ends"][last],
+    )
+
+
+@dataclass
+class BlockSums:
+    """Sums up a range of a log batch by batch; memory holds the finished blocks and one batch."""
+
+    bits: int
+    parts: list[Blocks] = field(default_factory=list)
+
+    def add(self, records: Records) -> None:
+        """Add the next records of the range."""
+        self.parts.append(blocks_of(records, self.bits))
+        if len(self.parts) >= 64:
+            self.parts = [join_blocks(self.parts)]
+
+    def blocks(self) -> Blocks:
+        """Return the blocks of all that was added."""
+        return join_blocks(self.parts)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch of both logs whose blocks differ, to be read again: offsets, first included, end excluded.
+
+    One side may be empty (first = end). `at_start` and `at_end`: no matched block of the windows is before or after it.
+    The counts are of records in its blocks.
+    """
+
+    source: tuple[int, int]
+    target: tuple[int, int]
+    source_records: int
+    target_records: int
+    at_start: bool = False
+    at_end: bool = False
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How the blocks of two logs belong together: rows of matched blocks on both sides, and the gaps between them."""
+
+    source_rows: npt.NDArray[np.intp]
+    target_rows: npt.NDArray[np.intp]
+    matched_records: int
+    gaps: tuple[Gap, ...]
+
+
+def align_blocks(source: Blocks, target: Blocks, context: int = 1) -> Alignment:
+    """Align two logs by equal blocks in order.
+
+    `context` matched blocks before each gap are in the gap, too (and not in the matched records): most repeated records
+    repeat those right before. Windows that start within a block differ in their first block at least, so a gap at the
+    start, and one at the end, says little yet.
+    """
+    source_rows, target_rows = common_subsequence(source.fingerprints(), target.fingerprints())
+    keep = _without_context(source_rows, target_rows, len(source), len(target), context)
+    source_rows, target_rows = source_rows[keep], target_rows[keep]
+    gaps = []
+    lefts = [-1, *source_rows.tolist()], [-1, *target_rows.tolist()]
+    rights = [*source_rows.tolist(), len(source)], [*target_rows.tolist(), len(target)]
+    for number, bounds in enumerate(zip(*lefts, *rights, strict=True)):
+        source_left, target_left, source_right, target_right = bounds
+        if source_right - source_left == 1 and target_right - target_left == 1:
+            continue
+        gaps.append(
+            Gap(
+                source=_offsets(source, source_left, source_right),
+                target=_offsets(target, target_left, target_right),
+                source_records=int(source.count[source_left + 1 : source_right].sum()),
+                target_records=int(target.count[target_left + 1 : target_right].sum()),
+                at_start=number == 0,
+                at_end=number == len(source_rows),
+            )
+        )
+    return Alignment(source_rows, target_rows, int(source.count[source_rows].sum()), tuple(gaps))
+
+
+def ranges_to_search(source: Blocks, times_ms: Ints, timestamps_count: bool = True) -> tuple[tuple[int, int], ...]:
+    """Return the offset ranges of the source that may hold records with these timestamps, last first; end excluded.
+
+    Where a record came twice, its first copy is in one of them. Each is a block; without timestamps that count, all of
+    them are to be searched.
+    """
+    rows = np.arange(len(source))
+    if timestamps_count:
+        times = np.unique(times_ms)
+        inside = np.searchsorted(times, source.max_time_ms, "right") - np.searchsorted(times, source.min_time_ms)
+        rows = rows[inside > 0]
+    return tuple((int(source.first_offset[row]), int(source.last_offset[row]) + 1) for row in rows[::-1].tolist())
+
+
+def _without_context(
+    source_rows: npt.NDArray[np.intp], target_rows: npt.NDArray[np.intp], sources: int, targets: int, context: int
+) -> Flags:
+    """Return which matched blocks stay matched: not the last `context` ones before each gap."""
+    stays = np.ones(len(source_rows), np.bool_)
+    gap_after = (np.append(source_rows, sources)[1:] - source_rows > 1) | (
+        np.append(target_rows, targets)[1:] - target_rows > 1
+    )
+    for row in np.flatnonzero(gap_after).tolist():
+        stays[max(0, row + 1 - context) : row + 1] = False
+    return stays
+
+
+def _offsets(blocks: Blocks, left: int, right: int) -> tuple[int, int]:
+    """Return the offsets between two blocks: up to the next one, or to the last record where there is none."""
+    first = int(blocks.last_offset[left]) + 1 if left >= 0 else int(blocks.first_offset[0]) if len(blocks) else 0
+    if right < len(blocks):
+        return first, int(blocks.first_offset[right])
+    return first, max(first, int(blocks.last_offset[-1]) + 1 if len(blocks) else first)

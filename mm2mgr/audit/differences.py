@@ -1,0 +1,422 @@
+"""Pass 2: the records of the gaps of two logs compared one by one, and what is different told as a reader needs it.
+
+A gap is compared by itself (`compare_gap`, anywhere), then all gaps of a partition together (`settle`), as a record may
+have moved from one gap to another, or come twice long after its first copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mm2mgr.audit.blocks import Blocks, Gap, align_blocks, ranges_to_search
+from mm2mgr.audit.records import ALL_FIELDS, NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
+from mm2mgr.audit.report import DifferenceKind, RecordDifference
+from mm2mgr.audit.sequences import Rows, common_subsequence
+
+Flags = npt.NDArray[np.bool_]
+RowPairs = tuple[Rows, Rows]
+REST_SCHEMA = pa.schema([*RECORD_SCHEMA, ("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64())])
+NO_COPY, OUTSIDE = -1, -2
+
+Explain = Callable[[RecordDifference], str]
+"""Says why the flow's config makes a difference; empty for a fault."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Records of one or more gaps of a partition that have no partner in order.
+
+    `place` is the same number for records of both sides between the same two partners; it is unique within a partition.
+    `copy_of` is for target records: the offset of an equal source record in the gap that has its partner, NO_COPY for
+    none, OUTSIDE for none where the record may be of before or after the window, and so is no fault by itself.
+    `matched` is how many pairs there are.
+    """
+
+    source: Records
+    source_place: Ints
+    target: Records
+    target_place: Ints
+    copy_of: Ints
+    matched: int
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Return the columns of REST_SCHEMA; `matched` is not in it."""
+        both = Records.joined([self.source, self.target]).to_arrow()
+        sources, targets = len(self.source), len(self.target)
+        columns = [
+            pa.array(np.repeat([False, True], [sources, targets])),
+            pa.array(np.concatenate([self.source_place, self.target_place])),
+            pa.array(np.concatenate([np.full(sources, NO_COPY), self.copy_of])),
+        ]
+        return pa.RecordBatch.from_arrays([*both.columns, *columns], schema=REST_SCHEMA)
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table | pa.RecordBatch, matched: int) -> Rest:
+        """Read the columns of REST_SCHEMA; others may be there."""
+        flags, place, copy_of = (
+            table.column(name).to_numpy(zero_copy_only=False) for name in ("is_target", "place", "copy_of")
+        )
+        records = Records.from_arrow(table)
+        return cls(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rest]) -> Rest:
+        """Return the rest of several gaps, in the order of their offsets."""
+        empty = np.zeros(0, np.int64)
+        source, target = Records.joined([part.source for part in parts]), Records.joined([p.target for p in parts])
+        by_source, by_target = np.argsort(source.offset, kind="stable"), np.argsort(target.offset, kind="stable")
+        return cls(
+            source.take(by_source),
+            np.concatenate([empty, *(part.source_place for part in parts)])[by_source],
+            target.take(by_target),
+            np.concatenate([empty, *(part.target_place for part in parts)])[by_target],
+            np.concatenate([empty, *(part.copy_of for part in parts)])[by_target],
+            sum(part.matched for part in parts),
+        )
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What the windows do not decide at the ends of a gap.
+
+    `open_start`, `open_end`: target records before the first (after the last) that has a partner may be of before
+    (after) the window, so they are never extra; set them for a gap `at_start` or `at_end` unless the target's window is
+    bounded there. `open_copies`: those that equal a record of the window came twice; say no where timestamps do not
+    count, as an equal record may be that of another time. `due`: source records from this offset on need not have
+    arrived yet; where the source is read beyond it, the target's end need not be open.
+    """
+
+    open_start: bool = False
+    open_end: bool = False
+    due: int | None = None
+    open_copies: bool = True
+
+
+CLOSED = Edges()
+
+
+def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Rest:
+    """Match the records of a gap in order and return what has no partner; `hash` of both must be over the same fields.
+
+    Where several matches are as long, what came twice is the later copy, or the earlier one at an open start.
+    """
+    if edges.open_start:
+        left, right = common_subsequence(source.hash[::-1], target.hash[::-1])
+        left, right = len(source) - 1 - left[::-1], len(target) - 1 - right[::-1]
+    else:
+        left, right = common_subsequence(source.hash, target.hash)
+    lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
+    lost[left] = surplus[right] = False
+    lost_rows, surplus_rows = np.flatnonzero(lost), np.flatnonzero(surplus)
+    rest = target.take(surplus_rows)
+    # A place is named after the partner before it; where the source has no record, by a number no source offset has.
+    start = source.offset[0] - 1 if len(source) else -2 - target.offset[0] if len(target) else 0
+    before = np.concatenate([[start], source.offset[left]])
+    place = before[np.searchsorted(right, surplus_rows)]
+    copy_of = copies(rest, place, source.take(left))
+    outside = np.zeros(len(rest), np.bool_)
+    if edges.open_start:
+        outside |= surplus_rows < (right[0] if len(right) else len(target))
+    if edges.open_end:
+        outside |= surplus_rows > (right[-1] if len(right) else -1)
+    copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
+    if not edges.open_copies:
+        copy_of[outside] = OUTSIDE
+    return Rest(source.take(lost_rows), before[np.searchsorted(left, lost_rows)], rest, place, copy_of, len(left))
+
+
+def copies(target: Records, places: Ints, source: Records) -> Ints:
+    """Return for each target record the offset of an equal source record: the last one at or before the place, else the
+    first one after it; -1 for none.
+    """
+    if not len(source):
+        return np.full(len(target), -1, np.int64)
+    source = source.take(np.argsort(source.offset, kind="stable"))
+    count = len(source) + 1
+    hashes, codes = np.unique(source.hash, return_inverse=True)
+    ordered = np.sort(codes * count + np.arange(len(source)))
+    code = np.searchsorted(hashes, target.hash)
+    exists = hashes[np.minimum(code, len(hashes) - 1)] == target.hash
+    place = np.searchsorted(source.offset, places, "right")
+    after = np.searchsorted(ordered, code * count + place)
+    before = np.maximum(after - 1, 0)
+    rows = np.where(ordered[before] // count == code, before, np.minimum(after, len(ordered) - 1))
+    return np.where(exists, source.offset[ordered[rows] % count], -1).astype(np.int64)
+
+
+def settle(
+    rest: Rest,
+    earlier: Sequence[Records] = (),
+    counted: Sequence[str] = ALL_FIELDS,
+    explain: Explain = lambda difference: "",
+    *,
+    due: int | None,
+) -> list[RecordDifference]:
+    """Say what happened to each record without a partner, in the order of source offsets.
+
+    A record that both sides have at other places is reordered; a further copy of a source record that arrived (in the
+    gaps or in `earlier`) is duplicated; two records at one place that share their key, value or timestamp are one that
+    was altered. The others are missing (source records from offset `due` on never), or extra.
+    """
+    source, target = rest.source, rest.target
+    lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
+    differences: list[RecordDifference] = []
+
+    def add_pairs(kind: DifferenceKind, pairs: RowPairs) -> None:
+        for row, other in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
+            difference = difference_of(kind, source, row, target, other)
+            if kind is DifferenceKind.ALTERED:
+                difference = replace(difference, fields=altered_fields(source, row, target, other, counted))
+            differences.append(difference)
+        lost[pairs[0]] = surplus[pairs[1]] = False
+
+    add_pairs(DifferenceKind.REORDERED, _pair_equal(source.hash, target.hash))
+    copy_of = rest.copy_of
+    for records in earlier:
+        copy_of = np.where(copy_of == NO_COPY, copies(target, rest.target_place, records), copy_of)
+    duplicated = np.flatnonzero(surplus & (copy_of >= 0))
+    for row in duplicated.tolist():
+        copy = difference_of(DifferenceKind.DUPLICATED, None, 0, target, row)
+        differences.append(replace(copy, source_offset=int(copy_of[row])))
+    surplus[duplicated] = False
+    add_pairs(DifferenceKind.ALTERED, _pair_altered(rest, lost, surplus, counted))
+    if due is not None:
+        lost &= source.offset < due
+    for row in np.flatnonzero(lost).tolist():
+        differences.append(difference_of(DifferenceKind.MISSING, source, row, None, 0))
+    for row in np.flatnonzero(surplus & (copy_of != OUTSIDE)).tolist():
+        differences.append(difference_of(DifferenceKind.EXTRA, None, 0, target, row))
+    return sorted((replace(item, expected=explain(item)) for item in differences), key=_by_offsets)
+
+
+def unexplained(rest: Rest, counted: Sequence[str] = ALL_FIELDS) -> Records:
+    """Return the target records that may be copies of source records before the gaps.
+
+    Look for these there (blocks.ranges_to_search) and hand what was read to `settle`; without any, `settle` needs no
+    `earlier`. Where timestamps do not count, each block would be searched: what can be an altered record is left out.
+    """
+    lost, surplus = np.ones(len(rest.source), np.bool_), rest.copy_of == NO_COPY
+    moved = _pair_equal(rest.source.hash, rest.target.hash)
+    lost[moved[0]] = surplus[moved[1]] = False
+    if "timestamp" not in counted:
+        surplus[_pair_altered(rest, lost, surplus, counted)[1]] = False
+    return rest.target.take(surplus)
+
+
+ReadRange = Callable[[int, int], Records]
+"""Reads the records of one log between two offsets (the end excluded), hashed over the fields that count."""
+
+
+def find_differences(
+    blocks: tuple[Blocks, Blocks],
+    readers: tuple[ReadRange, ReadRange],
+    edges: Edges = CLOSED,
+    counted: Sequence[str] = ALL_FIELDS,
+    explain: Explain = lambda difference: "",
+) -> list[RecordDifference]:
+    """Compare a partition whose blocks are summed up, source first: read the gaps again and say what is different.
+
+    `edges` are those of the windows. What runs gaps on other machines calls align_blocks, compare_gap and settle itself.
+    """
+    alignment = align_blocks(*blocks)
+    rest = Rest.joined(
+        [compare_gap(readers[0](*gap.source), readers[1](*gap.target), gap_edges(gap, edges)) for gap in alignment.gaps]
+    )
+    return settle(rest, read_earlier(rest, blocks[0], readers[0], counted), counted, explain, due=edges.due)
+
+
+def gap_edges(gap: Gap, edges: Edges) -> Edges:
+    """Return what the windows leave open at the ends of one gap."""
+    return Edges(edges.open_start and gap.at_start, edges.open_end and gap.at_end, edges.due, edges.open_copies)
+
+
+def read_earlier(rest: Rest, source: Blocks, read: ReadRange, counted: Sequence[str] = ALL_FIELDS) -> list[Records]:
+    """Read of the source what records that came twice may be copies of, the latest first, until all are found."""
+    records = unexplained(rest, counted)
+    earlier: list[Records] = []
+    for first, end in ranges_to_search(source, records.time_ms, "timestamp" in counted) if len(records) else ():
+        read_records = read(first, end)
+        equal = read_records.take(np.isin(read_records.hash, records.hash))
+        if len(equal):
+            earlier.append(equal)
+            records = records.take(~np.isin(records.hash, equal.hash))
+            if not len(records):
+                break
+    return earlier
+
+
+def tally(differences: Iterable[RecordDifference]) -> tuple[dict[DifferenceKind, int], dict[str, int]]:
+    """Count faults by kind, and expected differences by reason."""
+    counts: Counter[DifferenceKind] = Counter()
+    expected: Counter[str] = Counter()
+    for difference in differences:
+        if difference.expected:
+            expected[difference.expected] += 1
+        else:
+            counts[difference.kind] += 1
+    return dict(counts), dict(expected)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Differences of one kind whose records follow each other: first and last offset on each side, None as in them."""
+
+    kind: DifferenceKind
+    count: int
+    source: tuple[int, int] | None
+    target: tuple[int, int] | None
+    time_ms: tuple[int, int] | None
+    expected: str = ""
+
+
+RUN_GAP = 8
+"""Offsets between two records that still follow each other: markers of transactions take some."""
+
+
+def runs_of(differences: Iterable[RecordDifference]) -> list[Run]:
+    """Sum up differences that follow each other: a restart that repeats 500 records is one run.
+
+    A run rises on both sides and its target offsets are at most RUN_GAP apart.
+    """
+    groups: list[list[RecordDifference]] = []
+    for difference in sorted(differences, key=lambda one: (one.kind, one.expected, *_by_target(one))):
+        if groups and _follows(groups[-1][-1], difference):
+            groups[-1].append(difference)
+        else:
+            groups.append([difference])
+    return sorted((_run(group) for group in groups), key=lambda run: run.source or run.target or (0, 0))
+
+
+def _by_target(difference: RecordDifference) -> tuple[int, int]:
+    source, target = _by_offsets(difference)[1:]
+    return (target, source) if target >= 0 else (source, source)
+
+
+def _follows(before: RecordDifference, after: RecordDifference) -> bool:
+    if (before.kind, before.expected) != (after.kind, after.expected):
+        return False
+    sides = ((before.source_offset, after.source_offset), (before.target_offset, after.target_offset))
+    return all(a is None or b is None or 0 < b - a <= RUN_GAP for a, b in sides)
+
+
+def _run(group: list[RecordDifference]) -> Run:
+    def ends(name: str) -> tuple[int, int] | None:
+        values = [value for difference in group if (value := getattr(difference, name)) is not None]
+        return (min(values), max(values)) if values else None
+
+    return Run(
+        group[0].kind, len(group), ends("source_offset"), ends("target_offset"), ends("time_ms"), group[0].expected
+    )
+
+
+def _pair_altered(rest: Rest, lost: Flags, surplus: Flags, counted: Sequence[str]) -> RowPairs:
+    """Return rows of both sides at one place that share the most fields, at least a key, a value or a timestamp.
+
+    Where timestamps do not count, records with null keys at a place with as many of both sides are paired, too.
+    """
+    source, target = rest.source, rest.target
+    source_rows, target_rows = np.flatnonzero(lost), np.flatnonzero(surplus)
+    inside = rest.copy_of != OUTSIDE
+    names = [name for name in ALL_FIELDS if name in counted]
+    pairs: list[RowPairs] = []
+    for subset in (subset for size in range(len(names) - 1, 0, -1) for subset in combinations(names, size)):
+        sources = source_rows[_identified(source, source_rows, subset)]
+        targets = target_rows[_identified(target, target_rows, subset)]
+        if "timestamp" not in subset and (subset != ("key", "value")):
+            targets = targets[inside[targets]]  # a key alone says little of a record that may be of another window
+        if not len(sources) or not len(targets):
+            continue
+        left, right = _pair_equal(
+            _hash_at_place(source, rest.source_place, sources, subset),
+            _hash_at_place(target, rest.target_place, targets, subset),
+        )
+        pairs.append((sources[left], targets[right]))
+        source_rows = np.setdiff1d(source_rows, pairs[-1][0], assume_unique=True)
+        target_rows = np.setdiff1d(target_rows, pairs[-1][1], assume_unique=True)
+    if "timestamp" not in counted:
+        pairs.append(_pair_null_keys(rest, source_rows, target_rows[inside[target_rows]]))
+    empty = np.zeros(0, np.intp)
+    return np.concatenate([empty, *(left for left, _ in pairs)]), np.concatenate(
+        [empty, *(right for _, right in pairs)]
+    )
+
+
+def _pair_null_keys(rest: Rest, source_rows: Rows, target_rows: Rows) -> RowPairs:
+    source_rows = source_rows[rest.source.key_hash[source_rows] == NULL_HASH]
+    target_rows = target_rows[rest.target.key_hash[target_rows] == NULL_HASH]
+    source_places, sources = np.unique(rest.source_place[source_rows], return_counts=True)
+    target_places, targets = np.unique(rest.target_place[target_rows], return_counts=True)
+    places, left, right = np.intersect1d(source_places, target_places, assume_unique=True, return_indices=True)
+    places = places[sources[left] == targets[right]]
+    return (
+        source_rows[np.isin(rest.source_place[source_rows], places)],
+        target_rows[np.isin(rest.target_place[target_rows], places)],
+    )
+
+
+def _identified(records: Records, rows: Rows, subset: Sequence[str]) -> Flags:
+    """Return which records have one of the fields that tell records apart: a key, a value, a timestamp."""
+    flags = np.full(len(rows), "timestamp" in subset)
+    if "key" in subset:
+        flags |= records.key_hash[rows] != NULL_HASH
+    if "value" in subset:
+        flags |= records.value_hash[rows] != NULL_HASH
+    return flags
+
+
+def _hash_at_place(records: Records, place: Ints, rows: Rows, subset: Sequence[str]) -> Hashes:
+    return mix(records.take(rows).hashed_over(subset).hash + place[rows].view(np.uint64))
+
+
+def _pair_equal(left: Hashes, right: Hashes) -> RowPairs:
+    """Return rows with equal hashes: the n-th occurrence on one side with the n-th on the other."""
+    left_ranked, right_ranked = _ranked(left), _ranked(right)
+    _, left_rows, right_rows = np.intersect1d(left_ranked, right_ranked, assume_unique=True, return_indices=True)
+    order = np.argsort(right_rows)
+    return left_rows[order], right_rows[order]
+
+
+def _ranked(hashes: Hashes) -> Hashes:
+    """Return distinct hashes: those of the second, third and further occurrences are mixed with that number."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(hashes) else np.zeros(0, np.intp)
+    ranks = np.zeros(len(hashes), np.uint64)
+    ranks[order] = np.arange(len(hashes)) - np.repeat(starts, np.diff(np.append(starts, len(hashes))))
+    return np.where(ranks > 0, mix(hashes + mix(ranks)), hashes)
+
+
+def altered_fields(before: Records, row: int, after: Records, other: int, counted: Sequence[str]) -> tuple[str, ...]:
+    same = {
+        "key": before.key_hash[row] == after.key_hash[other],
+        "value": before.value_hash[row] == after.value_hash[other],
+        "timestamp": before.time_ms[row] == after.time_ms[other],
+        "headers": before.headers_hash[row] == after.headers_hash[other],
+    }
+    return tuple(name for name in ALL_FIELDS if name in counted and not same[name])
+
+
+def difference_of(
+    kind: DifferenceKind, source: Records | None, source_row: int, target: Records | None, target_row: int
+) -> RecordDifference:
+    """Return a difference with timestamp and key of the source's record, or the target's where there is none."""
+    records, row = (source, source_row) if source is not None else (target, target_row)
+    return RecordDifference(
+        kind=kind,
+        source_offset=None if source is None else int(source.offset[source_row]),
+        target_offset=None if target is None else int(target.offset[target_row]),
+        time_ms=None if records is None else int(records.time_ms[row]),
+        key_hash=None if records is None else key_text(int(records.key_hash[row])),
+    )
+
+
+def _by_offsets(difference: RecordDifference) -> tuple[bool, int, int]:
+    source, target = difference.source_offset, difference.target_offset
+    return source is None, source if source is not None else -1, target if target is not None else -1

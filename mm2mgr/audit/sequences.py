@@ -1,0 +1,251 @@
+"""The longest common subsequence of two sequences of hashes, without quadratic cost.
+
+Exact where one of three bounds holds: what is left between common ends has few pairs of equal hashes (Hunt and Szymanski
+1977), or few differences (Myers 1986), or hashes that occur once. Beyond all of them the answer is still a common
+subsequence and still the same at each run, but may be shorter than the longest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from mm2mgr.audit.records import Hashes
+
+Rows = npt.NDArray[np.intp]
+Pairs = tuple[Rows, Rows]
+"""Rows of the first and of the second sequence that belong together, both rising."""
+
+MOST_PAIRS = 400_000
+MOST_EDITS = 400
+
+
+def common_subsequence(first: Hashes, second: Hashes) -> Pairs:
+    """Return the rows of a longest common subsequence.
+
+    Where several are as long: common ends first, and what only one sequence has comes as late as it can, so that of
+    equal records the later copy is the surplus one.
+    """
+    rows = _between_common_ends(first, second, _middle_of_common)
+    return _late_gaps(first, second, rows)
+
+
+def _between_common_ends(first: Hashes, second: Hashes, pair_middle: Callable[[Hashes, Hashes], Pairs]) -> Pairs:
+    """Pair common ends in their order, and what is between them by the function."""
+    shorter = min(len(first), len(second))
+    head = _common_length(first[:shorter], second[:shorter])
+    rest = shorter - head
+    tail = _common_length(first[len(first) - rest :][::-1], second[len(second) - rest :][::-1])
+    first_middle, second_middle = first[head : len(first) - tail], second[head : len(second) - tail]
+    heads, tails = np.arange(head), np.arange(-tail, 0)
+    if not len(first_middle) or not len(second_middle):
+        left = right = np.zeros(0, np.intp)
+    else:
+        left, right = pair_middle(first_middle, second_middle)
+    return (
+        np.concatenate([heads, left + head, tails + len(first)]),
+        np.concatenate([heads, right + head, tails + len(second)]),
+    )
+
+
+def _common_length(first: Hashes, second: Hashes) -> int:
+    """Return how many leading elements of two arrays of one length are equal."""
+    start, step = 0, 64
+    while start < len(first):
+        differs = first[start : start + step] != second[start : start + step]
+        if differs.any():
+            return start + int(differs.argmax())
+        start, step = start + step, min(step * 8, 1 << 20)
+    return len(first)
+
+
+def _middle_of_common(first: Hashes, second: Hashes) -> Pairs:
+    """Pair two sequences whose ends differ: first leave out what the other does not have."""
+    first_rows = np.flatnonzero(np.isin(first, second))
+    second_rows = np.flatnonzero(np.isin(second, first))
+    reduced = first[first_rows], second[second_rows]
+    if len(first_rows) < len(first) or len(second_rows) < len(second):
+        left, right = _between_common_ends(*reduced, _middle)
+    else:
+        left, right = _middle(*reduced)
+    return first_rows[left], second_rows[right]
+
+
+def _middle(first: Hashes, second: Hashes) -> Pairs:
+    """Pair two sequences that hold the same set of hashes, and whose ends differ."""
+    hashes, codes = np.unique(np.concatenate([first, second]), return_inverse=True)
+    left, right = codes[: len(first)], codes[len(first) :]
+    left_counts = np.bincount(left, minlength=len(hashes))
+    right_counts = np.bincount(right, minlength=len(hashes))
+    if int(left_counts @ right_counts) <= MOST_PAIRS:
+        return _by_pairs(left.tolist(), right.tolist())
+    pairs = _by_edits(first, second)
+    if pairs is not None:
+        return pairs
+    once = (left_counts == 1) & (right_counts == 1)
+    if once.any():
+        return _between_anchors(first, second, np.flatnonzero(once[left]), np.flatnonzero(once[right]))
+    return _by_occurrence(left, right)
+
+
+def _by_pairs(left: list[int], right: list[int]) -> Pairs:
+    """Hunt and Szymanski: a longest rising chain among all pairs of equal elements."""
+    places: dict[int, list[int]] = {}
+    for row in range(len(right) - 1, -1, -1):
+        places.setdefault(right[row], []).append(row)
+    ends: list[int] = []  # the least last row of a chain by its length
+    nodes: list[int] = []  # the last pair of that chain
+    pairs: list[tuple[int, int, int]] = []  # row, row, the pair before
+    for row, code in enumerate(left):
+        for other in places.get(code, ()):
+            length = bisect_left(ends, other)
+            if length == len(ends):
+                ends.append(other)
+                nodes.append(len(pairs))
+            elif ends[length] > other:
+                ends[length] = other
+                nodes[length] = len(pairs)
+            else:
+                continue
+            pairs.append((row, other, nodes[length - 1] if length else -1))
+    chain, node = [], nodes[-1] if nodes else -1
+    while node >= 0:
+        row, other, node = pairs[node]
+        chain.append((row, other))
+    return _as_pairs(chain[::-1])
+
+
+def _by_edits(first: Hashes, second: Hashes) -> Pairs | None:
+    """Myers: the fewest insertions and deletions, None beyond MOST_EDITS; equal stretches are compared as arrays."""
+    rows, columns = len(first), len(second)
+    reached = {1: 0}
+    history: list[dict[int, int]] = []
+    for edits in range(min(rows + columns, MOST_EDITS) + 1):
+        history.append(dict(reached))
+        for diagonal in range(-edits, edits + 1, 2):
+            down = diagonal == -edits or (
+                diagonal != edits and reached.get(diagonal - 1, -1) < reached.get(diagonal + 1, -1)
+            )
+            row = reached[diagonal + 1] if down else reached[diagonal - 1] + 1
+            column = row - diagonal
+            if row < rows and column < columns and first[row] == second[column]:
+                length = min(rows - row, columns - column)
+                row += _common_length(first[row : row + length], second[column : column + length])
+            reached[diagonal] = row
+            if row >= rows and row - diagonal >= columns:
+                return _trace_back(history, edits, rows, columns)
+    return None
+
+
+def _trace_back(history: list[dict[int, int]], edits: int, row: int, column: int) -> Pairs:
+    stretches: list[tuple[int, int, int]] = []
+    for number in range(edits, 0, -1):
+        reached, diagonal = history[number], row - column
+        down = diagonal == -number or (
+            diagonal != number and reached.get(diagonal - 1, -1) < reached.get(diagonal + 1, -1)
+        )
+        before = diagonal + 1 if down else diagonal - 1
+        before_row = reached[before]
+        start = before_row if down else before_row + 1
+        stretches.append((start, start - diagonal, row - start))
+        row, column = before_row, before_row - before
+    stretches.append((0, 0, row))
+    left = [np.arange(start, start + length) for start, _, length in reversed(stretches)]
+    right = [np.arange(start, start + length) for _, start, length in reversed(stretches)]
+    return np.concatenate(left), np.concatenate(right)
+
+
+def _between_anchors(first: Hashes, second: Hashes, left: Rows, right: Rows) -> Pairs:
+    """Pair hashes that occur once in both by their longest rising chain, then what is between two of these."""
+    right_sorted = right[np.argsort(second[right])]
+    partners = right_sorted[np.searchsorted(second[right_sorted], first[left])]
+    chain = _rising(partners)
+    left_anchors, right_anchors = left[chain], partners[chain]
+    left_parts, right_parts = [], []
+    row = column = 0
+    for anchor, partner in zip(
+        [*left_anchors.tolist(), len(first)], [*right_anchors.tolist(), len(second)], strict=True
+    ):
+        if anchor > row and partner > column:
+            inner_left, inner_right = _between_common_ends(first[row:anchor], second[column:partner], _middle_of_common)
+            left_parts.append(inner_left + row)
+            right_parts.append(inner_right + column)
+        row, column = anchor + 1, partner + 1
+    return (
+        np.sort(np.concatenate([left_anchors, *left_parts])),
+        np.sort(np.concatenate([right_anchors, *right_parts])),
+    )
+
+
+def _by_occurrence(left: Rows, right: Rows) -> Pairs:
+    """Pair the n-th occurrence of a hash with the n-th, and take the longest rising chain of these pairs."""
+    places: dict[tuple[int, int], int] = {}
+    counts: Counter[int] = Counter()
+    for row, code in enumerate(right.tolist()):
+        places[code, counts[code]] = row
+        counts[code] += 1
+    counts.clear()
+    pairs = []
+    for row, code in enumerate(left.tolist()):
+        partner = places.get((code, counts[code]))
+        counts[code] += 1
+        if partner is not None:
+            pairs.append((row, partner))
+    rows, partners = _as_pairs(pairs)
+    chain = _rising(partners)
+    return rows[chain], partners[chain]
+
+
+def _rising(numbers: Rows) -> Rows:
+    """Return the rows of a longest rising chain of distinct numbers."""
+    ends: list[int] = []
+    nodes: list[int] = []
+    before = np.full(len(numbers), -1, np.intp)
+    for row, number in enumerate(numbers.tolist()):
+        length = bisect_left(ends, number)
+        if length == len(ends):
+            ends.append(number)
+            nodes.append(row)
+        else:
+            ends[length], nodes[length] = number, row
+        if length:
+            before[row] = nodes[length - 1]
+    chain, node = [], nodes[-1] if nodes else -1
+    while node >= 0:
+        chain.append(node)
+        node = int(before[node])
+    return np.array(chain[::-1], np.intp)
+
+
+def _as_pairs(pairs: list[tuple[int, int]]) -> Pairs:
+    both = np.array(pairs, np.intp).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _late_gaps(first: Hashes, second: Hashes, pairs: Pairs) -> Pairs:
+    """Move each run without a partner as far back as equal records after it allow, last run first.
+
+    A run moves by one where the record after it equals its first: that pair's record is taken from the run's start.
+    """
+    for rows, hashes in zip(pairs, (first, second), strict=True):
+        steps = np.flatnonzero(np.diff(rows, prepend=-1) > 1)  # each has a run before it
+        for number in range(len(steps) - 1, -1, -1):
+            index = int(steps[number])
+            while index < len(rows):
+                start = int(rows[index - 1]) + 1 if index else 0
+                length = int(rows[index]) - start
+                stretch = len(rows) - index
+                breaks = np.flatnonzero(np.diff(rows[index:]) > 1)
+                if len(breaks):
+                    stretch = int(breaks[0]) + 1
+                ahead = hashes[start + length : start + length + stretch]
+                moved = _common_length(hashes[start : start + stretch], ahead)
+                rows[index : index + moved] -= length
+                index += moved
+                if moved < stretch:
+                    break
+    return pairs
