@@ -177,6 +177,12 @@ class FakeConnect:
             self._authorization = "Basic " + base64.b64encode(":".join(basic).encode()).decode()
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
     # Scripting and looking back
 
     def fail_next(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
@@ -16,6 +19,7 @@ from mm2mgr.apply.carry_out import carry_out, refusal_of_unplanned
 from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live import dedicated
@@ -26,6 +30,7 @@ from mm2mgr.plan.changes import Plan
 from mm2mgr.plan.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
+from mm2mgr.topology import Topology
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect
@@ -152,6 +157,17 @@ KINDS = {
 }
 
 
+@cache
+def rendered(text: str) -> tuple[Topology, tuple[Connector, ...]]:
+    with TemporaryDirectory() as folder:
+        topology = expand(load([write(Path(folder), x=text)]))
+    return topology, render(topology)
+
+
+def nothing(_: httpx.Request) -> None:
+    """Nobody does anything meanwhile."""
+
+
 class Killed(BaseException):
     """kill -9: not even what stands in `finally` reaches a worker any more."""
 
@@ -160,7 +176,6 @@ class Killed(BaseException):
 class Workers:
     """Two fake Connect clusters whose connectors mirror a record of each topic per request, and store offsets only on their way out."""
 
-    folder: Path
     fakes: dict[str, FakeConnect] = field(default_factory=dict)
     world: simulated.World = field(
         default_factory=lambda: simulated.World(
@@ -170,7 +185,7 @@ class Workers:
     requests_left: int = 10**6
     produced: int = 0
     loaded: set[tuple[str, str]] = field(default_factory=set)
-    meanwhile: Callable[[httpx.Request], None] = lambda _: None
+    meanwhile: Callable[[httpx.Request], None] = nothing
     """What others do just before a request arrives."""
 
     def __post_init__(self) -> None:
@@ -236,7 +251,7 @@ class Workers:
 
     def plan(self, text: str) -> Plan:
         """Make a plan as `mm2mgr plan` does, from what the fakes answer and the simulated Kafka clusters hold."""
-        topology = expand(load([write(self.folder, x=text)]))
+        topology, connectors = rendered(text)
 
         def asked(target: ConnectTarget, **_: object) -> ConnectClient:
             return ConnectClient(target, deadline_seconds=5, transport=self.fakes[target.name].transport())
@@ -253,7 +268,7 @@ class Workers:
             answer_kafka(
                 patch, topics=listed, sizes=lambda *_: TopicSizes({}, {}), groups=lambda *_: (), expiring=tuple
             )
-            return asyncio.run(make_plan(topology, render(topology)))
+            return asyncio.run(make_plan(topology, connectors))
 
     def apply(self, text: str, requests: int = 10**6) -> list[str]:
         """Plan and carry out, in a process that is killed after so many requests; return what failed."""
@@ -291,8 +306,15 @@ def simulated_key(key: str) -> tuple[str, str, int]:
     return partition["cluster"], partition["topic"], partition["partition"]
 
 
-def begin(kind: Kind, folder: Path, state: str = "RUNNING") -> Workers:
-    workers = Workers(folder)
+def begin(kind: Kind, state: str = "RUNNING") -> Workers:
+    """Return workers of one's own on which the tree before was applied, and something ran."""
+    workers: Workers = pickle.loads(begun(kind, state))
+    return workers
+
+
+@cache
+def begun(kind: Kind, state: str) -> bytes:
+    workers = Workers()
     if kind.first:
         assert workers.apply(kind.first) == []
         for _ in range(3):
@@ -317,7 +339,7 @@ def begin(kind: Kind, folder: Path, state: str = "RUNNING") -> Workers:
             for number in (0, 7):
                 key = {"cluster": change.config["source.cluster.alias"], "partition": number, "topic": topic}
                 stale[json.dumps(key)] = {"offset": 1}
-    return workers
+    return pickle.dumps(workers)
 
 
 def converged(kind: Kind, workers: Workers, state: str = "RUNNING") -> None:
@@ -341,9 +363,10 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
-def requests_of(kind: Kind, folder: Path, state: str = "RUNNING") -> int:
+@cache
+def requests_of(kind: Kind, state: str = "RUNNING") -> int:
     """How many requests a whole move takes."""
-    workers = begin(kind, folder, state)
+    workers = begin(kind, state)
     assert workers.apply(kind.after) == []
     count = 10**6 - workers.requests_left
     converged(kind, workers, state)
@@ -351,8 +374,8 @@ def requests_of(kind: Kind, folder: Path, state: str = "RUNNING") -> int:
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PAUSED", "STOPPED"])
-def test_every_record_arrives_exactly_once(kind: Kind, tmp_path: Path, state: str) -> None:
-    assert requests_of(kind, tmp_path, state) > 10
+def test_every_record_arrives_exactly_once(kind: Kind, state: str) -> None:
+    assert requests_of(kind, state) > 10
 
 
 @pytest.fixture(params=[EVERY, pytest.param(1, marks=pytest.mark.matrix)])
@@ -361,9 +384,9 @@ def every(request: pytest.FixtureRequest) -> int:
     return number
 
 
-def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, every: int, tmp_path: Path) -> None:
-    for last in range(1, requests_of(kind, tmp_path), every):
-        workers = begin(kind, tmp_path)
+def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, every: int) -> None:
+    for last in range(1, requests_of(kind), every):
+        workers = begin(kind)
         with pytest.raises(Killed):
             workers.apply(kind.after, last)
         assert workers.apply(kind.after) == [], last
@@ -371,18 +394,18 @@ def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, every: int, tm
 
 
 @pytest.mark.parametrize("takes", ["logs.b", "'logs[.][bx]'"])
-def test_a_pattern_takes_up_what_rests_where_it_was_removed(tmp_path: Path, takes: str) -> None:
+def test_a_pattern_takes_up_what_rests_where_it_was_removed(takes: str) -> None:
     after = KINDS["a topic that was removed earlier"].after.replace("[logs.b]", "['logs[.][b-z]']")
     kind = Kind(tree(ORDERS, FEWER_LOGS), after.replace("[orders, logs.b]", f"[orders, {takes}]"), tree(ORDERS, LOGS))
-    assert requests_of(kind, tmp_path) > 10
+    assert requests_of(kind) > 10
 
 
 ALIAS = KINDS["another alias"]
 WITHOUT_A_WORD = ALIAS.after.replace(", allow: [target-names]", "")
 
 
-def test_another_alias_is_other_names_on_the_target(tmp_path: Path) -> None:
-    workers = begin(ALIAS, tmp_path)
+def test_another_alias_is_other_names_on_the_target() -> None:
+    workers = begin(ALIAS)
     plan = workers.plan(WITHOUT_A_WORD)
     changes = {change.connector: change for change in plan.changes}
     held = changes["mm2.b.east.source.orders"]
@@ -395,10 +418,10 @@ def test_another_alias_is_other_names_on_the_target(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("alias", "blocked"), [("old", True), ("a", False)])
 def test_the_alias_of_a_dedicated_mirrormaker_is_part_of_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alias: str, blocked: bool
+    monkeypatch: pytest.MonkeyPatch, alias: str, blocked: bool
 ) -> None:
     monkeypatch.setattr(dedicated, "read_dedicated", lambda *_: [])
-    workers = Workers(tmp_path)
+    workers = Workers()
     workers.tick()
     text = tree(ORDERS, moved=f"{{from: {{dedicated: '{alias}->east'}}, to: 'orders:a->east'}}")
     found = {change.connector: change for change in workers.plan(text).changes}["mm2.a.east.source.orders"]
@@ -408,18 +431,18 @@ def test_the_alias_of_a_dedicated_mirrormaker_is_part_of_names(
     assert {change.action for change in workers.plan(named).changes} == {"create"}
 
 
-def test_a_move_to_another_alias_that_was_begun_needs_no_word_to_end(tmp_path: Path) -> None:
-    workers = begin(ALIAS, tmp_path)
+def test_a_move_to_another_alias_that_was_begun_needs_no_word_to_end() -> None:
+    workers = begin(ALIAS)
     with pytest.raises(Killed):
         workers.apply(ALIAS.after, 8)
     assert workers.apply(WITHOUT_A_WORD) == []
     converged(Kind(ALIAS.before, WITHOUT_A_WORD), workers)
 
 
-def test_killed_twice(kind: Kind, every: int, tmp_path: Path) -> None:
-    for first in range(1, requests_of(kind, tmp_path), 3 * every):
+def test_killed_twice(kind: Kind, every: int) -> None:
+    for first in range(1, requests_of(kind), 3 * every):
         for second in range(first % 9 + 1, 40, 9):
-            workers = begin(kind, tmp_path)
+            workers = begin(kind)
             with pytest.raises(Killed):
                 workers.apply(kind.after, first)
             try:
@@ -432,11 +455,11 @@ def test_killed_twice(kind: Kind, every: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("who", ["giver", "receiver"])
-def test_killed_and_resumed_by_hand(kind: Kind, who: str, every: int, tmp_path: Path) -> None:
+def test_killed_and_resumed_by_hand(kind: Kind, who: str, every: int) -> None:
     """What a kill left stopped is resumed with curl and records flow: one more apply carries what differs, and never backwards."""
     ran = 0
-    for last in range(1, requests_of(kind, tmp_path), every + every // 6):
-        workers = begin(kind, tmp_path)
+    for last in range(1, requests_of(kind), every + every // 6):
+        workers = begin(kind)
         givers = {c.takes_over.giver for c in workers.plan(kind.after).changes if c.takes_over}
         with pytest.raises(Killed):
             workers.apply(kind.after, last)
@@ -453,11 +476,11 @@ def test_killed_and_resumed_by_hand(kind: Kind, who: str, every: int, tmp_path: 
     assert ran > 0
 
 
-def test_killed_and_taken_back(kind: Kind, every: int, tmp_path: Path) -> None:
+def test_killed_and_taken_back(kind: Kind, every: int) -> None:
     """The tree says the old again: what was begun is undone; what is past that point is finished, and no record comes twice."""
     undone = 0
-    for last in range(1, requests_of(kind, tmp_path), every):
-        workers = begin(kind, tmp_path)
+    for last in range(1, requests_of(kind), every):
+        workers = begin(kind)
         with pytest.raises(Killed):
             workers.apply(kind.after, last)
         workers.apply(kind.before)
@@ -473,9 +496,9 @@ def test_killed_and_taken_back(kind: Kind, every: int, tmp_path: Path) -> None:
     assert undone > 0
 
 
-def test_rebalances_refuse_for_a_while_and_nothing_is_lost(kind: Kind, tmp_path: Path) -> None:
+def test_rebalances_refuse_for_a_while_and_nothing_is_lost(kind: Kind) -> None:
     """Workers answer 409 to offsets, and 500 to configs, for a moment after each write."""
-    workers = begin(kind, tmp_path)
+    workers = begin(kind)
     for fake in workers.fakes.values():
         fake.busy_after_writes = 3
     assert workers.apply(kind.after) == []
@@ -484,15 +507,15 @@ def test_rebalances_refuse_for_a_while_and_nothing_is_lost(kind: Kind, tmp_path:
     converged(kind, workers)
 
 
-def test_somebody_resumes_what_is_about_to_get_offsets(tmp_path: Path) -> None:
+def test_somebody_resumes_what_is_about_to_get_offsets() -> None:
     """Workers refuse it, and the words say why; the connector that gives its topics goes on where it was."""
     kind = KINDS["a topic to another flow"]
-    workers = begin(kind, tmp_path)
+    workers = begin(kind)
     receiver = workers.fakes["east"].connectors["mm2.a.east.source.orders"]
 
     def resume(request: httpx.Request) -> None:
         if request.method == "PATCH":
-            receiver.state, workers.meanwhile = "RUNNING", lambda _: None
+            receiver.state, workers.meanwhile = "RUNNING", nothing
 
     workers.meanwhile = resume
     (error,) = workers.apply(kind.after)
@@ -520,11 +543,11 @@ OTHER_TREES = {
 
 
 @pytest.mark.parametrize("other", OTHER_TREES)
-def test_killed_and_the_tree_says_something_else(other: str, every: int, tmp_path: Path) -> None:
+def test_killed_and_the_tree_says_something_else(other: str, every: int) -> None:
     """Past the point of no return the plan says what to do; whatever was done by then, no record is lost and none comes twice."""
     kind, refused = KINDS["a topic to another flow"], 0
-    for last in range(1, requests_of(kind, tmp_path), every):
-        workers = begin(kind, tmp_path)
+    for last in range(1, requests_of(kind), every):
+        workers = begin(kind)
         with pytest.raises(Killed):
             workers.apply(kind.after, last)
         changes = workers.plan(OTHER_TREES[other]).changes
@@ -549,8 +572,8 @@ def test_killed_and_the_tree_says_something_else(other: str, every: int, tmp_pat
 
 
 @pytest.mark.parametrize("verb", ["GET", "PATCH"])
-def test_offsets_that_are_refused_leave_both_as_they_were(kind: Kind, tmp_path: Path, verb: str) -> None:
-    workers = begin(kind, tmp_path)
+def test_offsets_that_are_refused_leave_both_as_they_were(kind: Kind, verb: str) -> None:
+    workers = begin(kind)
     before = {
         n: {k: (dict(c.config), c.state) for k, c in f.connectors.items() if ".source." in k}
         for n, f in workers.fakes.items()
