@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Progress:
+class AuditProgress:
     """How far an audit is: records read of those in the windows of both logs, and what it does now."""
 
     doing: str
@@ -22,7 +22,7 @@ class Progress:
     of_records: int = 0
 
 
-ReportProgress = Callable[[Progress], None]
+ReportProgress = Callable[[AuditProgress], None]
 
 
 def run_audit(

@@ -10,7 +10,7 @@ from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.audit.report import AuditReport
-    from mm2mgr.audit.run import Progress
+    from mm2mgr.audit.run import AuditProgress
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def audit(
     workspace: Workspace,
     names: tuple[str, ...] = (),
     options: AuditOptions = AuditOptions(),
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[AuditProgress], None] | None = None,
 ) -> AuditReport:
     """Compare the records of flows, or of topics, with their mirrors; all flows for no names.
 
@@ -56,7 +56,7 @@ def audit_compare(
     first: str,
     second: str,
     options: AuditOptions = AuditOptions(),
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[AuditProgress], None] | None = None,
 ) -> AuditReport:
     """Compare the mirrors of two flows over the same windows of one source: three flows in the report, each against
     the source, then `FIRST beside SECOND` with the differences that only one of them has.
