@@ -6,11 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 
 ALL_FIELDS = ("key", "value", "timestamp", "headers")
 """What of a record counts, in the order in which it is told."""
+
+CONTEXT = 2_000
+"""So many source offsets around a window are read too, to tell where its records are on the target."""
 
 
 class Matching(StrEnum):
@@ -42,30 +46,49 @@ class LogWindow:
 
 
 @dataclass(frozen=True)
+class RecordStep:
+    """One transformation that works on bytes: it drops records, or removes headers with some names.
+
+    `condition` says which records it gets: all, tombstones, or those with the header `header`; `negated`: all others.
+    `says` is what it does in words.
+    """
+
+    says: str
+    removes: frozenset[str] | None = None
+    condition: Literal["all", "tombstones", "header"] = "all"
+    header: str = ""
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class Expectation:
     """What a flow's config makes of the records of one topic.
 
-    `fields` are those that arrive unaltered. `drops`, `alters`: sentences that name the transformation; the records
-    that it drops, or the fields that it alters, are no fault. `keeps_offsets` is false where the source log has gaps
-    by nature: compaction and transactions.
+    `fields` are those that arrive unaltered. `steps` are applied to source records before they are compared.
+    `late`: why records before the first mirrored one may never have been asked for, "" where they were.
     """
 
     matching: Matching = Matching.ORDERED
     fields: tuple[str, ...] = ALL_FIELDS
-    drops: str = ""
-    alters: Mapping[str, str] = field(default_factory=dict)
-    keeps_offsets: bool = True
+    steps: tuple[RecordStep, ...] = ()
+    late: str = ""
 
 
 @dataclass(frozen=True)
 class PartitionOrder:
-    """One partition to compare; `not_judged` has what of its log could not be part of the windows, with the reason.
+    """One partition to compare. The records of `source` are judged; those around it, within `source_log`, only help to
+    tell what else the target has.
 
-    `several_targets`: the target has another number of partitions, and its windows are all that may hold the records.
+    `source_log` and `target_log` are what both logs held before anything was read, the source's end taken last: each
+    record of the target's log is in the source's, or was before its start. `not_judged` has what could not be part of
+    the windows, with the reason. Where it is not empty and
+    the windows are, nothing is read.
     """
 
     source: LogWindow
     target: LogWindow
+    source_log: Offsets
+    target_log: Offsets
     expectation: Expectation = Expectation()
     source_topic_id: str = ""
     target_topic_id: str = ""
