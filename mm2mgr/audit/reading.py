@@ -6,7 +6,7 @@ this process and on Spark's executors alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -172,21 +172,3 @@ def _by_partition(messages: list[Message]) -> Iterator[tuple[TopicPartition, lis
 def _text(error: confluent_kafka.KafkaError | Any) -> str:
     text = error.str() if isinstance(error, confluent_kafka.KafkaError) else str(error)
     return " ".join(text.split())[:_LONGEST_REASON]
-
-
-def tasks_of(
-    windows: Mapping[LogWindow, LogAccess], records_per_task: int
-) -> list[tuple[LogAccess, tuple[LogWindow, ...]]]:
-    """Share windows out to tasks of about so many offsets each, those of one cluster together, no partition twice."""
-    tasks: list[tuple[LogAccess, list[LogWindow]]] = []
-    open_tasks: dict[str, tuple[list[LogWindow], int]] = {}
-    for window, access in sorted(windows.items(), key=lambda item: (item[1].alias, item[0].partition, item[0].first)):
-        for first in range(window.first, max(window.end, window.first + 1), records_per_task):
-            part = LogWindow(window.partition, first, min(window.end, first + records_per_task))
-            task, size = open_tasks.get(access.alias, ([], records_per_task))
-            if size + part.end - part.first > records_per_task or (task and task[-1].partition == part.partition):
-                task, size = [], 0
-                tasks.append((access, task))
-            task.append(part)
-            open_tasks[access.alias] = task, size + part.end - part.first
-    return [(access, tuple(task)) for access, task in tasks]
