@@ -6,6 +6,7 @@ Rows are records without a partner, and why something could not be read. They ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,22 +14,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mm2mgr.audit.differences import Edges, Rest, compare_gap
+from mm2mgr.audit.differences import CLOSED, Edges, Rest, compare_gap
 from mm2mgr.audit.reading import ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
 from mm2mgr.audit.scan import ScanRange, as_mirrored
 from mm2mgr.audit.windows import LogAccess
-from mm2mgr.partitions import TopicPartition
 
 REST, MATCHED, FAULT, FOUND = "rest", "matched", "fault", "found"
 _SIGNED = [pa.field(f.name, pa.int64()) for f in RECORD_SCHEMA]
-GAP_SCHEMA = pa.schema(
-    [("part", pa.int32()), ("kind", pa.string()), ("text", pa.string()), *_SIGNED]
-    + [("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64())]
-    + [("before_ms", pa.int64()), ("edge", pa.int8()), ("value", pa.binary())]
-)
+_HEAD = [("part", pa.int32()), ("kind", pa.string()), ("text", pa.string())]
+_TAIL = [("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64()), ("before_ms", pa.int64())]
+GAP_SCHEMA = pa.schema([*_HEAD, *_SIGNED, *_TAIL, ("edge", pa.int8()), ("value", pa.binary())])
 LEADS, TRAILS = 1, 2
 """Flags of `edge`: a source record before the first that has a partner, or behind the last."""
+
+
+_Values = tuple[Sequence[bytes | None], Sequence[bytes | None]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class GapTask:
     target: LogSide | None
     algorithm: str
     silence_seconds: float
-    edges: Edges = Edges()
+    edges: Edges = CLOSED
     show_values: bool = False
     wanted: npt.NDArray[np.uint64] | None = field(default=None, compare=False)
 
@@ -78,15 +79,13 @@ def compare(task: GapTask) -> Iterator[pa.RecordBatch]:
         return
     rest = compare_gap(source, target, task.edges)
     yield _note(part, MATCHED, "", rest.matched)
-    yield _rest(part, rest, source, target, (source_values, target_values), task.edges.due)
+    yield _rest(task, rest, source, target, (source_values, target_values))
 
 
 def _read(task: GapTask, side: LogSide, *, values: bool) -> tuple[Records, list[bytes | None]]:
     parts: list[Records] = []
     kept: list[bytes | None] = []
     wanted, steps = task.wanted, side.range.steps
-    from collections import Counter
-
     for answer in WindowReader(side.access, [side.range.window], task.silence_seconds):
         if isinstance(answer, ReadFault):
             raise _Unreadable(side, answer.offset, answer.reason)
@@ -102,14 +101,7 @@ def _read(task: GapTask, side: LogSide, *, values: bool) -> tuple[Records, list[
     return Records.joined(parts), kept
 
 
-def _rest(
-    part: int,
-    rest: Rest,
-    source: Records,
-    target: Records,
-    values: tuple[Sequence[bytes | None], Sequence[bytes | None]],
-    due: int | None,
-) -> pa.RecordBatch:
+def _rest(task: GapTask, rest: Rest, source: Records, target: Records, values: _Values) -> pa.RecordBatch:
     rows = rest.to_arrow()
     source_rows = np.searchsorted(source.offset, rest.source.offset)
     target_rows = np.searchsorted(target.offset, rest.target.offset)
@@ -119,10 +111,8 @@ def _rest(
     if values[0] or values[1]:
         texts = [values[0][row] for row in source_rows.tolist()] + [values[1][row] for row in target_rows.tolist()]
     columns = {name: rows.column(name) for name in rows.schema.names}
-    signed = [
-        pa.array(columns[f.name].to_numpy(zero_copy_only=False).view(np.int64), pa.int64()) for f in _SIGNED
-    ]
-    edges = np.concatenate([_edges(rest, source, due), np.zeros(len(rest.target), np.int8)])
+    signed = [pa.array(columns[f.name].to_numpy(zero_copy_only=False).view(np.int64), pa.int64()) for f in _SIGNED]
+    edges = np.concatenate([_edges(rest, source, task.edges.due), np.zeros(len(rest.target), np.int8)])
     times = np.concatenate([np.full(len(rest.source), -1), before]).astype(np.int64)
     arrays = [
         *signed,
@@ -131,7 +121,7 @@ def _rest(
         pa.array(edges, pa.int8()),
         pa.array(texts, pa.binary()),
     ]
-    return _placed(part, REST, "", arrays, rows.num_rows)
+    return _placed(task.source.range.part, REST, "", arrays, rows.num_rows)
 
 
 def _edges(rest: Rest, source: Records, due: int | None) -> npt.NDArray[np.int8]:
@@ -179,8 +169,3 @@ def rest_in(table: pa.Table, matched: int) -> Rest:
     )
     records = records_in(table)
     return Rest(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)
-
-
-def partition_of(task: GapTask) -> TopicPartition:
-    """Return the source partition of a gap."""
-    return task.source.range.window.partition
