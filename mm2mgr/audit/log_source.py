@@ -1,0 +1,100 @@
+"""The two passes as data sources of Spark: partitions are tasks, rows are what a task yields as Arrow batches.
+
+Tasks hold the clients' settings, secrets included. They go inside the pickled class, never as options: options stand in
+plans, in Spark's UI and in event logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.window import Window
+
+from mm2mgr.audit.scan import BLOCK, SOURCE
+
+LOG_SOURCE = "mm2mgr.log"
+Run = Callable[[Any], Iterator[pa.RecordBatch]]
+_TYPES = {pa.int8(): "tinyint", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean", pa.string(): "string"}
+_TYPES[pa.binary()] = "binary"
+_SUMS = ("count", "sum", "weighted", "xor")
+
+
+class TaskSource(DataSource):
+    """Runs tasks and reads their rows; `read_tasks` makes a class of it that has the tasks."""
+
+    tasks: Sequence[Any] = ()
+    run: Run
+    rows: pa.Schema
+
+    @classmethod
+    def name(cls) -> str:
+        return LOG_SOURCE
+
+    def schema(self) -> str:
+        return ", ".join(f"{field.name} {_TYPES[field.type]}" for field in self.rows)
+
+    def reader(self, schema: object) -> DataSourceReader:
+        return _TaskReader(tuple(self.tasks), type(self).run)
+
+
+class _TaskReader(DataSourceReader):
+    def __init__(self, tasks: Sequence[Any], run: Run) -> None:
+        self._tasks, self._run = tasks, run
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(len(self._tasks))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from self._run(self._tasks[partition.value])
+
+
+def read_tasks(spark: SparkSession, tasks: Sequence[Any], run: Run, rows: pa.Schema) -> DataFrame:
+    """Return the rows of tasks as a frame, one partition per task; nothing runs until it is used."""
+    own = type("Tasks", (TaskSource,), {"tasks": tuple(tasks), "run": staticmethod(run), "rows": rows})
+    spark.dataSource.register(own)
+    return spark.read.format(LOG_SOURCE).load()
+
+
+def whole_blocks(rows: DataFrame) -> DataFrame:
+    """Join the blocks of ranges into those of whole logs, numbered by `block`; sums go modulo 2^64, without ANSI."""
+    log = Window.partitionBy("part", "side").orderBy("first_offset").rowsBetween(Window.unboundedPreceding, -1)
+    inside = Window.partitionBy("part", "side", "block").orderBy("first_offset")
+    inside = inside.rowsBetween(Window.unboundedPreceding, -1)
+    numbered = rows.where(F.col("kind") == BLOCK).withColumn(
+        "block", F.coalesce(F.sum(F.col("ends").cast("int")).over(log), F.lit(0))
+    )
+    before = F.coalesce(F.sum("count").over(inside), F.lit(0))
+    joined = numbered.withColumn("weighted", F.col("weighted") + before * F.col("sum"))
+    return joined.groupBy("part", "side", "block").agg(
+        F.min("first_offset").alias("first_offset"),
+        F.max("last_offset").alias("last_offset"),
+        F.min("min_time_ms").alias("min_time_ms"),
+        F.max("max_time_ms").alias("max_time_ms"),
+        F.sum("count").alias("count"),
+        F.sum("sum").alias("sum"),
+        F.sum("weighted").alias("weighted"),
+        F.bit_xor("xor").alias("xor"),
+        F.bool_or("ends").alias("ends"),
+    )
+
+
+def different_blocks(blocks: DataFrame, context: int) -> DataFrame:
+    """Return the blocks of each partition from the first that differs on, with so many before it; of equal logs none."""
+    sides = [
+        blocks.where((F.col("side") == SOURCE) == is_source).select(
+            "part", "block", *(F.col(name).alias(f"{name}_{is_source}".lower()) for name in _SUMS)
+        )
+        for is_source in (True, False)
+    ]
+    both = sides[0].join(sides[1], ["part", "block"], "full_outer")
+    equal = F.lit(True)
+    for name in _SUMS:
+        equal &= F.col(f"{name}_true").eqNullSafe(F.col(f"{name}_false"))
+    first = both.where(~equal).groupBy("part").agg(F.min("block").alias("first_block"))
+    left = blocks.join(first, "part").where(F.col("block") >= F.col("first_block") - context)
+    return left.drop("first_block").orderBy("part", "side", "block")

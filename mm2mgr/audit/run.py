@@ -1,0 +1,393 @@
+"""Runs an audit: pass 1 sums up blocks of both logs, pass 2 reads the blocks that differ record by record."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from mm2mgr import timing
+from mm2mgr.audit import gaps
+from mm2mgr.audit.blocks import Gap, align_blocks, block_bits
+from mm2mgr.audit.differences import Edges, settle, tally, unexplained
+from mm2mgr.audit.engines import Engine, InProcess, LogSums, OnSpark
+from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare, records_in, rest_in
+from mm2mgr.audit.reading import SILENCE_SECONDS
+from mm2mgr.audit.records import fastest_algorithm
+from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
+from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, tasks_of
+from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogWindow, Matching, PartitionOrder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LEAST_OFFSETS_PER_TASK, _MOST_OFFSETS_PER_TASK = 50_000, 2_000_000
+MOST_IN_A_GAP = 2_000_000
+"""So many records of a gap are compared one by one on each side."""
+_SEARCHED = 500_000
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class AuditProgress:
+    """How far an audit is: offsets read of those in the windows of both logs, and what it does now."""
+
+    doing: str
+    records: int = 0
+    of_records: int = 0
+
+
+ReportProgress = Callable[[AuditProgress], None]
+
+
+def run_audit(
+    order: AuditOrder, spark: SparkSession | None = None, progress: ReportProgress | None = None
+) -> AuditReport:
+    """Compare the windows on Spark, or in this process without a session; the answer is the same.
+
+    What cannot be read is not judged, with the reason; Mm2mgrError only where the engine itself fails.
+    """
+    began, started = time.time(), timing.now()
+    engine: Engine = OnSpark(spark) if spark is not None else InProcess()
+    is_local = spark is None or (spark.sparkContext.master or "").startswith("local")
+    algorithm = fastest_algorithm() if is_local else "blake2b"  # an executor may lack a package that this machine has
+    run = _Run(order, engine, algorithm, progress or (lambda _: None))
+    audits = run.partitions()
+    flows, numbers = [], iter(range(len(audits)))
+    for flow in order.flows:
+        own = tuple(audits[next(numbers)] for _ in flow.partitions)
+        flows.append(FlowAudit(flow.flow, own, flow.promises, flow.not_judged))
+    return AuditReport(tuple(flows), began, timing.now() - started, engine.name, order.warnings)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One partition with its flow; `number` is its place in the order."""
+
+    number: int
+    flow: FlowOrder
+    order: PartitionOrder
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is anything to compare: an empty window is equal only where the logs have nothing in it."""
+        return not self.order.not_judged and self.order.source.first < self.order.source.end
+
+    @property
+    def source_ranges(self) -> list[LogWindow]:
+        """What is read of the source: what is judged, and some records around it."""
+        log, window = self.order.source_log, self.order.source
+        first, end = max(log.start, window.first - CONTEXT), min(log.end, window.end + CONTEXT)
+        bounds = [(first, window.first), (window.first, window.end), (window.end, end)]
+        return [LogWindow(window.partition, low, high) for low, high in bounds if low < high]
+
+    @property
+    def bits(self) -> int:
+        return block_bits(max(each.end - each.first for each in (self.order.source, self.order.target)))
+
+    def range(self, side: int, window: LogWindow) -> ScanRange:
+        steps = self.order.expectation.steps if side == SOURCE else ()
+        return ScanRange(self.number, side, window, self.bits, self.order.expectation.fields, steps)
+
+    def side(self, side: int, first: int, end: int) -> LogSide:
+        access = self.flow.source if side == SOURCE else self.flow.target
+        partition = (self.order.source if side == SOURCE else self.order.target).partition
+        return LogSide(access, self.range(side, LogWindow(partition, first, end)))
+
+    @property
+    def has_open_start(self) -> bool:
+        """Whether the source had records before those that are read."""
+        return self.source_ranges[0].first > 0
+
+    @property
+    def has_open_end(self) -> bool:
+        """Whether the source's log has records behind those that are read."""
+        return self.source_ranges[-1].end < self.order.source_log.end
+
+
+@dataclass
+class _Findings:
+    """What is known of one partition after both passes."""
+
+    sums: LogSums | None = None
+    differences: list[RecordDifference] = field(default_factory=list)
+    expected: Counter[str] = field(default_factory=Counter)
+    not_judged: list[str] = field(default_factory=list)
+    leads: bool = False
+    trails: bool = False
+
+
+@dataclass
+class _Run:
+    order: AuditOrder
+    engine: Engine
+    algorithm: str
+    progress: ReportProgress
+    silence_seconds: float = SILENCE_SECONDS
+
+    def partitions(self) -> list[PartitionAudit]:
+        """Return what was found of each partition of all flows, in order."""
+        every = [(flow, part) for flow in self.order.flows for part in flow.partitions]
+        parts = [_Part(number, flow, part) for number, (flow, part) in enumerate(every)]
+        findings = {part.number: _Findings() for part in parts}
+        todo = [part for part in parts if part.is_read]
+        for turn in range(_ROUNDS):
+            if not todo:
+                break
+            for part in todo:
+                findings[part.number] = _Findings()
+            self._judge(todo, findings)
+            wider = [_wider(part, findings[part.number], is_last=turn == _ROUNDS - 2) for part in todo]
+            todo = [part for part in wider if part is not None]
+            for part in todo:
+                parts[part.number] = part
+        return [self._audit(part, findings[part.number]) for part in parts]
+
+    def _judge(self, parts: Sequence[_Part], findings: dict[int, _Findings]) -> None:
+        ordered = [part for part in parts if part.order.expectation.matching is Matching.ORDERED]
+        fan_in = [part for part in parts if part.order.expectation.matching is Matching.FAN_IN]
+        every = ordered + fan_in
+        if every:
+            self._sum_up(every, findings)
+        tasks = [task for part in ordered for task in self._gaps(part, findings[part.number])]
+        tasks += [task for part in fan_in for task in self._whole(part, findings[part.number])]
+        if tasks:
+            self._compare(every, tasks, findings)
+
+    # --- pass 1 -------------------------------------------------------------------------------------------------------
+
+    def _sum_up(self, parts: Sequence[_Part], findings: dict[int, _Findings]) -> None:
+        ranges = []
+        for part in parts:
+            ranges += [(part.flow.source, part.range(SOURCE, window)) for window in part.source_ranges]
+            if part.order.target.first < part.order.target.end:
+                ranges.append((part.flow.target, part.range(TARGET, part.order.target)))
+        total = sum(each.window.end - each.window.first for _, each in ranges)
+        self.progress(AuditProgress("reading both logs", 0, total))
+        per_task = min(max(total // (4 * self.engine.cores), _LEAST_OFFSETS_PER_TASK), _MOST_OFFSETS_PER_TASK)
+        tasks = tasks_of(ranges, per_task, self.algorithm, self.silence_seconds)
+        judged = {part.number: (part.order.source.first, part.order.source.end) for part in parts}
+        scanned = self.engine.scan(tasks, judged)
+        for number, sums in scanned.parts.items():
+            findings[number].sums = sums
+        for note in scanned.notes:
+            found = findings[note["part"]]
+            if note["kind"] == DROPPED:
+                first, end = judged[note["part"]]
+                if first <= note["first_offset"] < end:
+                    found.expected[note["text"]] += note["count"]
+            elif note["kind"] == FAULT:
+                name = "source" if note["side"] == SOURCE else "target"
+                where = f"the {name}'s records from offset {note['first_offset']} on could not be read"
+                found.not_judged.append(f"{where}: {note['text']}")
+        self.progress(AuditProgress("comparing blocks", total, total))
+
+    # --- pass 2 -------------------------------------------------------------------------------------------------------
+
+    def _gaps(self, part: _Part, found: _Findings) -> Iterator[GapTask]:
+        if found.not_judged or found.sums is None:
+            return
+        alignment = align_blocks(found.sums.source, found.sums.target)
+        for gap in alignment.gaps:
+            yield from self._gap(part, found, gap)
+
+    def _whole(self, part: _Part, found: _Findings) -> Iterator[GapTask]:
+        """One gap of both windows: among the records of others no block is equal."""
+        if found.not_judged or found.sums is None:
+            return
+        ranges, target = part.source_ranges, part.order.target
+        counts = found.sums.source_records, found.sums.target_records
+        whole = Gap((ranges[0].first, ranges[-1].end), (target.first, target.end), *counts, at_start=True, at_end=True)
+        yield from self._gap(part, found, whole)
+
+    def _gap(self, part: _Part, found: _Findings, gap: Gap) -> Iterator[GapTask]:
+        source, target = gap.source, gap.target
+        is_open = gap.at_end and part.has_open_end
+        if is_open:  # what the target has behind the records that were read of the source is not read again
+            behind = 2 * gap.source_records + 10 * CONTEXT
+            target = target[0], min(target[1], target[0] + max(behind, 2 * (source[1] - source[0])))
+        for name, bounds, count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
+            if min(count, bounds[1] - bounds[0]) > MOST_IN_A_GAP:
+                rest = f"{name} offsets {bounds[0] + MOST_IN_A_GAP}-{bounds[1] - 1}"
+                found.not_judged.append(f"{rest}: too many differ to compare them one by one")
+        is_cut = bool(found.not_judged)
+        edges = Edges(gap.at_start and part.has_open_start, is_open or is_cut, part.order.source.end)
+        yield GapTask(
+            part.side(SOURCE, source[0], min(source[1], source[0] + MOST_IN_A_GAP)),
+            part.side(TARGET, target[0], min(target[1], target[0] + MOST_IN_A_GAP)),
+            self.algorithm,
+            self.silence_seconds,
+            edges,
+            self.order.show_values,
+        )
+
+    def _compare(self, parts: Sequence[_Part], tasks: Sequence[GapTask], findings: dict[int, _Findings]) -> None:
+        self.progress(AuditProgress(f"comparing records where {len(tasks)} stretches of blocks differ"))
+        rows = self.engine.rows(tasks, compare, GAP_SCHEMA)
+        by_part = _by_part(rows)
+        searches: list[GapTask] = []
+        for part in parts:
+            own = by_part.get(part.number)
+            if own is None:
+                continue
+            findings[part.number].not_judged += _faults(own)
+            searches += self._searches(part, own)
+        found = _by_part(self.engine.rows(searches, compare, GAP_SCHEMA)) if searches else {}
+        for part in parts:
+            if (own := by_part.get(part.number)) is not None:
+                self._settle(part, own, found.get(part.number), findings[part.number])
+
+    def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
+        """Look for the first copies of records that no gap explains in the source before them."""
+        rest = rest_in(_of_kind(rows, gaps.REST), 0)
+        surplus = unexplained(rest)
+        if not len(surplus) or part.order.expectation.matching is Matching.FAN_IN:
+            return
+        end = part.source_ranges[-1].end
+        first = part.order.source_log.start
+        if part.source_ranges[0].first > first:  # of a window, not the whole log
+            first = max(first, part.source_ranges[0].first - _SEARCHED)
+        step = max(_LEAST_OFFSETS_PER_TASK, -(-(end - first) // (4 * self.engine.cores)))
+        wanted = np.unique(surplus.hash)
+        for low in range(first, end, step):
+            side = part.side(SOURCE, low, min(end, low + step))
+            yield GapTask(side, None, self.algorithm, self.silence_seconds, wanted=wanted)
+
+    def _settle(self, part: _Part, rows: pa.Table, searched: pa.Table | None, found: _Findings) -> None:
+        rest_rows = _of_kind(rows, gaps.REST)
+        rest_rows = rest_rows.take(pa.array(_in_order(rest_rows)))
+        earlier = []
+        if searched is not None:
+            found.not_judged += _faults(searched)
+            earlier = [records_in(_of_kind(searched, gaps.FOUND))]
+        expectation, window = part.order.expectation, part.order.source
+        differences = settle(rest_in(rest_rows, 0), earlier, expectation.fields, due=window.end)
+        source_rows, target_rows = _row_by_offset(rest_rows)
+        edges = rest_rows.column("edge").to_numpy()
+        leading = {offset for offset, row in source_rows.items() if edges[row] & LEADS}
+        trailing = {offset for offset, row in source_rows.items() if edges[row] & TRAILS}
+        told, unknown = [], []
+        for each in differences:
+            difference, offset, kind = each, each.source_offset, each.kind
+            if offset is not None and not window.first <= offset < window.end:
+                continue
+            if kind is DifferenceKind.EXTRA and expectation.matching is Matching.FAN_IN:
+                continue
+            if kind is DifferenceKind.MISSING and offset in leading:
+                found.leads = True
+                if part.order.target_log.start > 0:
+                    unknown.append(offset)
+                    continue
+                if expectation.late:
+                    difference = replace(difference, expected=expectation.late)
+            if kind is DifferenceKind.MISSING and offset in trailing:
+                found.trails = True
+            told.append(difference)
+        if unknown:
+            where = f"source offsets {unknown[0]}-{unknown[-1]}"
+            begins = f"the target's log begins at {part.order.target_log.start}"
+            found.not_judged.append(f"{where}: {begins}, so that retention may have removed them there")
+        told = _with_restarts(told, rest_rows, target_rows)
+        if self.order.show_values:
+            told = _with_values(told, rest_rows, source_rows, target_rows)
+        found.differences = told
+
+    # --- the report ---------------------------------------------------------------------------------------------------
+
+    def _audit(self, part: _Part, found: _Findings) -> PartitionAudit:
+        order, sums = part.order, found.sums
+        counts, expected = tally(found.differences)
+        return PartitionAudit(
+            order.source.partition,
+            order.target.partition,
+            (order.source.first, order.source.end),
+            (order.target.first, order.target.end),
+            sums.judged_records if sums else 0,
+            sums.target_records if sums else 0,
+            counts,
+            {**expected, **found.expected},
+            tuple(found.differences[: self.order.most_differences]),
+            (*order.not_judged, *dict.fromkeys(found.not_judged)),
+        )
+
+
+def _wider(part: _Part, found: _Findings, *, is_last: bool) -> _Part | None:
+    """Return the partition with a larger window of the target, None where what is missing is not at its edges."""
+    target, log = part.order.target, part.order.target_log
+    first, end, more = target.first, target.end, 8 * (target.end - target.first) + 10 * CONTEXT
+    if found.leads and first > log.start:
+        first = log.start if is_last else max(log.start, first - more)
+    if found.trails and end < log.end:
+        end = log.end if is_last else min(log.end, end + more)
+    if (first, end) == (target.first, target.end):
+        return None
+    return replace(part, order=replace(part.order, target=replace(target, first=first, end=end)))
+
+
+def _by_part(rows: pa.Table) -> dict[int, pa.Table]:
+    numbers = rows.column("part").to_numpy()
+    return {int(number): rows.filter(pa.array(numbers == number)) for number in np.unique(numbers)}
+
+
+def _of_kind(rows: pa.Table, kind: str) -> pa.Table:
+    return rows.filter(pa.array([each == kind for each in rows.column("kind").to_pylist()], pa.bool_()))
+
+
+def _faults(rows: pa.Table) -> list[str]:
+    return [row["text"] for row in _of_kind(rows, gaps.FAULT).to_pylist()]
+
+
+def _in_order(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    return np.lexsort((rows.column("offset").to_numpy(), rows.column("is_target").to_numpy(zero_copy_only=False)))
+
+
+def _row_by_offset(rows: pa.Table) -> tuple[dict[int, int], dict[int, int]]:
+    flags, offsets = rows.column("is_target").to_pylist(), rows.column("offset").to_pylist()
+    sides: tuple[dict[int, int], dict[int, int]] = {}, {}
+    for row, (is_target, offset) in enumerate(zip(flags, offsets, strict=True)):
+        sides[is_target][offset] = row
+    return sides
+
+
+def _with_restarts(
+    differences: Iterable[RecordDifference], rows: pa.Table, target_rows: dict[int, int]
+) -> list[RecordDifference]:
+    """Note on what came twice when that began: by the newest record that the target had before it."""
+    before = rows.column("before_ms").to_pylist()
+    told, last, note = list(differences), -2, ""
+    again = sorted(
+        (each.target_offset, row)
+        for row, each in enumerate(told)
+        if each.kind is DifferenceKind.DUPLICATED and each.target_offset is not None
+    )
+    for offset, row in again:
+        if offset > last + 1:
+            newest = before[target_rows[offset]] if offset in target_rows else -1
+            at = f"{datetime.fromtimestamp(newest / 1000, UTC):%H:%M:%S} UTC" if newest >= 0 else ""
+            note = f"came twice after a restart at {at}" if at else ""
+        told[row], last = replace(told[row], note=note), offset
+    return told
+
+
+def _with_values(
+    differences: Iterable[RecordDifference], rows: pa.Table, source_rows: dict[int, int], target_rows: dict[int, int]
+) -> list[RecordDifference]:
+    values = rows.column("value").to_pylist()
+
+    def value(of: dict[int, int], offset: int | None) -> bytes | None:
+        return values[of[offset]] if offset is not None and offset in of else None
+
+    return [
+        replace(
+            each,
+            source_value=value(source_rows, each.source_offset),
+            target_value=value(target_rows, each.target_offset),
+        )
+        for each in differences
+    ]

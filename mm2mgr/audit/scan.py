@@ -1,0 +1,175 @@
+"""Pass 1 on one machine: ranges of logs are read and summed up as blocks, rows that Spark and this process share.
+
+A task is what one consumer reads: ranges of several partitions of one cluster. Its rows are blocks, what transformations
+drop of the source's records, and why a range could not be read to its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mm2mgr.audit.blocks import BLOCK_SCHEMA, Blocks, BlockSums
+from mm2mgr.audit.reading import Message, ReadFault, WindowReader
+from mm2mgr.audit.records import records_of
+from mm2mgr.audit.windows import LogAccess, LogWindow, RecordStep
+from mm2mgr.partitions import TopicPartition
+
+SOURCE, TARGET = 0, 1
+BLOCK, DROPPED, FAULT = "block", "dropped", "fault"
+# Spark has no unsigned numbers: the same 64 bits go as signed ones.
+SIGNED_SCHEMA = pa.schema([pa.field(f.name, pa.int64() if f.type == pa.uint64() else f.type) for f in BLOCK_SCHEMA])
+SCAN_SCHEMA = pa.schema([("part", pa.int32()), ("side", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
+SCAN_SCHEMA = pa.schema([*SCAN_SCHEMA, *SIGNED_SCHEMA])
+
+
+@dataclass(frozen=True)
+class ScanRange:
+    """A range of one side of a partition that is compared; `part` is its number in the order.
+
+    `fields` count; `steps` are what the flow's transformations do with records of a source.
+    """
+
+    part: int
+    side: int
+    window: LogWindow
+    bits: int
+    fields: tuple[str, ...]
+    steps: tuple[RecordStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """What one consumer reads, no partition twice; `algorithm` is of `records_of`."""
+
+    access: LogAccess
+    ranges: tuple[ScanRange, ...]
+    algorithm: str
+    silence_seconds: float
+
+    @property
+    def offsets(self) -> int:
+        """How many records it reads at most."""
+        return sum(each.window.end - each.window.first for each in self.ranges)
+
+
+def tasks_of(
+    ranges: Iterable[tuple[LogAccess, ScanRange]], offsets_per_task: int, algorithm: str, silence_seconds: float
+) -> list[ScanTask]:
+    """Share ranges out to tasks of about so many offsets each, those of one cluster together."""
+    tasks: list[tuple[LogAccess, list[ScanRange]]] = []
+    open_tasks: dict[tuple[str, bool], tuple[list[ScanRange], set[TopicPartition], int]] = {}
+    for access, whole in ranges:
+        window, place = whole.window, (access.alias, access.committed)
+        for first in range(window.first, window.end, offsets_per_task):
+            end = min(window.end, first + offsets_per_task)
+            task, held, size = open_tasks.get(place, ([], set(), offsets_per_task))
+            if size + end - first > offsets_per_task or window.partition in held:
+                task, held, size = [], set(), 0
+                tasks.append((access, task))
+            part = LogWindow(window.partition, first, end)
+            task.append(ScanRange(whole.part, whole.side, part, whole.bits, whole.fields, whole.steps))
+            held.add(window.partition)
+            open_tasks[place] = task, held, size + end - first
+    return [ScanTask(access, tuple(task), algorithm, silence_seconds) for access, task in tasks]
+
+
+def scan(task: ScanTask) -> Iterator[pa.RecordBatch]:
+    """Read the ranges of a task and yield their rows (SCAN_SCHEMA); what cannot be read is a row, nothing is raised."""
+    ranges = {each.window.partition: each for each in task.ranges}
+    sums = {partition: BlockSums(each.bits) for partition, each in ranges.items()}
+    dropped: dict[TopicPartition, Counter[str]] = {partition: Counter() for partition in ranges}
+    reader = WindowReader(task.access, [each.window for each in task.ranges], task.silence_seconds)
+    for answer in reader:
+        if isinstance(answer, tuple):
+            window, messages = answer
+            each = ranges[window.partition]
+            if each.steps:
+                messages = list(as_mirrored(messages, each.steps, dropped[window.partition]))
+            sums[window.partition].add(records_of(messages, each.fields, task.algorithm))
+            continue
+        each = ranges[answer.window.partition]
+        blocks = sums.pop(answer.window.partition).blocks()
+        yield _rows(each, blocks)
+        for says, count in dropped[answer.window.partition].items():
+            yield _row(each, DROPPED, says, count, answer.window.first)
+        if isinstance(answer, ReadFault):
+            yield _row(each, FAULT, answer.reason, 0, answer.offset)
+
+
+@dataclass(frozen=True)
+class _Stripped:
+    """A message without some of its headers."""
+
+    message: Message
+    left: list[tuple[str, bytes | None]] | None
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self.left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+
+def as_mirrored(messages: Iterable[Message], steps: Sequence[RecordStep], dropped: Counter[str]) -> Iterator[Message]:
+    """Yield the records that transformations leave, as they leave them; count what they drop."""
+    for message in messages:
+        headers = message.headers()
+        for step in steps:
+            if not _gets(step, message, headers):
+                continue
+            if step.removes is None:
+                dropped[step.says] += 1
+                break
+            headers = [header for header in headers or () if header[0] not in step.removes] or None
+        else:
+            yield _Stripped(message, headers)
+
+
+def _gets(step: RecordStep, message: Message, headers: list[tuple[str, bytes | None]] | None) -> bool:
+    if step.condition == "all":
+        return True
+    is_selected = message.value() is None
+    if step.condition == "header":
+        is_selected = any(name == step.header for name, _ in headers or ())
+    return is_selected != step.negated
+
+
+def _rows(each: ScanRange, blocks: Blocks) -> pa.RecordBatch:
+    return _with_place(each, BLOCK, "", signed(blocks))
+
+
+def _row(each: ScanRange, kind: str, text: str, count: int, offset: int) -> pa.RecordBatch:
+    numbers = {"first_offset": offset, "last_offset": offset, "count": count}
+    row = [{field.name: numbers.get(field.name, False if field.name == "ends" else 0) for field in SIGNED_SCHEMA}]
+    return _with_place(each, kind, text, pa.RecordBatch.from_pylist(row, SIGNED_SCHEMA))
+
+
+def _with_place(each: ScanRange, kind: str, text: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    count = rows.num_rows
+    places = [
+        pa.array(np.full(count, each.part, np.int32)),
+        pa.array(np.full(count, each.side, np.int32)),
+        pa.array([kind] * count, pa.string()),
+        pa.array([text] * count, pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays([*places, *rows.columns], schema=SCAN_SCHEMA)
+
+
+def signed(blocks: Blocks) -> pa.RecordBatch:
+    """Return blocks with signed numbers (SIGNED_SCHEMA)."""
+    columns = [getattr(blocks, field.name) for field in BLOCK_SCHEMA]
+    arrays = [column.view(np.int64) if column.dtype == np.uint64 else column for column in columns]
+    return pa.RecordBatch.from_arrays([pa.array(array) for array in arrays], schema=SIGNED_SCHEMA)
+
+
+def unsigned(table: pa.Table) -> Blocks:
+    """Return the blocks of rows with signed numbers."""
+    columns = [table.column(field.name).to_numpy(zero_copy_only=False) for field in BLOCK_SCHEMA]
+    fields = zip(columns, BLOCK_SCHEMA, strict=True)
+    return Blocks(*(column.view(np.uint64) if field.type == pa.uint64() else column for column, field in fields))

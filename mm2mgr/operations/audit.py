@@ -1,0 +1,557 @@
+"""`audit`: whether every record of a flow's source topics is in its mirrored topics, once, unaltered and in order.
+
+The bounds are read in an order that cannot lie: the flow's stored offsets, then the target's ends, then the source's.
+So each record before a stored offset had arrived when the target's end was read, and each record of the target is in
+the source's log, or was before its start.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mm2mgr.audit.expected import NotJudgeable, TopicFacts, expectation, promises
+from mm2mgr.audit.windows import (
+    CONTEXT,
+    AuditOrder,
+    Expectation,
+    FlowOrder,
+    LogAccess,
+    LogWindow,
+    PartitionOrder,
+)
+from mm2mgr.connect.types import parse_stored
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import librdkafka_config
+from mm2mgr.kafka.acls import TopicSettings
+from mm2mgr.lint.subject import Spot, Subject
+from mm2mgr.lint.target_names import filters_of, naming_of
+from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.kafka_state import KafkaState, RunningKafka, WantedLogs
+from mm2mgr.live.questions import (
+    OffsetsAtTimes,
+    OffsetsSince,
+    PartitionCounts,
+    PartitionEnds,
+    RecordTimes,
+    StoredOffsets,
+)
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.snapshot import ask
+from mm2mgr.operations.workspace import Workspace
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.truth.reach import text_of
+
+if TYPE_CHECKING:
+    from mm2mgr.audit.report import AuditReport
+    from mm2mgr.audit.run import AuditProgress
+    from mm2mgr.connectors import Connector
+    from mm2mgr.topology import Flow
+
+_LIMITS = Limits(kafka_seconds=10.0, measuring_seconds=20.0, kafka_at_once=32)
+_SAMPLE_WINDOW = 20_000
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What of flows is compared, and how.
+
+    `topics` are names on the source; none: all that the flow mirrors. `since_ms`, `until_ms` are timestamps of
+    records, milliseconds since 1970. `sample` is a share of the records between 0 and 1, read as whole windows chosen
+    at random by `seed` (None: a new one; the report says which). `spark`: None lets the choice of engine decide.
+    `counts`: no record is read, only offsets and their counts are compared. `most_differences` bounds what is told one
+    by one of each partition.
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    since_ms: int | None = None
+    until_ms: int | None = None
+    sample: float | None = None
+    seed: int | None = None
+    show_values: bool = False
+    spark: bool | None = None
+    counts: bool = False
+    most_differences: int = 1_000
+
+
+def audit(
+    workspace: Workspace,
+    names: tuple[str, ...] = (),
+    options: AuditOptions = AuditOptions(),
+    progress: Callable[[AuditProgress], None] | None = None,
+) -> AuditReport:
+    """Compare the records of flows, or of topics, with their mirrors; all flows for no names.
+
+    A name is a flow (id, pair or declared name) or a topic on a source. Only records before the flow's stored offset
+    are compared: what is on its way is no fault. What cannot be read is not judged, with the reason, and no failed
+    cluster raises; Mm2mgrError for a name that the tree does not have.
+    """
+    raise NotImplementedError
+
+
+def audit_compare(
+    workspace: Workspace,
+    first: str,
+    second: str,
+    options: AuditOptions = AuditOptions(),
+    progress: Callable[[AuditProgress], None] | None = None,
+) -> AuditReport:
+    """Compare the mirrors of two flows over the same windows of one source: three flows in the report, each against
+    the source, then `FIRST beside SECOND` with the differences that only one of them has.
+
+    Mm2mgrError where the flows have not the same source.
+    """
+    raise NotImplementedError
+
+
+# --- what is asked of the clusters ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A flow with its source connector, and the topics that are to be compared (None: all that it mirrors)."""
+
+    flow: Flow
+    connector: Connector
+    topics: frozenset[str] | None
+
+    def takes(self, topic: str) -> bool:
+        if self.topics is not None:
+            return topic in self.topics and self.flow.assigns(topic)
+        return self.flow.carries(topic) and not self.flow.selection.is_heartbeats(topic)
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """What was read of all clusters: stored offsets by flow, then targets, then sources, by alias."""
+
+    stored: Mapping[str, Mapping[TopicPartition, int] | Mm2mgrError]
+    targets: Mapping[str, RunningKafka | Mm2mgrError]
+    sources: Mapping[str, RunningKafka | Mm2mgrError]
+    committed: Mapping[str, Mapping[TopicPartition, int | None]]
+    topics: Mapping[str, tuple[str, ...]]
+    """By flow, those that were found on its source or in its stored offsets."""
+
+
+def _choose(workspace: Workspace, names: Iterable[str], options: AuditOptions) -> list[_Chosen]:
+    flows = workspace.topology.flows
+    picked: dict[str, set[str] | None] = {}
+    for name in names:
+        try:
+            for flow in workspace.topology.select(name):
+                picked[flow.id] = None
+        except Mm2mgrError:
+            carriers = [flow for flow in flows if flow.assigns(name)]
+            if not carriers:
+                raise
+            for flow in carriers:
+                topics = picked.setdefault(flow.id, set())
+                if topics is not None:
+                    topics.add(name)
+    if not picked:
+        picked = {flow.id: None for flow in flows}
+    by_id = {flow.id: flow for flow in flows}
+    chosen = []
+    for flow_id, topics in picked.items():
+        named = frozenset(topics) if topics is not None else frozenset(options.topics) or None
+        (connector,) = (each for each in workspace.connectors_of([by_id[flow_id]]) if each.type == "source")
+        chosen.append(_Chosen(by_id[flow_id], connector, named))
+    return chosen
+
+
+def _read_bounds(workspace: Workspace, chosen: list[_Chosen]) -> _Bounds:
+    offsets = {each.flow.id: StoredOffsets(each.connector.connect, each.connector.name) for each in chosen}
+    counts = {each.flow.id: PartitionCounts(each.flow.source.alias) for each in chosen}
+    first = workspace.ask(ask([*offsets.values(), *counts.values()]), _LIMITS)
+    stored: dict[str, Mapping[TopicPartition, int] | Mm2mgrError] = {}
+    topics: dict[str, tuple[str, ...]] = {}
+    for each in chosen:
+        answer = first.get(offsets[each.flow.id])
+        alias = each.connector.config["source.cluster.alias"]
+        stored[each.flow.id] = answer if isinstance(answer, Mm2mgrError) else parse_stored(answer, alias)
+        there, known = first.get(counts[each.flow.id]), stored[each.flow.id]
+        names = set() if isinstance(there, Mm2mgrError) else set(there)
+        names |= set() if isinstance(known, Mm2mgrError) else {partition.topic for partition in known}
+        names |= each.topics or set()
+        topics[each.flow.id] = tuple(sorted(filter(each.takes, names)))
+    here: dict[str, set[str]] = {}
+    away: dict[str, set[str]] = {}
+    for each in chosen:
+        away.setdefault(each.flow.source.alias, set()).update(topics[each.flow.id])
+        here.setdefault(each.flow.target.alias, set()).update(
+            name for topic in topics[each.flow.id] if (name := _target_topic(each, topic))
+        )
+    targets = _read_clusters(workspace, here)
+    committed = _read_committed(workspace, chosen, targets)
+    return _Bounds(stored, targets, _read_clusters(workspace, away), committed, topics)
+
+
+def _read_clusters(workspace: Workspace, topics: Mapping[str, set[str]]) -> dict[str, RunningKafka | Mm2mgrError]:
+    wanted = {alias: WantedLogs(names.__contains__, configs=frozenset(names)) for alias, names in topics.items()}
+    questions = {alias: KafkaState(alias, logs) for alias, logs in wanted.items()}
+    snapshot = workspace.ask(ask(questions.values()), _LIMITS)
+    return {alias: snapshot.get(question) for alias, question in questions.items()}
+
+
+def _read_committed(
+    workspace: Workspace, chosen: list[_Chosen], targets: Mapping[str, RunningKafka | Mm2mgrError]
+) -> dict[str, Mapping[TopicPartition, int | None]]:
+    """Read where the first open transaction begins on targets that are written with transactions."""
+    aliases = {each.flow.target.alias for each in chosen if _writes_transactions(each.flow)}
+    questions = {
+        alias: PartitionEnds(alias, frozenset(state.offsets), committed=True)
+        for alias in aliases
+        if not isinstance(state := targets[alias], Mm2mgrError)
+    }
+    snapshot = workspace.ask(ask(questions.values()), _LIMITS)
+    answers = {alias: snapshot.get(question) for alias, question in questions.items()}
+    return {alias: {} if isinstance(answer, Mm2mgrError) else answer for alias, answer in answers.items()}
+
+
+def _writes_transactions(flow: Flow) -> bool:
+    return flow.exactly_once or flow.connect.exactly_once
+
+
+def _target_topic(each: _Chosen, topic: str) -> str:
+    """Return a topic's name behind the replication policy and all transformations, "" where nobody can know it."""
+    if not each.connector.config.get("transforms"):
+        return each.flow.remote_topic(topic)
+    named = naming_of(Subject(each.connector, Spot()))(topic)
+    return "" if named.unknown else named.text
+
+
+# --- the order --------------------------------------------------------------------------------------------------------
+
+
+def _order(workspace: Workspace, chosen: list[_Chosen], bounds: _Bounds, options: AuditOptions) -> AuditOrder:
+    writers = _writers(workspace)
+    flows = [_flow_order(workspace, each, bounds, writers, options) for each in chosen]
+    return AuditOrder(tuple(flows), options.show_values, options.most_differences)
+
+
+def _writers(workspace: Workspace) -> Callable[[str, str], list[str]]:
+    """Return a function that names the flows that write to a topic of a target, by what their config makes of names."""
+    flows = [
+        (flow, _Chosen(flow, connector, None))
+        for connector in workspace.connectors
+        if connector.type == "source"
+        for flow in workspace.topology.flows_of(connector.flows)
+    ]
+
+    def writes(each: _Chosen, topic: str) -> bool:
+        if not each.connector.config.get("transforms"):
+            name = each.flow.selection.upstream(topic)
+            return bool(name and each.flow.carries(name))
+        names = filter(each.flow.carries, each.flow.settings.topics.include)
+        return any(_target_topic(each, name) == topic for name in names)
+
+    return lambda alias, topic: [flow.id for flow, each in flows if flow.target.alias == alias and writes(each, topic)]
+
+
+def _flow_order(
+    workspace: Workspace,
+    each: _Chosen,
+    bounds: _Bounds,
+    writers: Callable[[str, str], list[str]],
+    options: AuditOptions,
+) -> FlowOrder:
+    flow = each.flow
+    config = each.connector.config
+    reads_committed = text_of("source", config, "source consumer", "isolation.level").lower() == "read_committed"
+    try:
+        source = LogAccess(flow.source.alias, librdkafka_config(kafka_access(flow.source)), reads_committed)
+        target = LogAccess(flow.target.alias, librdkafka_config(kafka_access(flow.target)), _writes_transactions(flow))
+    except Mm2mgrError as error:
+        nothing = LogAccess(flow.source.alias, {})
+        return FlowOrder(flow.id, nothing, nothing, not_judged=(error.message,))
+    order = FlowOrder(flow.id, source, target)
+    stored = bounds.stored[flow.id]
+    states = bounds.sources[flow.source.alias], bounds.targets[flow.target.alias]
+    failures = [answer.message for answer in (stored, *states) if isinstance(answer, Mm2mgrError)]
+    if isinstance(stored, Mm2mgrError):
+        failures[0] = f"how far the flow is cannot be read: {failures[0]}"
+    if failures or isinstance(stored, Mm2mgrError):
+        return replace(order, not_judged=tuple(failures))
+    there, here = states
+    assert isinstance(there, RunningKafka)
+    assert isinstance(here, RunningKafka)
+    partitions: list[PartitionOrder] = []
+    not_judged: list[str] = []
+    sentences: dict[str, None] = {}
+    for topic in bounds.topics[flow.id]:
+        try:
+            view = _TopicView(each, topic, there, here, stored, bounds.committed.get(flow.target.alias, {}))
+            facts = view.facts(writers, exactly_once=target.committed, reads_committed=reads_committed)
+            expected = view.expectation(facts)
+            sentences.update(dict.fromkeys(promises(config, facts, expected)))
+            partitions += view.partitions(expected, options)
+        except NotJudgeable as error:
+            not_judged.append(f"{topic}: {error}")
+    if not bounds.topics[flow.id]:
+        not_judged.append(f"{flow.source.alias} has none of its topics, or this login may see none")
+    elif not partitions and not not_judged:
+        not_judged.append("none of its topics has such a partition")
+    return replace(order, partitions=tuple(partitions), promises=tuple(sentences), not_judged=tuple(not_judged))
+
+
+@dataclass(frozen=True)
+class _TopicView:
+    """One topic of a flow on both sides."""
+
+    chosen: _Chosen
+    topic: str
+    there: RunningKafka
+    here: RunningKafka
+    stored: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int | None]
+
+    @property
+    def remote(self) -> str:
+        name = _target_topic(self.chosen, self.topic)
+        if not name:
+            unknown = naming_of(Subject(self.chosen.connector, Spot()))(self.topic)
+            raise NotJudgeable(f"its name on the target cannot be known: {unknown}")
+        return name
+
+    def facts(
+        self, writers: Callable[[str, str], list[str]], *, exactly_once: bool, reads_committed: bool
+    ) -> TopicFacts:
+        flow, remote = self.chosen.flow, self.remote
+        source, target = flow.source.alias, flow.target.alias
+        if self.topic not in self.there.topics:
+            raise NotJudgeable(f"{source} has no such topic (deleted?), or this login may not see it")
+        if remote not in self.here.topics:
+            raise NotJudgeable(f"{target} has no topic {remote}, or this login may not see it")
+        return TopicFacts(
+            _settings(self.there.configs.get(self.topic), source, self.topic),
+            _settings(self.here.configs.get(remote), target, remote),
+            tuple(name for name in writers(target, remote) if name != flow.id),
+            exactly_once,
+            reads_committed,
+            text_of("source", self.chosen.connector.config, "source consumer", "auto.offset.reset"),
+        )
+
+    def expectation(self, facts: TopicFacts) -> Expectation:
+        """Return what becomes of its records; NotJudgeable where nobody can know."""
+        subject = Subject(self.chosen.connector, Spot())
+        dropped = "a Filter by the topic's name, or without a predicate"
+        is_dropped = filters_of(subject, self.topic) is None
+        return expectation(self.chosen.connector.config, facts, dropped if is_dropped else None)
+
+    def partitions(self, expected: Expectation, options: AuditOptions) -> Iterator[PartitionOrder]:
+        for number in range(self.there.topics[self.topic]):
+            if not options.partitions or number in options.partitions:
+                yield self._partition(number, expected)
+
+    def _partition(self, number: int, expected: Expectation) -> PartitionOrder:
+        remote = self.remote
+        source, target = TopicPartition(self.topic, number), TopicPartition(remote, number)
+        log, remote_log = self.there.offsets.get(source), self.here.offsets.get(target)
+        last, why = self.stored.get(source), self._unread(source, target)
+        if remote_log is not None and (end := self.committed.get(target)) is not None:
+            remote_log = Offsets(min(remote_log.start, end), end)
+        log, remote_log = log or Offsets(0, 0), remote_log or Offsets(0, 0)
+        first = end = log.start
+        if not why and log.start < log.end:
+            why = _unjudged(log, last)
+            end = first if why or last is None else last + 1
+        return PartitionOrder(
+            LogWindow(source, first, end),
+            LogWindow(target, *remote_log),
+            log,
+            remote_log,
+            expected,
+            self.there.topic_ids.get(self.topic, ""),
+            self.here.topic_ids.get(remote, ""),
+            (why,) if why else (),
+        )
+
+    def _unread(self, source: TopicPartition, target: TopicPartition) -> str:
+        flow, count = self.chosen.flow, self.here.topics[target.topic]
+        if source not in self.there.offsets:
+            return f"{source} on {flow.source.alias} cannot be read: {self.there.unread.get(source, 'no answer')}"
+        if target.partition >= count:
+            return f"{target.topic} on {flow.target.alias} has only {count} partitions"
+        if target not in self.here.offsets:
+            return f"{target} on {flow.target.alias} cannot be read: {self.here.unread.get(target, 'no answer')}"
+        return ""
+
+
+def _unjudged(log: Offsets, stored: int | None) -> str:
+    """Return why nothing of a log can be compared that has records, "" where something can."""
+    if stored is None:
+        waiting = f"{log.end - log.start} offsets from {log.start} on may be on their way"
+        return f"the flow has stored no offset of it yet: {waiting}"
+    if stored >= log.end:
+        was = f"the flow's stored offset {stored} is past the end {log.end} of the source's log"
+        return f"{was}: the topic was created again, or truncated"
+    if stored + 1 < log.start:
+        gone = f"the source's log begins at {log.start}, behind the flow's stored offset {stored}"
+        return f"{gone}: nothing that was mirrored is left to compare"
+    return ""
+
+
+def _settings(found: TopicSettings | None, alias: str, topic: str) -> Mapping[str, str]:
+    if found is None:
+        raise NotJudgeable(f"{alias}: this login may not read the settings of {topic}, such as cleanup.policy")
+    return found.values
+
+
+# --- windows that are parts of the logs -------------------------------------------------------------------------------
+
+
+def _narrowed(workspace: Workspace, order: AuditOrder, options: AuditOptions) -> AuditOrder:
+    """Return the order with the windows that are asked for: those between two times, and of these the sampled."""
+    seed = options.seed if options.seed is not None else random.randrange(1 << 32)  # noqa: S311  nothing is secret
+    chance = random.Random(seed)  # noqa: S311
+    warnings = list(order.warnings)
+    flows = _between(workspace, order.flows, options)
+    if options.sample is not None:
+        share = options.sample
+        flows = [
+            replace(flow, partitions=tuple(part for each in flow.partitions for part in _sampled(each, share, chance)))
+            for flow in flows
+        ]
+        warnings.append(f"a sample of {100 * share:g} % in windows chosen by seed {seed}: only these are judged")
+    if options.sample is not None or options.since_ms is not None or options.until_ms is not None:
+        flows = _with_targets(workspace, flows)
+    return replace(order, flows=tuple(flows), warnings=tuple(warnings))
+
+
+def _between(workspace: Workspace, flows: Iterable[FlowOrder], options: AuditOptions) -> list[FlowOrder]:
+    flows = list(flows)
+    first, end = (
+        _offsets_since(workspace, flows, time_ms) if time_ms is not None else None
+        for time_ms in (options.since_ms, options.until_ms)
+    )
+
+    def narrow(flow: FlowOrder, part: PartitionOrder) -> PartitionOrder:
+        window, reasons, alias = part.source, list[str](), flow.source.alias
+        if part.not_judged or window.first >= window.end:
+            return part
+        for offsets, name in ((first, "first"), (end, "end")):
+            if offsets is None:
+                continue
+            answer = offsets.get(alias)
+            if isinstance(answer, Mm2mgrError) or answer is None or window.partition not in answer:
+                why = answer.message if isinstance(answer, Mm2mgrError) else "no answer"
+                reasons.append(f"offsets of {window.partition} by time cannot be read: {why}")
+                continue
+            offset = answer[window.partition]
+            if name == "first":
+                window = replace(window, first=window.end if offset < 0 else max(window.first, offset))
+            elif offset >= 0:
+                window = replace(window, end=min(window.end, offset))
+        window = replace(window, end=max(window.first, window.end))
+        return replace(part, source=window, not_judged=tuple(reasons))
+
+    return [replace(flow, partitions=tuple(narrow(flow, part) for part in flow.partitions)) for flow in flows]
+
+
+def _offsets_since(
+    workspace: Workspace, flows: list[FlowOrder], since_ms: int
+) -> dict[str, Mapping[TopicPartition, int] | Mm2mgrError]:
+    partitions: dict[str, set[TopicPartition]] = {}
+    for flow in flows:
+        partitions.setdefault(flow.source.alias, set()).update(part.source.partition for part in flow.partitions)
+    questions = {alias: OffsetsSince(alias, frozenset(names), since_ms) for alias, names in partitions.items()}
+    snapshot = workspace.ask(ask(questions.values()), _LIMITS)
+    return {alias: snapshot.get(question) for alias, question in questions.items()}
+
+
+def _sampled(part: PartitionOrder, share: float, chance: random.Random) -> Iterator[PartitionOrder]:
+    """Yield whole windows of so many of its offsets, each judged as itself; what is not judged stays as it is."""
+    first, end = part.source.first, part.source.end
+    if part.not_judged or first >= end:
+        yield part
+        return
+    wanted = max(1, round((end - first) * share))
+    size = min(_SAMPLE_WINDOW, wanted)
+    places = range(first, end, size)
+    for start in sorted(chance.sample(places, min(len(places), max(1, round(wanted / size))))):
+        yield replace(part, source=LogWindow(part.source.partition, start, min(end, start + size)))
+
+
+def _with_targets(workspace: Workspace, flows: list[FlowOrder]) -> list[FlowOrder]:
+    """Return windows of the target's logs that should hold the records: found by the times of records around them.
+
+    A first record of that time is never behind the mirrored one, whatever the order of times. Where the window turns
+    out to be too small, `run_audit` makes it larger.
+    """
+    parts = [(flow, part) for flow in flows for part in flow.partitions if part.source.first < part.source.end]
+    around = {id(part): _around(part) for _, part in parts}
+    asked: dict[str, set[tuple[TopicPartition, int]]] = {}
+    for flow, part in parts:
+        low, high = around[id(part)]
+        places = [offset for offset in (low, high) if part.source_log.start < offset < part.source_log.end]
+        asked.setdefault(flow.source.alias, set()).update((part.source.partition, offset) for offset in places)
+    times = _times(workspace, asked)
+    wanted: dict[str, set[tuple[TopicPartition, int]]] = {}
+    for flow, part in parts:
+        for offset in around[id(part)]:
+            if (at := times.get((flow.source.alias, part.source.partition, offset))) is not None:
+                wanted.setdefault(flow.target.alias, set()).add((part.target.partition, at))
+    places_at = _places(workspace, wanted)
+
+    def place(flow: FlowOrder, part: PartitionOrder, offset: int) -> int | None:
+        at = times.get((flow.source.alias, part.source.partition, offset))
+        return None if at is None else places_at.get((flow.target.alias, part.target.partition, at))
+
+    def complete(flow: FlowOrder, part: PartitionOrder) -> PartitionOrder:
+        if id(part) not in around:
+            return replace(part, target=replace(part.target, end=part.target.first))
+        log = part.target_log
+        low, high = (place(flow, part, offset) for offset in around[id(part)])
+        first = log.start if low is None or low < 0 else max(log.start, low)
+        end = log.end if high is None or high < 0 else min(log.end, high + CONTEXT)
+        return replace(part, target=LogWindow(part.target.partition, min(first, end), end))
+
+    return [replace(flow, partitions=tuple(complete(flow, part) for part in flow.partitions)) for flow in flows]
+
+
+def _around(part: PartitionOrder) -> tuple[int, int]:
+    log = part.source_log
+    return max(log.start, part.source.first - CONTEXT), min(log.end, part.source.end + CONTEXT)
+
+
+def _times(
+    workspace: Workspace, asked: Mapping[str, set[tuple[TopicPartition, int]]]
+) -> dict[tuple[str, TopicPartition, int], int]:
+    """Return the timestamps of records, in milliseconds; a question has each partition once."""
+    rounds: list[tuple[RecordTimes, dict[TopicPartition, int]]] = []
+    for alias, places in asked.items():
+        left = sorted(places)
+        while left:
+            once = dict(reversed(left))
+            rounds.append((RecordTimes(alias, tuple(sorted(once.items()))), once))
+            left = [place for place in left if once[place[0]] != place[1]]
+    snapshot = workspace.ask(ask([question for question, _ in rounds]), _LIMITS)
+    found: dict[tuple[str, TopicPartition, int], int] = {}
+    for question, once in rounds:
+        answer = snapshot.get(question)
+        for partition, seconds in ({} if isinstance(answer, Mm2mgrError) else answer).items():
+            found[(question.cluster, partition, once[partition])] = round(seconds * 1000)
+    return found
+
+
+def _places(
+    workspace: Workspace, wanted: Mapping[str, set[tuple[TopicPartition, int]]]
+) -> dict[tuple[str, TopicPartition, int], int]:
+    """Return the first offset at each time, -1 where there is none."""
+    rounds: list[tuple[OffsetsAtTimes, dict[TopicPartition, int]]] = []
+    for alias, times in wanted.items():
+        left = sorted(times)
+        while left:
+            once = dict(reversed(left))
+            rounds.append((OffsetsAtTimes(alias, tuple(sorted(once.items()))), once))
+            left = [place for place in left if once[place[0]] != place[1]]
+    snapshot = workspace.ask(ask([question for question, _ in rounds]), _LIMITS)
+    found: dict[tuple[str, TopicPartition, int], int] = {}
+    for question, once in rounds:
+        answer = snapshot.get(question)
+        for partition, offset in ({} if isinstance(answer, Mm2mgrError) else answer).items():
+            found[(question.cluster, partition, once[partition])] = offset
+    return found

@@ -1,0 +1,102 @@
+"""Both passes on real brokers: logs written by the test itself, with faults that must be named by their offsets, and nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.audit.report import AuditReport, Verdict
+from mm2mgr.audit.run import run_audit
+from mm2mgr.audit.windows import AuditOrder, Expectation, FlowOrder, LogAccess, LogWindow, PartitionOrder
+from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sandbox.kafka_servers import Broker
+from tests.live.conftest import serving
+from tests.live.seen import Message, create, write
+
+from .faults import in_order, records, told, with_faults
+
+pytestmark = pytest.mark.live
+PLAIN = Expectation()
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """A source and a target."""
+
+    src: Broker
+    tgt: Broker
+
+    @property
+    def source(self) -> KafkaAccess:
+        return KafkaAccess("src", self.src.bootstrap_servers)
+
+    @property
+    def target(self) -> KafkaAccess:
+        return KafkaAccess("tgt", self.tgt.bootstrap_servers)
+
+    def write(
+        self, topic: str, source: list[Message], target: list[Message], partitions: int = 1, **config: str
+    ) -> None:
+        create(self.source, [topic], partitions, config)
+        create(self.target, [f"src.{topic}"], partitions, config)
+        write(self.source, topic, source)
+        write(self.target, f"src.{topic}", target)
+
+    def order(self, topic: str, partitions: int = 1, expectation: Expectation = PLAIN, **more: object) -> AuditOrder:
+        return AuditOrder((self.flow(topic, partitions, expectation),), **more)  # type: ignore[arg-type]
+
+    def flow(self, topic: str, partitions: int = 1, expectation: Expectation = PLAIN) -> FlowOrder:
+        """Return the whole logs, as if all were mirrored."""
+        numbers = range(partitions)
+        with Kafka(self.source) as source, Kafka(self.target) as target:
+            logs = source.offsets(TopicPartition(topic, number) for number in numbers)
+            mirrors = target.offsets(TopicPartition(f"src.{topic}", number) for number in numbers)
+
+        def part(number: int) -> PartitionOrder:
+            there, here = TopicPartition(topic, number), TopicPartition(f"src.{topic}", number)
+            log, mirror = logs[there], mirrors[here]
+            return PartitionOrder(LogWindow(there, *log), LogWindow(here, *mirror), log, mirror, expectation)
+
+        accesses = (LogAccess(access.alias, librdkafka_config(access)) for access in (self.source, self.target))
+        return FlowOrder("f:src->tgt", *accesses, tuple(map(part, numbers)))
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    folder: Path = tmp_path_factory.mktemp("clusters")
+    src, tgt = (Broker(name, folder / name, {"message.max.bytes": "8000000"}) for name in ("src", "tgt"))
+    with serving([src, tgt]):
+        yield Clusters(src, tgt)
+
+
+def only(report: AuditReport) -> Iterator[object]:
+    (flow,) = report.flows
+    return iter(flow.partitions)
+
+
+def test_equal_logs_are_equal(clusters: Clusters) -> None:
+    log = records(random.Random(1), 5_000)
+    clusters.write("equal", log, log)
+    report = run_audit(clusters.order("equal"))
+    assert report.verdict is Verdict.EQUAL, report
+    (part,) = report.flows[0].partitions
+    assert (part.source_records, part.target_records, part.differences) == (5_000, 5_000, ())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_injected_fault_is_named_and_nothing_else(clusters: Clusters, seed: int) -> None:
+    chance = random.Random(seed)
+    log = records(chance, 6_000)
+    mirror = with_faults(chance, log, 60)
+    clusters.write(f"faults-{seed}", log, mirror.log)
+    report = run_audit(clusters.order(f"faults-{seed}", most_differences=10_000))
+    (part,) = report.flows[0].partitions
+    assert told(part.differences) == in_order(mirror.faults)
+    assert sum(part.counts.values()) == len(mirror.faults)
+    assert not part.not_judged
