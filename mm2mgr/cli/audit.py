@@ -15,7 +15,6 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import (
-    LEAST_SECONDS,
     OUTPUT_FILE,
     Count,
     Duration,
@@ -145,7 +144,8 @@ def audit(
         return _follow(workspace, names, options, every, store, output)
     with _progress("reading Connect and Kafka") as progress, invalid_arguments():
         if compare:
-            report = operations.audit_compare(workspace, *names, options=options, progress=progress)
+            first, second = names
+            report = operations.audit_compare(workspace, first, second, options, progress)
         else:
             report = operations.audit(workspace, names, options, progress)
     warnings = [] if counts or compare else operations.record_audit(workspace, report, store=store)

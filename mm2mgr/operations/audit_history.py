@@ -86,7 +86,7 @@ class FollowOrder:
     every flow that declares `audit`, with its own share."""
 
     names: tuple[str, ...] = ()
-    options: AuditOptions = AuditOptions()
+    options: AuditOptions = field(default_factory=AuditOptions)
     every_seconds: float = 3_600.0
     store: Store = DEFAULT_STORE
     started_by: str = "follow"

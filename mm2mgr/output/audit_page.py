@@ -112,7 +112,7 @@ def _partitions(parts: Sequence[PartitionAudit]) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in ("partition", "verdict", "window"))
     rows = "".join(
         f'<tr><td class="name">{escape(str(part.source))}</td><td>{part.verdict.value}</td><td>{_window(part)}'
-        f'{part.source_window[0]} to {part.source_window[1]}, {escape(number_of(part.source_records, "record"))}'
+        f"{part.source_window[0]} to {part.source_window[1]}, {escape(number_of(part.source_records, 'record'))}"
         "</td></tr>"
         for part in parts
     )
