@@ -15,7 +15,7 @@ from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, Partitio
 from mm2mgr.observe.losses import Cause, LossEntry, LostRange, row_of
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import AuditRow, LossRow, utc_text
-from mm2mgr.text import few, fit_text
+from mm2mgr.text import few, fit_text, number_of
 from mm2mgr.topology import Flow
 
 _LONGEST_REASON = 500
@@ -133,6 +133,16 @@ class AuditState:
     @property
     def judged_utc(self) -> str | None:
         return None if self.judged_at is None else utc_text(self.judged_at)
+
+    @property
+    def sentence(self) -> str:
+        """What the last verdict was, or that there is none."""
+        if self.judged_at is None:
+            return f"Audit: no record was judged in the last days{f' ({self.not_judged})' if self.not_judged else ''}."
+        found = ", ".join(f"{count} {kind}" for kind, count in (self.counts or {}).items() if count)
+        at = utc_text(self.judged_at).removesuffix("Z").replace("T", " ")
+        later = f" A later audit judged nothing: {self.not_judged}." if self.not_judged else ""
+        return f"Audit at {at} UTC: {number_of(self.records, 'record')} compared, {found or 'none differs'}.{later}"
 
 
 def audit_states(rows: Iterable[AuditRow]) -> dict[str, AuditState]:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
-    from mm2mgr.operations.serve import EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
+    from mm2mgr.operations.serve import AuditsOrder, EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
     from mm2mgr.operations.size import (
         BusiestPartitions,
         FleetReport,
@@ -147,7 +147,7 @@ _HOMES: Mapping[str, str] = {
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "EstateView EstateWatch ServeOrder WatchdogOrder serve",
+        "operations.serve": "AuditsOrder EstateView EstateWatch ServeOrder WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
         "operations.status": "LagOptions LagReport LossReport acknowledge check describe lag losses status "

@@ -111,7 +111,7 @@ def follow_audits(
     following = _Following(
         workspace, order or FollowOrder(), run or (lambda at, names, options: audit(at, names, options, progress))
     )
-    following.chosen(workspace)
+    followed_flows(workspace, following.order)
     return following.rounds(wait)
 
 
@@ -146,7 +146,7 @@ class _Following:
     def round(self) -> AuditRound:
         """Audit once with the tree as it is now."""
         workspace = replace(self.workspace)
-        chosen, now = self.chosen(workspace), time.time()
+        chosen, now = followed_flows(workspace, self.order), time.time()
         topology = workspace.topology
         connects = {flow.connect.name for flows in chosen.values() for flow in flows}
         note = holder_note("audit --follow", author(workspace.files), self.since)
@@ -166,19 +166,6 @@ class _Following:
         warnings = record_audit(workspace, report, self.order.started_by, store=self.order.store)
         return AuditRound(self.number, now, report, tuple(rest), without, tuple(warnings))
 
-    def chosen(self, workspace: Workspace) -> dict[float | None, list[Flow]]:
-        """Return the flows to audit by the share of their records; Mm2mgrError where there are none."""
-        if self.order.names:
-            return {self.order.options.sample: flows_of_names(workspace, self.order.names)}
-        by_share: dict[float | None, list[Flow]] = {}
-        for flow in workspace.topology.flows:
-            if flow.settings.audit:
-                by_share.setdefault(flow.settings.audit, []).append(flow)
-        if not by_share:
-            hint = "write `audit: 2%` for a flow, or under defaults: flows:, or name flows"
-            raise Mm2mgrError("no flow of the tree declares audits", hint=hint)
-        return by_share
-
     def _names(self, topology: Topology, mine: tuple[str, ...]) -> tuple[str, ...]:
         """Return what is to be named to audit these flows alone: topics too, where they were named."""
         if not (self.order.names and mine):
@@ -189,6 +176,20 @@ class _Following:
             for name in self.order.names
             if name not in named or any(flow.id in mine for flow in topology.select(name))
         )
+
+
+def followed_flows(workspace: Workspace, order: FollowOrder) -> dict[float | None, list[Flow]]:
+    """Return the flows to audit by the share of their records; Mm2mgrError where there are none."""
+    if order.names:
+        return {order.options.sample: flows_of_names(workspace, order.names)}
+    by_share: dict[float | None, list[Flow]] = {}
+    for flow in workspace.topology.flows:
+        if flow.settings.audit:
+            by_share.setdefault(flow.settings.audit, []).append(flow)
+    if not by_share:
+        hint = "write `audit: 2%` for a flow, or under defaults: flows:, or name flows"
+        raise Mm2mgrError("no flow of the tree declares audits", hint=hint)
+    return by_share
 
 
 def flow_names(topology: Topology) -> set[str]:

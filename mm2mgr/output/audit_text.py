@@ -190,6 +190,17 @@ def say_audit_round(done: AuditRound) -> None:
         say_audit(done.report)
 
 
+def talk_audit_round(done: AuditRound) -> None:
+    """Print a line about one round of audits beside other work."""
+    at = f"{datetime.fromtimestamp(done.taken_at, UTC):%Y-%m-%dT%H:%M:%SZ} audit:"
+    for warning in done.warnings:
+        talk(f"{at} warning: {warning}", "yellow")
+    if done.error or done.report is None:
+        talk(f"{at} {done.error or 'standby, another process audits'}", "yellow" if done.error else "dim")
+        return
+    talk(f"{at} {closing(done.report)}", "dim" if done.report.verdict is Verdict.EQUAL else "yellow")
+
+
 def _differences(report: AuditReport) -> Iterator[str]:
     left, hidden_groups, not_told = GROUPS_SHOWN, 0, 0
     for flow, part in _parts(report):
