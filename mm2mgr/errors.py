@@ -106,6 +106,12 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "restart": _STATE_VERB,
     "offsets show": {ExitCode.NO: "something could not be read"},
     "offsets reset": {ExitCode.NO: "a connector was refused, or something could not be read or written"},
+    "audit": {
+        ExitCode.YES: "equal",
+        ExitCode.NO: "something could not be judged, and nothing differs",
+        ExitCode.DIFFERS: "records differ, and no config explains it",
+        ExitCode.INTERRUPTED: "before there was a verdict; `--follow` then ends with the code of its last audit",
+    },
     "who": {ExitCode.NO: _UNREAD},
     "topics": {ExitCode.NO: "a source could not be read", ExitCode.LOOK: "a target could not be read"},
     "history": {ExitCode.NO: "the history of a Connect cluster could not be read"},

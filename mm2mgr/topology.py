@@ -464,3 +464,8 @@ def lease_group(topology: Topology) -> str:
 def watch_group(topology: Topology) -> str:
     """Return the group whose one member may restart what FAILED: the lease of `watch`, beside that of `reconcile`."""
     return f"{lease_group(topology)}-watch"
+
+
+def audit_group(topology: Topology) -> str:
+    """Return the group whose one member samples windows for audits: the lease of `audit --follow`."""
+    return f"{lease_group(topology)}-audit"

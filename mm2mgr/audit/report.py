@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from mm2mgr.errors import ExitCode
@@ -36,6 +37,7 @@ class RecordDifference:
     timestamp, milliseconds since 1970 UTC. `key_hash` is 16 hexadecimal digits, None for a null key. `fields` names
     what was altered: key, value, timestamp, headers. `expected` says why the flow's config makes this difference
     and is empty for a fault. `note` adds what is known of the cause: "came twice after a restart at 12:03 UTC".
+    Values are there only where they were asked for; as JSON and text they are without secrets.
     """
 
     kind: DifferenceKind
@@ -48,6 +50,29 @@ class RecordDifference:
     note: str = ""
     source_value: bytes | None = field(default=None, repr=False)
     target_value: bytes | None = field(default=None, repr=False)
+    json_keys = (
+        "kind source_offset target_offset time=time_utc key_hash fields expected note source_value=source_text "
+        "target_value=target_text"
+    )
+
+    @property
+    def time_utc(self) -> str | None:
+        """Its timestamp, such as 2026-11-21T10:00:00.123Z; None where it has none."""
+        if self.time_ms is None or self.time_ms < 0:
+            return None
+        try:
+            at = datetime.fromtimestamp(self.time_ms // 1000, UTC)
+        except (ValueError, OverflowError, OSError):  # beyond the year 9999
+            return f"{self.time_ms} ms after 1970"
+        return f"{at:%Y-%m-%dT%H:%M:%S}.{self.time_ms % 1000:03d}Z"
+
+    @property
+    def source_text(self) -> str | None:
+        return _value_text(self.source_value)
+
+    @property
+    def target_text(self) -> str | None:
+        return _value_text(self.target_value)
 
 
 @dataclass(frozen=True)
@@ -69,6 +94,18 @@ class PartitionAudit:
     expected: Mapping[str, int] = field(default_factory=dict)
     differences: tuple[RecordDifference, ...] = ()
     not_judged: tuple[str, ...] = ()
+    source_topic_id: str = ""
+    target_topic_id: str = ""
+    json_keys = (
+        "topic=source.topic partition=source.partition target_topic=target.topic target_partition=target.partition "
+        "verdict source_window target_window source_records target_records counts expected not_told differences "
+        "not_judged"
+    )
+
+    @property
+    def not_told(self) -> int:
+        """How many differences are counted and not in `differences`."""
+        return sum(self.counts.values()) - sum(not difference.expected for difference in self.differences)
 
     @property
     def verdict(self) -> Verdict:
@@ -86,6 +123,12 @@ class FlowAudit:
     partitions: tuple[PartitionAudit, ...] = ()
     promises: tuple[str, ...] = ()
     not_judged: tuple[str, ...] = ()
+    json_keys = "flow verdict counts partitions promises not_judged"
+
+    @property
+    def counts(self) -> dict[DifferenceKind, int]:
+        """The differences of all partitions, those of every kind."""
+        return {kind: sum(part.counts.get(kind, 0) for part in self.partitions) for kind in DifferenceKind}
 
     @property
     def verdict(self) -> Verdict:
@@ -102,6 +145,11 @@ class AuditReport:
     seconds: float
     engine: str
     warnings: tuple[str, ...] = ()
+    json_keys = "verdict began=began_utc seconds engine flows warnings"
+
+    @property
+    def began_utc(self) -> str:
+        return f"{datetime.fromtimestamp(self.began, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     @property
     def verdict(self) -> Verdict:
@@ -120,3 +168,11 @@ def worst(verdicts: list[Verdict]) -> Verdict:
     if Verdict.DIFFERS in verdicts:
         return Verdict.DIFFERS
     return Verdict.EQUAL if verdicts and set(verdicts) == {Verdict.EQUAL} else Verdict.NOT_JUDGED
+
+
+def _value_text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    from mm2mgr.secrets import mask_text  # what reads logs on executors does without
+
+    return mask_text(value.decode("utf-8", "backslashreplace"))

@@ -67,6 +67,14 @@ def _address(text: str) -> tuple[str, int]:
 @option("--tls-key", type=_File, help="PEM file with its key, not encrypted.")
 @store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")
 @option(
+    "--with",
+    "beside",
+    multiple=True,
+    type=click.Choice(["audit"]),
+    show_default=False,
+    help="Do this too (repeatable). audit: what `mm2mgr audit --follow` does, every hour.",
+)
+@option(
     "--watchdog", is_flag=True, help="Restart FAILED tasks too, as `mm2mgr watch` does. The options below are for this."
 )
 @watchdog_options
@@ -83,6 +91,7 @@ def serve(
     tls_certificate: Path | None,
     tls_key: Path | None,
     store: Path,
+    beside: tuple[str, ...],
     watchdog: bool,
     order: WatchOrder,
     events: Path | None,
@@ -93,7 +102,7 @@ def serve(
     Nothing is written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does,
     beside other processes that watch too: one of them restarts, the others stand by. The page has the flows by source
     and target, each flow with tasks, lag over time and partitions, losses, findings of lint, recent changes and the
-    plan; /metrics is for Prometheus, /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history and
+    plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour. /metrics is for Prometheus, /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history and
     /api/watchdog are JSON, /healthz tells whether looks succeed (503 where they do not). Listens on this machine
     alone; elsewhere only with a login, or --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the
     package.
@@ -123,7 +132,8 @@ def serve(
         talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
     pause = min(every, operations.WatchdogOrder.every_seconds)
     asked = operations.WatchdogOrder(order, pause, events, _WatchPrinter()) if watchdog else None
-    watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked))
+    audits = _audits(store) if "audit" in beside else None
+    watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked, audits))
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
     app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
     with invalid_arguments(), listening(binding) as (listener, url):
@@ -146,6 +156,12 @@ def serve(
         flush()
         os._exit(0)
     return 0
+
+
+def _audits(store: Path) -> operations.AuditsOrder:
+    from mm2mgr.output.audit_text import talk_audit_round
+
+    return operations.AuditsOrder(operations.FollowOrder(store=store, started_by="serve"), talk_audit_round)
 
 
 class _WatchPrinter:

@@ -30,12 +30,15 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.schema import LossRow, utc_text
 from mm2mgr.text import list_names
 
-Cause = Literal["retention", "re-created", "past-end", "truncation"]
+Cause = Literal[
+    "retention", "re-created", "past-end", "truncation", "missing", "duplicated", "altered", "reordered", "extra"
+]
 """retention: the log start passed the reader. re-created: the topic has another id. past-end: the stored offset is not
-in the log. truncation: the log end went back under the same topic id."""
-Evidence = Literal["log-start", "target", "offsets", "topic-id", "log-end"]
+in the log. truncation: the log end went back under the same topic id. The others are what an audit finds."""
+Evidence = Literal["log-start", "target", "offsets", "topic-id", "log-end", "records"]
 """log-start: seen while the stored offset lay before the log. target: between two looks, counted by the target's end.
-offsets: between two looks, with nothing to count by. topic-id and log-end: seen by these."""
+offsets: between two looks, with nothing to count by. topic-id and log-end: seen by these. records: compared by an
+audit."""
 
 _CLOCK_WAS_SET_SECONDS = 600.0
 
@@ -238,7 +241,8 @@ def take(
 
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
-LOSS, ACKNOWLEDGEMENT = "loss", "acknowledgement"
+LOSS, AUDIT, ACKNOWLEDGEMENT = "loss", "audit", "acknowledgement"
+"""Kinds of rows: what looks show to be lost, what an audit finds, and what was acknowledged of both."""
 _ID_LENGTH = 10
 
 
@@ -283,9 +287,14 @@ class LossEntry:
     seen_as: frozenset[str] = field(default=frozenset(), compare=False)
 
     json_keys = (
-        "id flow cluster topic=partition.topic partition=partition.partition topic_id cause evidence first_offset "
+        "kind id flow cluster topic=partition.topic partition=partition.partition topic_id cause evidence first_offset "
         "last_offset records least_records since=since_utc seen=seen_utc acknowledged"
     )
+
+    @property
+    def kind(self) -> str:
+        """`audit` for what an audit found, else `loss`."""
+        return AUDIT if self.evidence == "records" else LOSS
 
     @property
     def since_utc(self) -> str | None:
@@ -306,7 +315,7 @@ def row_of(flow: str, cluster: str, partition: TopicPartition, lost: LostRange, 
     """Return what is written of a lost range. Equal ranges have equal ids."""
     key = (flow, cluster, partition.topic, lost.topic_id or None, partition.partition, lost.cause)
     return LossRow(
-        LOSS,
+        AUDIT if lost.evidence == "records" else LOSS,
         _id(key, lost.first),
         *key,
         lost.evidence,
@@ -384,7 +393,7 @@ _ENDLESS = float("inf")
 
 
 def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
-    loss_rows = [row for row in rows if row.kind == LOSS]
+    loss_rows = [row for row in rows if row.kind in (LOSS, AUDIT)]
     acks = sorted((row for row in rows if row.kind == ACKNOWLEDGEMENT), key=lambda row: (row.time_ms, row.id, row.who))
     for bounds in _join_ranges(map(_bounds, loss_rows)):
         left = [bounds]

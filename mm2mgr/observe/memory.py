@@ -195,7 +195,8 @@ class Memory:
 
     `silent_workers` are by `connect/worker id`. `copied`: the looks at settings and at ACLs of topics, each by the ids
     of flows. `unwritten` are rows of the ledger that are not in its table yet. `shared_at`: when this machine last
-    wrote points of lag into the store (seconds since 1970).
+    wrote points of lag into the store (seconds since 1970). `audited_since`: when a flow was first seen to declare
+    audits, by its id.
     """
 
     without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -207,6 +208,7 @@ class Memory:
     copied: Mapping[str, Mapping[str, SyncLook]] = field(default_factory=dict)
     checkpoints: Mapping[str, CheckpointLook] = field(default_factory=dict)
     silent_workers: Mapping[str, SilentWorker] = field(default_factory=dict)
+    audited_since: Mapping[str, float] = field(default_factory=dict)
 
     def flow(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -267,7 +269,14 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
         silent_workers=_silent_workers(earlier, reading, flows),
         looks=looks,
         unwritten=(*earlier.unwritten, *lost),
+        audited_since=_audited_since(earlier.audited_since, reading),
     )
+
+
+def _audited_since(earlier: Mapping[str, float], reading: Reading) -> dict[str, float]:
+    begun = {flow.id: earlier.get(flow.id, reading.taken_at) for flow in reading.flows if flow.settings.audit}
+    read = {flow.id for flow in reading.flows}
+    return {**{flow: since for flow, since in earlier.items() if flow not in read}, **begun}
 
 
 def _surplus(

@@ -1,6 +1,6 @@
-"""What is kept between observations: the memory, one JSON file per owner, and two tables beside the samples.
+"""What is kept between observations: the memory, one JSON file per owner, and three tables beside the samples.
 
-These are the ledger of losses, and points of lag for processes on other machines.
+These are the ledger of losses, points of lag for processes on other machines, and what audits compared.
 
 What a look shows to be lost first goes into the memory, in one step with the look itself, and from there into the
 table: a store that cannot be reached, or an install without the packages for tables, delays it and loses nothing.
@@ -10,7 +10,7 @@ Several processes may do so at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +20,14 @@ from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, cause, install
 from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
+from mm2mgr.observe.audits import AuditState, audit_states
 from mm2mgr.observe.beside_records import Beats, CheckpointLook
 from mm2mgr.observe.lag import Surplus
 from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.reading import ConditionClock
 from mm2mgr.observe.trend import FLOW, LagPoint, join_points
-from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
+from mm2mgr.samples.schema import AUDITS, LAG, LOSSES, AuditRow, LossRow, SharedLag, Store, is_remote
 from mm2mgr.text import first_few, number_of
 
 _LOCK_SECONDS = 10.0
@@ -46,6 +47,7 @@ class _MemoryFile(BaseModel):
     copied: Mapping[str, Mapping[str, SyncLook]] = {}
     checkpoints: Mapping[str, CheckpointLook] = {}
     silent_workers: Mapping[str, SilentWorker] = {}
+    audited_since: Mapping[str, float] = {}
 
 
 def state_file(owner: str) -> Path:
@@ -193,6 +195,54 @@ def _may_have(store: Store, table: str) -> bool:
 
 def _missing_packages() -> list[str]:
     return [name for name in _TABLES_NEED if not find_spec(name)]
+
+
+# --- the table of audits ----------------------------------------------------------------------------------------------
+
+_AUDITS_READ_SECONDS = 7 * 86_400.0
+
+
+def record_audit(place: StorePlace, rows: Sequence[AuditRow], lost: Sequence[LossRow], now: float) -> list[str]:
+    """Write an audit into the table of audits, and what differs into the ledger; return warnings.
+
+    What differs goes into the memory first, as what looks show to be lost does.
+    """
+    warnings = []
+    if lost:
+        _, memory, unwritten = change(place.memory_file, lambda now: replace(now, unwritten=(*now.unwritten, *lost)))
+        warnings += [*unwritten, *settle(place, memory)[1]]
+    if rows and (missing := _missing_packages()):
+        warnings.append(f"the table of audits needs the Python package {missing[0]}: {install('spark')}")
+    elif rows:
+        from mm2mgr.samples.store import AuditStore
+
+        try:
+            AuditStore(place.store, place.owner, warnings.append).append(rows, round(1000 * now))
+        except Exception as error:  # as above
+            warnings.append(f"the table of audits: {cause(error)}; this audit is not in it")
+    return warnings
+
+
+def read_audits(place: StorePlace, since: float) -> tuple[list[AuditRow], list[str]]:
+    """Return the rows of audits that began since then (seconds since 1970), and warnings."""
+    warnings: list[str] = []
+    if not _may_have(place.store, AUDITS):
+        return [], []
+    if missing := _missing_packages():
+        return [], [f"the table of audits needs the Python package {missing[0]}: {install('spark')}"]
+    from mm2mgr.samples.store import AuditStore
+
+    try:
+        rows = AuditStore(place.store, place.owner, warnings.append).read(round(1000 * since))
+    except Exception as error:  # as above
+        return [], [f"the table of audits: {cause(error)}"]
+    return rows, warnings
+
+
+def audits_of(place: StorePlace, now: float) -> tuple[dict[str, AuditState] | None, list[str]]:
+    """Return what the audits of the last week say of each flow (None: that could not be read), and warnings."""
+    rows, warnings = read_audits(place, now - _AUDITS_READ_SECONDS)
+    return None if warnings and not rows else audit_states(rows), warnings
 
 
 # --- the table of lag -------------------------------------------------------------------------------------------------

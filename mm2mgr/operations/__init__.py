@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.apply.execute import FINISH_SECONDS
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
+    from mm2mgr.audit.report import AuditReport
+    from mm2mgr.audit.run import AuditProgress
     from mm2mgr.check.judge import Checked
     from mm2mgr.evidence.read import Changes, EvidenceOptions
     from mm2mgr.json_values import to_json
@@ -35,6 +37,17 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.link_forecast import buffer_advice
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.observe.lag_report import LagLevel
+    from mm2mgr.operations.audit import AuditOptions, audit, audit_compare
+    from mm2mgr.operations.audit_history import (
+        AuditHistory,
+        AuditRound,
+        FollowOrder,
+        Replay,
+        audit_history,
+        follow_audits,
+        record_audit,
+        repair_plan,
+    )
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
@@ -53,7 +66,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
-    from mm2mgr.operations.serve import EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
+    from mm2mgr.operations.serve import AuditsOrder, EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
     from mm2mgr.operations.size import (
         BusiestPartitions,
         FleetReport,
@@ -112,6 +125,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
 _HOMES: Mapping[str, str] = {
     name: f"mm2mgr.{module}"
     for module, names in {
+        "audit.report": "AuditReport",
+        "audit.run": "AuditProgress",
         "check.judge": "Checked",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
@@ -120,6 +135,9 @@ _HOMES: Mapping[str, str] = {
         "problems.health": "Description Status",
         "observe.lag_report": "LagLevel",
         "problems.watchdog": "RestartPolicy WatchAction",
+        "operations.audit": "AuditOptions audit audit_compare",
+        "operations.audit_history": "AuditHistory AuditRound FollowOrder Replay audit_history follow_audits "
+        "record_audit repair_plan",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
@@ -129,7 +147,7 @@ _HOMES: Mapping[str, str] = {
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "EstateView EstateWatch ServeOrder WatchdogOrder serve",
+        "operations.serve": "AuditsOrder EstateView EstateWatch ServeOrder WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
         "operations.status": "LagOptions LagReport LossReport acknowledge check describe lag losses status "

@@ -2,7 +2,8 @@
 
 Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
 another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
-time between two looks. Where it is asked for, a third one is the watchdog, the same as `watch`: nothing else writes.
+time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, which alone writes
+to clusters, and one audits, the same as `audit --follow`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
+    from mm2mgr.operations.audit_history import AuditRound, FollowOrder
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.plan.changes import Plan
@@ -128,7 +131,7 @@ class EstateView:
     Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
-    counts. `watchdog`: None where none was asked for.
+    counts. `watchdog`: None where none was asked for. `audit`: the last round of audits of this process.
     """
 
     started_at: float
@@ -143,6 +146,7 @@ class EstateView:
     tree_error: str = ""
     owner: str = ""
     watchdog: WatchdogView | None = None
+    audit: AuditRound | None = None
     started_tick: float | None = None
     looked_tick: float | None = None
 
@@ -255,17 +259,26 @@ class WatchdogOrder:
 
 
 @dataclass(frozen=True)
+class AuditsOrder:
+    """Audits inside `serve`: what `follow_audits` takes, and what is called with each round."""
+
+    order: FollowOrder
+    report: Callable[[AuditRound], object] = lambda _: None
+
+
+@dataclass(frozen=True)
 class ServeOrder:
     """How often to look (seconds between the end of one look and the next), and how often to make the slow part;
     `store`: as for `lag`.
 
-    `watchdog`: None for no watchdog, so that nothing is ever written.
+    `watchdog`: None for no watchdog, so that nothing is ever written to clusters. `audits`: None for no audits.
     """
 
     every_seconds: float = 30.0
     survey_seconds: float = 300.0
     store: Store = DEFAULT_STORE
     watchdog: WatchdogOrder | None = None
+    audits: AuditsOrder | None = None
 
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
@@ -365,6 +378,9 @@ class EstateWatch:
         if asked:
             watching = threading.Thread(target=self._restart, args=(asked,), name="mm2mgr-watchdog", daemon=True)
             self._threads.append(watching)
+        if audits := self._order.audits:
+            auditing = threading.Thread(target=self._audit, args=(audits,), name="mm2mgr-audits", daemon=True)
+            self._threads.append(auditing)
 
     @property
     def view(self) -> EstateView:
@@ -440,6 +456,26 @@ class EstateWatch:
         self._publish(lambda view: replace(view, watchdog=view.watchdog and view.watchdog.after_round(done)))
         asked.report(done)
 
+    def _audit(self, asked: AuditsOrder) -> None:
+        """Audit until the end; whatever goes wrong is published, and it begins anew."""
+        from mm2mgr.operations.audit_history import AuditRound, follow_audits
+
+        while not self._closing.is_set():
+            try:
+                with closing(follow_audits(self._workspace, asked.order, wait=self._wait)) as rounds:
+                    for done in rounds:
+                        self._publish_audit(asked, done)
+            except BaseException as error:  # the server outlives it
+                self._publish_audit(asked, AuditRound(0, self._clock(), error=cause(error)))
+                timing.wait(self._closing, asked.order.every_seconds)
+
+    def _wait(self, seconds: float) -> bool:
+        return timing.wait(self._closing, seconds)
+
+    def _publish_audit(self, asked: AuditsOrder, done: AuditRound) -> None:
+        self._publish(lambda view: replace(view, audit=done))
+        asked.report(done)
+
     def _publish(self, change: Callable[[EstateView], EstateView]) -> None:
         with self._lock:
             self._view = change(self._view)
@@ -458,4 +494,8 @@ def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
     _ = workspace.connectors
     if order and order.watchdog:
         workspace.event_log(order.watchdog.events).close()
+    if order and order.audits:
+        from mm2mgr.operations.audit_history import followed_flows
+
+        followed_flows(workspace, order.audits.order)
     return EstateWatch(workspace, order)

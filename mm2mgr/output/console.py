@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TextIO, TypeVar, cast
 
+from mm2mgr import timing
 from mm2mgr.text import cells, visible
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ STYLES: Mapping[str, str | None] = {
 """The colour of each word: green is good, red needs action, yellow needs a look; what only waits is plain."""
 Value = TypeVar("Value")
 _PIPE_WIDTH = 400
+_LINE_SECONDS = 10.0
 _HANGING = 4
 
 
@@ -344,12 +346,24 @@ def say_table(table: Table) -> None:
 
 
 @contextmanager
-def working(text: str) -> Iterator[None]:
-    """Show that something takes a while: a spinner on a terminal, one line elsewhere and with NO_COLOR."""
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """Show that something takes a while: a spinner on a terminal, one line elsewhere and with NO_COLOR.
+
+    What it yields replaces the text while the work goes on; elsewhere than on a terminal that is a line, at most one
+    every ten seconds.
+    """
     console = _console(stderr=True)
     if not console.is_terminal or console.no_color:
         talk(text)
-        yield
+        printed_at = timing.now()
+
+        def print_line(text: str) -> None:
+            nonlocal printed_at
+            if timing.now() - printed_at >= _LINE_SECONDS:
+                printed_at = timing.now()
+                talk(text)
+
+        yield print_line
         return
     from rich.live import Live
     from rich.spinner import Spinner
@@ -357,4 +371,4 @@ def working(text: str) -> Iterator[None]:
 
     spinner = Spinner("dots", Text(visible(text)), style="status.spinner")
     with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
-        yield
+        yield lambda text: spinner.update(text=Text(visible(text)))

@@ -98,6 +98,8 @@ def _trouble(view: EstateView, tick: float) -> list[str]:
         trouble.append(f"The last look failed: {view.error}")
     if view.tree_error:
         trouble.append(f"The YAML tree has changed and is wrong, so the one before it counts: {view.tree_error}")
+    if view.audit and view.audit.error:
+        trouble.append(f"The last audit of this process failed: {view.audit.error}")
     return [*trouble, *view.warnings]
 
 
@@ -249,7 +251,11 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "connector": f"{shown.connector} on {shown.connect}" if shown.connector else shown.connect,
         "aged": f"Its Connect cluster cannot be read; below is what was known {age} ago." if age else "",
         "problems": status.sentences,
-        "notes": [*status.notes, *([status.offsets_note] if status.offsets_note else [])],
+        "notes": [
+            *status.notes,
+            *([status.offsets_note] if status.offsets_note else []),
+            *([status.audit.sentence] if status.audit else []),
+        ],
         "lag": _lag_table([facts.total], "flow"),
         "curve": lag_curve(points) if len(points) > 1 else "",
         "points": Table(("time", "lag (records)"), times, right=("lag (records)",)),

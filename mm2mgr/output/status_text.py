@@ -196,6 +196,7 @@ _EVIDENCE = {
     "offsets": "between two looks, with no count on the target",
     "topic-id": "by the topic id",
     "log-end": "by the log end",
+    "records": "record by record, by an audit",
 }
 
 

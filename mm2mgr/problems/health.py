@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr import secrets
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
+from mm2mgr.observe.audits import AuditState
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.losses import LossEntry, open_entries
 from mm2mgr.observe.memory import Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
 from mm2mgr.observe.trend import Trend
 from mm2mgr.problems import companion_problems, flow_problems
+from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
 from mm2mgr.problems.flows import find_overlaps
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem
@@ -75,7 +77,7 @@ class ConnectorState:
 class FlowStatus(ConnectorState):
     """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with
     `lag_at_least`; `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of
-    `serve`; None after one look.
+    `serve`; None after one look. `audit`: the last verdict on its records; None where it declares no audits.
     """
 
     flow: str = field(kw_only=True)
@@ -84,9 +86,10 @@ class FlowStatus(ConnectorState):
     lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
     offsets_note: str = field(kw_only=True, default="")
     trend: Trend | None = field(kw_only=True, default=None)
+    audit: AuditState | None = field(kw_only=True, default=None)
     json_keys = (
-        "flow connect connector type pair state health tasks problem_values=problems notes "
-        "partitions_per_task lag_records lag_at_least lag_partitions offsets_note trend problems=sentences"
+        "flow connect connector type pair state health tasks problem_values=problems notes partitions_per_task "
+        "lag_records lag_at_least lag_partitions offsets_note trend audit problems=sentences"
     )
 
     @property
@@ -167,8 +170,10 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
     *,
     patience: Patience | None = None,
     ledger: Iterable[LossEntry] = (),
+    audits: Mapping[str, AuditState] | None = None,
 ) -> Status:
-    """Judge a reading by the memory before it and after it (`memory.remember`), and by the ledger's entries."""
+    """Judge a reading by the memory before it and after it (`memory.remember`), by the ledger's entries, and by what is
+    known of audits of the flows that declare them (None: that could not be read)."""
     losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
     patience = patience or Patience()
     (overlaps, notes), about = find_overlaps(reading), (reading, memory, patience)
@@ -179,9 +184,10 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
         if connector := reading.source_connector(flow):
             beside, lag = overlaps.get(flow.id, ()), lags.get(flow.id, FlowLag())
             case = FlowCase(connector, *about, flow=flow, lag=lag, overlaps=beside)
-            flows.append(_flow_status(case, earlier, notes.get(flow.id, ()), lost))
+            judged = _flow_status(case, earlier, notes.get(flow.id, ()), lost)
         else:
-            flows.append(_unread_status(reading, flow, lost))
+            judged = _unread_status(reading, flow, lost)
+        flows.append(_with_audit(judged, flow, audits, memory, reading.taken_at))
     return Status(
         reading.taken_at,
         tuple(flows),
@@ -199,7 +205,8 @@ def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: It
     info, creates = case.connector.running, None
     if info:
         creates = text_of("source", info.config, "source consumer", "allow.auto.create.topics") == "true"
-    problems = (*flow_problems(case), *records_lost(lost, now, creates))
+    lost = list(lost)
+    problems = (*flow_problems(case), *records_lost(lost, now, creates), *audit_differs(lost, now))
     return FlowStatus(
         *_name_fields(case),
         "problem" if problems else _flow_health(case),
@@ -215,6 +222,18 @@ def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: It
     )
 
 
+def _with_audit(
+    status: FlowStatus, flow: Flow, audits: Mapping[str, AuditState] | None, memory: Memory, now: float
+) -> FlowStatus:
+    """Add what is known of the audits of a flow that declares them; two days without a verdict are a problem."""
+    if flow.settings.audit is None or audits is None:
+        return status
+    state = audits.get(flow.id, AuditState())
+    late = tuple(not_audited(flow, state, memory.audited_since.get(flow.id), now))
+    problems = (*status.problems, *late)
+    return replace(status, audit=state, problems=problems, health="problem" if late else status.health)
+
+
 def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
     desired = case.connector.desired
     return desired.connect, desired.name, desired.type, desired.pair, case.state
@@ -223,7 +242,8 @@ def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
 def _unread_status(reading: Reading, flow: Flow, lost: Iterable[LossEntry]) -> FlowStatus:
     failure = reading.connects[flow.connect.name].failure
     reason = failure.message if failure else "no source connector was rendered for this flow"
-    problems = tuple(records_lost(lost, reading.taken_at))
+    lost = list(lost)
+    problems = (*records_lost(lost, reading.taken_at), *audit_differs(lost, reading.taken_at))
     return FlowStatus(
         flow.connect.name, "", "source", flow.pair, "unknown", "problem" if problems else "unknown", (), problems,
         (reason,), flow=flow.id, offsets_note="unknown: the Connect cluster could not be read",

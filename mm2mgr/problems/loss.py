@@ -4,9 +4,9 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mm2mgr.observe.losses import LossEntry
+from mm2mgr.observe.losses import LOSS, LossEntry
 from mm2mgr.observe.memory import Memory
 from mm2mgr.observe.reading import Reading
 from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject, kind
@@ -20,14 +20,24 @@ LOSS_CAUSES: Mapping[str, str] = {
     "re-created": "the topic was deleted and created again",
     "past-end": "the stored offset is not in the log: the topic was created again, or truncated",
     "truncation": "the end of the log went back",
+    "missing": "an audit did not find them on the target",
+    "duplicated": "an audit found them more than once on the target",
+    "altered": "an audit found them with another key, value, timestamp or headers on the target",
+    "reordered": "an audit found them in another order on the target",
+    "extra": "an audit found them on the target alone",
 }
-"""What happened, by the cause of a loss."""
+"""What happened, by the cause of an entry of the ledger; the last five are what an audit finds."""
 _RESET = "compare the topic with the target; stop the flow and reset its offsets where new records are skipped"
 LOSS_REMEDIES: Mapping[str, str] = {
     "retention": "give the topic longer retention or the flow more tasks",
     "re-created": _RESET,
     "past-end": "compare the topic with the target, then stop the flow and reset these offsets",
     "truncation": _RESET,
+    "missing": "`mm2mgr audit FLOW --repair-plan` prints how they are mirrored again",
+    "duplicated": "look in `mm2mgr history` for a restart at that time; with delivery: exactly_once none comes twice",
+    "altered": "look for a transformation or another writer: `mm2mgr audit FLOW --show-values`",
+    "reordered": "set record_producer: {enable.idempotence: true}, or {max.in.flight.requests.per.connection: 1}",
+    "extra": "look for another writer of the topic: `mm2mgr who TOPIC`",
 }
 
 
@@ -57,10 +67,8 @@ class RecordsLost(ProblemEvidence):
     json_keys = "topic cause=cause_of_loss records least_records is_bounded flow_creates_topics loss_count losses"
 
     def sentence(self, problem: LiveProblem) -> str:
-        flow, cause, more = problem.subject.flow, self.cause_of_loss, self.loss_count - len(self.losses)
-        parts = ", ".join(f"{loss.partition} (offsets {loss.offsets_text})" for loss in self.losses)
-        parts += f" and {more} more" * (more > 0)
-        entries = f"--ack {self.losses[0].id}" if self.loss_count == 1 else f"'{flow}' --ack all"
+        cause = self.cause_of_loss
+        parts, entries = name_entries(self.losses, self.loss_count, problem.subject.flow)
         by_flow = ", perhaps by this flow's own consumer, whose allow.auto.create.topics is true"
         is_by_flow = cause == "re-created" and bool(self.flow_creates_topics)
         return (
@@ -77,6 +85,14 @@ class RecordsLost(ProblemEvidence):
         return f"{exactly}{number_of(self.records, 'record')}{' and ' if rest else ''}{rest}"
 
 
+def name_entries(losses: Sequence[LossEntry], count: int, flow: str) -> tuple[str, str]:
+    """Return the first of so many entries with their offsets, and the arguments that acknowledge all of them."""
+    more = count - len(losses)
+    parts = ", ".join(f"{loss.partition} (offsets {loss.offsets_text})" for loss in losses)
+    parts += f" and {more} more" * (more > 0)
+    return parts, f"--ack {losses[0].id}" if count == 1 else f"'{flow}' --ack all"
+
+
 def _ago(seconds: float) -> str:
     for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= length:
@@ -87,13 +103,15 @@ def _ago(seconds: float) -> str:
 def records_lost(
     entries: Iterable[LossEntry], now: float, flow_creates_topics: bool | None = None
 ) -> Iterator[LiveProblem]:
-    """Yield one problem for each flow, topic and cause of open entries, in the order of the first of each.
+    """Yield one problem for each flow, topic and cause of open entries, in the order of the first of each; without what
+    audits found.
 
     `flow_creates_topics`: whether the flow's consumer creates what it misses, None: unknown.
     """
     groups: dict[tuple[str, str, str], list[LossEntry]] = {}
     for entry in entries:
-        groups.setdefault((entry.flow, entry.partition.topic, entry.cause), []).append(entry)
+        if entry.kind == LOSS:
+            groups.setdefault((entry.flow, entry.partition.topic, entry.cause), []).append(entry)
     for (flow, topic, cause), losses in groups.items():
         losses.sort(key=lambda loss: loss.partition)
         evidence = RecordsLost(

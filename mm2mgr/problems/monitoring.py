@@ -85,11 +85,15 @@ ALERTS: tuple[Alert, ...] = (
 
 
 def alerts(topology: Topology) -> Iterator[Alert]:
-    """Yield the alerts that can fire on an estate: none for heartbeats or lag limits that no flow has."""
+    """Yield the alerts that can fire on an estate: none for heartbeats, lag limits or audits that no flow has."""
     with_heartbeats = any(flow.with_heartbeats for flow in topology.flows)
-    with_max_lag = any(flow.settings.max_lag for flow in topology.flows)
+    without = set[str]()
+    if not any(flow.settings.max_lag for flow in topology.flows):
+        without.add(_MAX_LAG)
+    if not any(flow.settings.audit for flow in topology.flows):
+        without.add(alert_name("not-audited"))
     for alert in ALERTS:
-        if (with_max_lag or alert.name != _MAX_LAG) and (with_heartbeats or "Heartbeat" not in alert.name):
+        if alert.name not in without and (with_heartbeats or "Heartbeat" not in alert.name):
             yield alert
 
 
@@ -186,6 +190,15 @@ PANELS: tuple[Panel, ...] = (
     Panel(
         "Problems", "timeseries", (Query("sum by (kind) (mm2mgr_problem{OWN})", "{{kind}}"),), "short", 12, 9,
         "Of the whole estate, by kind.",
+    ),
+    Panel(
+        "Records that differ", "timeseries",
+        (Query(f"sum by (flow, kind) (mm2mgr_flow_audit_differences{{{_CHOSEN}}}) > 0", "{{flow}} {{kind}}"),),
+        "short", 12, 9, "As the last audit of each flow found.",
+    ),
+    Panel(
+        "Age of the last audit", "timeseries",
+        (Query(f"time() - mm2mgr_flow_audit_judged_timestamp_seconds{{{_CHOSEN}}}", "{{flow}}"),), "s", 12, 9,
     ),
     Panel(
         "Tasks that do not run", "timeseries",

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mm2mgr.audit.report import AuditReport
 from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.audits import audit_rows, ledger_rows
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, find_entries
 from mm2mgr.observe.memory import Memory, measure_lags, remember
@@ -15,16 +17,20 @@ from mm2mgr.observe.read import ObserveOptions, read_estate
 from mm2mgr.observe.reading import Reading
 from mm2mgr.observe.state_file import (
     StorePlace,
+    audits_of,
     change,
     is_due_to_share,
     join_shared,
     load,
+    read_audits,
+    record_audit,
     settle,
     share,
     state_file,
     timed_looks,
 )
 from mm2mgr.problems.health import Description, Status, judge
+from mm2mgr.samples.schema import AuditRow
 from mm2mgr.topology import Flow, Topology
 
 
@@ -63,8 +69,9 @@ async def observe(
     memory, unjoined = join_shared(place, before, memory, ids, now)
     unshared = share(place, memory, ids) if memory.shared_at == now else ()
     entries, unsettled = settle(place, memory)
-    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries)
-    warnings = (*unwritten, *unjoined, *unsettled, *unshared)
+    audits, unaudited = audits_of(place, now) if any(flow.settings.audit for flow in flows) else (None, [])
+    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries, audits=audits)
+    warnings = (*unwritten, *unjoined, *unsettled, *unshared, *unaudited)
     return Observation(reading, lags, replace(judged, warnings=warnings), memory)
 
 
@@ -91,6 +98,23 @@ def read_losses(topology: Topology, options: ObserveOptions | None = None) -> tu
     """Return the ledger of a tree's owner, and what could not be read of it, without a look at any cluster."""
     how = options or ObserveOptions()
     return settle(_place(topology, how), load(_file(topology, how)))
+
+
+def record(
+    topology: Topology, report: AuditReport, started_by: str, options: ObserveOptions | None = None
+) -> list[str]:
+    """Write an audit of a tree's flows into the table of audits and the ledger; return what could not be written."""
+    how = options or ObserveOptions()
+    flows, place = {flow.id: flow for flow in topology.flows}, _place(topology, how)
+    lost = ledger_rows(report, flows, settle(place, load(place.memory_file))[0])
+    return record_audit(place, audit_rows(report, flows, started_by), lost, report.began + report.seconds)
+
+
+def read_audit_history(
+    topology: Topology, since: float, options: ObserveOptions | None = None
+) -> tuple[list[AuditRow], list[str]]:
+    """Return the rows of audits of a tree's owner since then (seconds since 1970), oldest first, and warnings."""
+    return read_audits(_place(topology, options or ObserveOptions()), since)
 
 
 def acknowledge(

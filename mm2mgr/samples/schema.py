@@ -48,6 +48,7 @@ _OTHERS = [kind.column for kind in METRIC_SOURCES]
 _SOURCE = TableColumn("source", "string", "", f"{', '.join([KAFKA_OFFSETS, *_OTHERS[:-1]])} or {_OTHERS[-1]}")
 
 SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES, LAG = "samples", "task_offsets", "throughput", "losses", "lag"
+AUDITS = "audits"
 
 TABLES: Mapping[str, tuple[TableColumn, ...]] = {
     SAMPLES: (
@@ -121,15 +122,22 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
     ),
     LOSSES: (
         TableColumn("owner", "string", "", "owner of the tree that declares the flow; the table is partitioned by it"),
-        TableColumn("kind", "string", "", "loss, or acknowledgement of a range of offsets"),
+        TableColumn("kind", "string", "", "loss, audit (found by one), or acknowledgement of a range of offsets"),
         TableColumn("id", "string", "", "of flow, topic, topic id, partition, cause and `first_offset`"),
         TableColumn("flow", "string", "", "id of the flow, such as orders:a->b"),
-        TableColumn("cluster", "string", "", "alias of the source cluster"),
+        TableColumn("cluster", "string", "", "alias of the source cluster; of records that are extra, of the target"),
         _TOPIC,
         TableColumn("topic_id", "string", "", "id of the topic whose offsets these are (null before Kafka 2.8)", True),
         _PARTITION,
-        TableColumn("cause", "string", "", "retention, re-created, past-end or truncation"),
-        TableColumn("evidence", "string", "", "how it was seen: log-start, target, offsets, topic-id or log-end"),
+        TableColumn(
+            "cause",
+            "string",
+            "",
+            "retention, re-created, past-end or truncation; of an audit missing, duplicated, altered, reordered or extra",
+        ),
+        TableColumn(
+            "evidence", "string", "", "how it was seen: log-start, target, offsets, topic-id, log-end or records"
+        ),
         TableColumn("first_offset", "int64", "offset", "first offset of the range"),
         TableColumn(
             "last_offset",
@@ -160,12 +168,40 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("end_offsets", "int64", "offset", "sum of the log ends"),
         TableColumn("positions", "int64", "offset", "sum of the next offsets to mirror; ends less positions wait"),
     ),
+    AUDITS: (
+        TableColumn("day", "string", "UTC", "day on which the audit began; the table is partitioned by it"),
+        TableColumn("owner", "string", "", "owner of the tree that declares the flow"),
+        TableColumn("flow", "string", "", "id of the flow, such as orders:a->b"),
+        TableColumn("cluster", "string", "", "alias of the source cluster"),
+        TableColumn("topic", "string", "", "topic on the source; empty where the whole flow could not be judged"),
+        TableColumn("partition", "int32", "", "number of the partition on the source; -1 where the topic is empty"),
+        TableColumn("target_topic", "string", "", "topic on the target"),
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "when the audit began"),
+        TableColumn("source_first", "int64", "offset", "first offset of the window of the source log"),
+        TableColumn("source_end", "int64", "offset", "offset behind that window"),
+        TableColumn("target_first", "int64", "offset", "first offset of the window of the target log"),
+        TableColumn("target_end", "int64", "offset", "offset behind that window"),
+        TableColumn("source_records", "int64", "records", "records of the source that were compared"),
+        TableColumn("target_records", "int64", "records", "records of the target that were compared"),
+        TableColumn("missing", "int64", "records", "not on the target"),
+        TableColumn("duplicated", "int64", "records", "on the target more than once"),
+        TableColumn("altered", "int64", "records", "with another key, value, timestamp or headers"),
+        TableColumn("reordered", "int64", "records", "in another order"),
+        TableColumn("extra", "int64", "records", "on the target alone"),
+        TableColumn("expected", "int64", "records", "that differ as the config says"),
+        TableColumn(
+            "not_judged", "string", "", "what could not be compared, with the reason; null where all was", True
+        ),
+        TableColumn("verdict", "string", "", "equal, differs or not judged"),
+        TableColumn("engine", "string", "", "what did the work"),
+        TableColumn("started_by", "string", "", "command, follow or serve"),
+    ),
 }
 """Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows
 count once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10),
 not both. Ranges in `losses` may overlap and repeat, as several processes write what each saw: they count once, less the
 ranges acknowledged for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what
-earlier rows of an hour say, and keeps two hours.
+earlier rows of an hour say, and keeps two hours. `audits` has a row per partition and audit, and keeps 90 days.
 """
 
 PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
@@ -174,6 +210,7 @@ PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
     THROUGHPUT: ("period", "made_from"),
     LOSSES: ("owner",),
     LAG: ("hour",),
+    AUDITS: ("day",),
 }
 
 
@@ -214,7 +251,36 @@ class SharedLag:
     positions: int
 
 
+@dataclass(frozen=True)
+class AuditRow:
+    """One row of `audits` without its day and owner, field by field: one partition of one audit."""
+
+    flow: str
+    cluster: str
+    topic: str
+    partition: int
+    target_topic: str
+    time_ms: int
+    source_first: int
+    source_end: int
+    target_first: int
+    target_end: int
+    source_records: int
+    target_records: int
+    missing: int
+    duplicated: int
+    altered: int
+    reordered: int
+    extra: int
+    expected: int
+    not_judged: str | None
+    verdict: str
+    engine: str
+    started_by: str
+
+
 HOUR_MS = 3_600_000
+_DAY = "%Y-%m-%d"
 _HOUR = "%Y-%m-%dT%H"
 
 
@@ -259,6 +325,11 @@ def log_file_of(store: Store, cache: Callable[[], Path]) -> Path:
 def hour_of(time_ms: int) -> str:
     """Return the UTC hour that a moment belongs to, such as 2026-11-21T10."""
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime(_HOUR)
+
+
+def day_of(time_ms: int) -> str:
+    """Return the UTC day that a moment belongs to, such as 2026-11-21."""
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime(_DAY)
 
 
 def hour_start_ms(hour: str) -> int:

@@ -22,14 +22,17 @@ import pyarrow.compute as pc
 
 from mm2mgr.samples.batch import Batch, Real, Whole
 from mm2mgr.samples.schema import (
+    AUDITS,
     HOUR_MS,
     LAG,
     LOSSES,
     SAMPLES,
     TASK_OFFSETS,
+    AuditRow,
     LossRow,
     SharedLag,
     Store,
+    day_of,
     hour_end_ms,
     hour_of,
     hour_start_ms,
@@ -243,7 +246,9 @@ class TaskStore:
         return [TaskRow(*row) for row in zip(*columns, strict=True)]
 
 
-def _arrow(rows: Iterable[TaskRow | LossRow | SharedLag], schema: pa.Schema, **others: Sequence[str]) -> pa.Table:
+def _arrow(
+    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow], schema: pa.Schema, **others: Sequence[str]
+) -> pa.Table:
     names = [name for name in schema.names if name not in others]
     values = [astuple(row) for row in rows]
     columns = {name: [row[at] for row in values] for at, name in enumerate(names)} | others
@@ -321,6 +326,61 @@ class LagStore:
         mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in tables if table is not None]
         columns = ([table[name].to_pylist() for name in names] for table in mine)
         return list({SharedLag(*row) for column_block in columns for row in zip(*column_block, strict=True)})
+
+
+# --- audits -----------------------------------------------------------------------------------------------------------
+
+_AUDITS_KEPT_DAYS = 90
+_DAY_MS = 24 * HOUR_MS
+
+
+class AuditStore:
+    """What audits of one owner's flows compared, a row per partition. `warn` as for `LossStore`."""
+
+    def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
+        self._table, self._owner = StoredTable(store, AUDITS, warn), owner
+
+    def append(self, rows: Sequence[AuditRow], now_ms: int) -> None:
+        """Add the rows of an audit in one commit; the table is created with the first ones.
+
+        Days that ended more than 90 days ago are removed, and those that are over become one file.
+        """
+        if not rows:
+            return
+        self._table.create()
+        days, owners = [day_of(row.time_ms) for row in rows], [self._owner] * len(rows)
+        self._table.append(_arrow(rows, self._table.schema, day=days, owner=owners))
+        self._tidy(now_ms)
+
+    def read(self, since_ms: int = 0) -> list[AuditRow]:
+        """Return the rows of audits that began since then, each once, oldest first; none where there is no table."""
+        names = [field.name for field in fields(AuditRow)]
+        files = (file for file in self._table.files() if file.values[0] >= day_of(since_ms))
+        tables = (self._table.read_or_warn(file, ["owner", *names]) for file in files)
+        mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in tables if table is not None]
+        columns = ([table[name].to_pylist() for name in names] for table in mine)
+        rows = {AuditRow(*row) for column_block in columns for row in zip(*column_block, strict=True)}
+        recent = (row for row in rows if row.time_ms >= since_ms)
+        return sorted(recent, key=lambda row: (row.time_ms, row.flow, row.topic, row.partition, row.source_first))
+
+    def _tidy(self, now_ms: int) -> None:
+        state, today = self._table.snapshot(), day_of(now_ms)
+        oldest = day_of(max(0, now_ms - _AUDITS_KEPT_DAYS * _DAY_MS))
+        old, new = [file for file in state.files if file.values[0] < oldest], list[DataFile]()
+        for day, several in by_period(state.files).items():
+            if oldest <= day < today and len(several) > 1:
+                names = self._table.file_schema.names
+                read = {file: rows for file in several if (rows := self._table.read_or_warn(file, names)) is not None}
+                if len(read) > 1:
+                    with writing(self._table.uri):
+                        tables = [rows.cast(self._table.file_schema) for rows in read.values()]
+                        file = self._table.write_file((day,), tables)
+                    old += read
+                    new += [file] if file else []
+        if old:
+            with suppress(Conflict):
+                self._table.replace(state, old, new)
+            self._table.vacuum()
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

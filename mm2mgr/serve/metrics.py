@@ -83,6 +83,16 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "Seconds since the newest heartbeat on the target was sent: the most that a record takes from end to end."
             " Missing where unknown.",
         ),
+        "mm2mgr_flow_audit_judged_timestamp_seconds": ServedMetric(
+            "gauge",
+            ("flow",),
+            "When an audit last judged records of the flow, in seconds since 1970. Missing where the flow declares no"
+            " `audit`, and where none judged it in the last week.",
+        ),
+        "mm2mgr_flow_audit_records": ServedMetric("gauge", ("flow",), "Records that this audit compared."),
+        "mm2mgr_flow_audit_differences": ServedMetric(
+            "gauge", ("flow", "kind"), "Records that this audit found missing, duplicated, altered, reordered or extra."
+        ),
         "mm2mgr_flow_known_timestamp_seconds": ServedMetric(
             "gauge", ("flow",), "When the flow could last be read, in seconds since 1970."
         ),
@@ -206,6 +216,11 @@ def _of_flows(view: EstateView) -> dict[str, list[Row]]:
         for state in TASK_STATES:
             add("mm2mgr_flow_tasks", states[state], flow.flow, state)
         add("mm2mgr_flow_problems", len(flow.problems), flow.flow)
+        if flow.audit and flow.audit.judged_at:
+            add("mm2mgr_flow_audit_judged_timestamp_seconds", flow.audit.judged_at, flow.flow)
+            add("mm2mgr_flow_audit_records", flow.audit.records, flow.flow)
+            for kind, count in (flow.audit.counts or {}).items():
+                add("mm2mgr_flow_audit_differences", count, flow.flow, kind)
     for name, total in view.look.totals.items() if view.look else ():
         add("mm2mgr_flow_lag_records", total.records.value, name)
         add("mm2mgr_flow_lag_bytes", total.bytes.value, name)

@@ -435,6 +435,9 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     """How often new topics, partitions and groups are looked for."""
     max_lag: Annotated[TimeSpan, Field(gt=0)] | None = None
     """Age of the oldest record that waits, above which an alert of `mm2mgr rules` fires. Default: no alert for lag."""
+    audit: Share | None = None
+    """Share of the records, such as `2%`, that `mm2mgr audit --follow` and `serve --with audit` compare with the
+    source. Where it is set, `status` reports two days without a verdict. Default: not audited by them."""
     source_consumer: ClientSettings = Field(default_factory=dict)
     """The consumer that reads the source. Plain consumer keys; null drops a default of mm2mgr."""
     record_producer: ClientSettings = Field(default_factory=dict)

@@ -15,6 +15,7 @@ from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject
 _LOSS = LossEntry("id1", "f:a->b", "a", TopicPartition("t", 0), "id", "retention", "log-start", 1, 2, 2, 2, None, 0.0)
 _BY_NAME: dict[str, Any] = {
     "cause_of_loss": "retention",
+    "difference": "missing",
     "standing": "unmarked",
     "type": "source",
     "classified": Classified("bug"),

@@ -143,6 +143,7 @@ def test_it_holds_no_config_values(small: Estate) -> None:
         "format",
         "without_status",
         "silent_workers",
+        "audited_since",
         "beats",
         "copied",
         "checkpoints",

@@ -99,7 +99,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
     },
     "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
-    "audit": {"errors", "partitions"},
+    "audit": {"errors", "partitions", "secrets"},
     "sizing": {"json_values", "text", "link", "partitions"},
     "observe": {
         "json_values",
@@ -119,10 +119,11 @@ LAYERS: dict[str, set[str]] = {
         "live",
         "comparison",
         "samples",
+        "audit",
     },
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
-        *("render", "lint", "connect", "live", "comparison", "observe"),
+        *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit"),
     },
     "evidence": {
         *(
@@ -197,7 +198,7 @@ LAYERS: dict[str, set[str]] = {
     "output": {  # values of everything that is shown
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
-        *("sizing", "operations"),
+        *("sizing", "operations", "audit", "timing"),
     },
     "serve": {"json_values", "timing", "errors", "problems", "operations", "output"},  # of problems their kinds
     "cli": {
@@ -293,6 +294,7 @@ PURE = (
     "live/snapshot",
     "comparison",
     "plan",
+    "observe/audits",
     "observe/beside_records",
     "observe/lag",
     "observe/losses",
@@ -302,6 +304,7 @@ PURE = (
     "observe/trend",
     "problems/__init__",
     "problems/arrival",
+    "problems/audit",
     "problems/connectors",
     "problems/flows",
     "problems/health",

@@ -7,18 +7,32 @@ import gc
 import threading
 import tracemalloc
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from mm2mgr.audit.report import AuditReport
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.audit_history import AuditRound, FollowOrder
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder, Survey, TaskLoad, measured_load
+from mm2mgr.operations.serve import (
+    AuditsOrder,
+    EstateLook,
+    EstateWatch,
+    ServeOrder,
+    Survey,
+    TaskLoad,
+    measured_load,
+    serve,
+)
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import Store
+from mm2mgr.samples.store import AuditStore
 from mm2mgr.serve.app import application
+from tests.audit.reports import DIFFERS, EQUAL
 from tests.cli.command import until
 from tests.cli.load import measured
 from tests.clock import ShownClock, go_by
@@ -209,3 +223,56 @@ def test_a_store_without_a_rolled_up_hour_makes_the_load_unknown(tmp_path: Path)
     found = measured_load(tmp_path / "store")
     assert (found.rates, found.hours) == ({}, "")
     assert "no throughput" in found.unknown
+
+
+# --- audits -----------------------------------------------------------------------------------------------------------
+
+
+def audited(workspace: Workspace, order: FollowOrder, answers: list[AuditReport | Exception]) -> list[AuditRound]:
+    """Return the rounds of a server that audits until it has no more answers."""
+    rounds: list[AuditRound] = []
+    ended = threading.Event()
+
+    def answer(*_: object) -> AuditReport:
+        if len(answers) == 1:
+            ended.set()
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    watch = EstateWatch(
+        workspace,
+        ServeOrder(30.0, 300.0, order.store, audits=AuditsOrder(order, rounds.append)),
+        look=Looks(),
+        survey=lambda *_: SURVEY,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("mm2mgr.operations.audit_history"), "audit", answer)
+        watch.start()
+        assert ended.wait(30)
+        until(lambda: watch.view.audit is not None and len(rounds) > len(answers), "the round is published")
+        watch.close(30)
+    return rounds
+
+
+def test_a_server_audits_what_the_tree_declares_and_keeps_it(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "tree.yaml").write_text(TREE.replace("topics:", "audit: 2%, topics:"))
+    order = FollowOrder(store=tmp_path / "store", started_by="serve")
+    (done, *_) = audited(replace(workspace), order, [replace(DIFFERS, began=NOW)])
+    assert done.verdict == "differs"
+    assert {row.started_by for row in AuditStore(tmp_path / "store", "tester").read()} == {"serve"}
+
+
+def test_an_audit_that_fails_ends_neither_the_server_nor_the_audits(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "tree.yaml").write_text(TREE.replace("topics:", "audit: 2%, topics:"))
+    order = FollowOrder(store=tmp_path / "store", every_seconds=0.01, started_by="serve")
+    rounds = audited(replace(workspace), order, [ValueError("password=geheim123 was refused"), EQUAL])
+    assert "geheim123" not in str(rounds[0].error)
+    assert rounds[-1].verdict == "equal"
+
+
+def test_a_server_that_has_nothing_to_audit_says_so_at_the_start(workspace: Workspace, tmp_path: Path) -> None:
+    order = ServeOrder(audits=AuditsOrder(FollowOrder(store=tmp_path / "store")))
+    with pytest.raises(Mm2mgrError, match="no flow of the tree declares audits"):
+        serve(workspace, order)

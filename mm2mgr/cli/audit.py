@@ -1,0 +1,232 @@
+"""The command `audit`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import (
+    OUTPUT_FILE,
+    Count,
+    Duration,
+    Parsed,
+    command,
+    invalid_arguments,
+    option,
+    output_in,
+    store_option,
+    write_html,
+)
+from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.operations import AuditOptions, AuditProgress, AuditReport, Replay
+
+_DURATION_BACK = re.compile(r"[0-9.]+\s*[A-Za-z]+")
+
+
+def _moment(text: str) -> int:
+    """Return milliseconds since 1970 of a time such as 2026-11-26T10:00 (UTC without a zone), or of 2h ago."""
+    if _DURATION_BACK.fullmatch(text):
+        from mm2mgr.spec.scalars import duration_seconds
+
+        try:
+            return round(1000 * (time.time() - float(duration_seconds(text))))
+        except ValueError:
+            pass
+    try:
+        at = datetime.fromisoformat(text)
+        return round(1000 * (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        raise ValueError("is neither a time such as 2026-11-26T10:00 (UTC) nor a time back such as 2h") from None
+
+
+def _share(text: str) -> float:
+    from mm2mgr.spec.scalars import share
+
+    try:
+        return share(text)
+    except ValueError as error:
+        raise ValueError(f"should be {error}") from None
+
+
+_SAMPLE = 0.02
+_MOMENT = Parsed("time", _moment)
+
+
+@command("Every day", 18)
+@click.argument("names", nargs=-1, metavar="[FLOW|TOPIC]...")
+@option("--since", type=_MOMENT, metavar="TIME|2h", help="Only records with this timestamp or a later one.")
+@option("--until", type=_MOMENT, metavar="TIME|2h", help="Only records with an earlier timestamp.")
+@option(
+    "--partition", "partitions", type=Count(0), multiple=True, metavar="N", help="Only this partition (repeatable)."
+)
+@option(
+    "--sample",
+    type=Parsed("share", _share),
+    metavar="2%",
+    help="Read only this share of the records, in whole windows chosen at random.",
+)
+@option("--seed", type=Count(0), metavar="N", help="With --sample: choose the windows of an earlier audit again.")
+@option("--counts", is_flag=True, help="Read no record: compare offsets and counts, in seconds for a whole estate.")
+@option("--compare", is_flag=True, help="Compare two flows from one source: FLOW FLOW, control and candidate.")
+@option("--follow", is_flag=True, help="Audit again and again, until Ctrl-C: what the tree declares with `audit`.")
+@option("--every", type=Duration(1), default="1h", help="With --follow: time between two audits.")
+@option("--show-values", is_flag=True, help="Print values of records that differ, secrets masked.")
+@option("--repair-plan", is_flag=True, help="Print the commands that would replay what is missing; write nothing.")
+@option("--spark/--no-spark", default=None, help="Where to compare. Default: on Spark where it and Java 17+ are found.")
+@store_option("Folder or URI of the tables, for those of audits and losses.")
+@option("--page", type=OUTPUT_FILE, help="Write a page (one HTML file) too.")
+@output_in("text", "json", "markdown")
+@click.pass_obj
+def audit(
+    workspace: Workspace,
+    names: tuple[str, ...],
+    since: int | None,
+    until: int | None,
+    partitions: tuple[int, ...],
+    sample: float | None,
+    seed: int | None,
+    counts: bool,
+    compare: bool,
+    follow: bool,
+    every: float,
+    show_values: bool,
+    repair_plan: bool,
+    spark: bool | None,
+    store: Path,
+    page: Path | None,
+    output: str,
+) -> int:
+    """Compare every record of FLOWS or TOPICS with its mirror.
+
+    Reads both logs up to the flow's stored offset and compares key, value, timestamp and headers, record by record:
+    what is missing, duplicated, altered, reordered or extra is named with the offsets on both sides. What retention
+    deleted, what was created again and what cannot be read is "not judged", never "equal"; what the config explains
+    (a transformation that drops or alters) is counted apart. Only hashes of keys are shown.
+
+    An audit is kept in the table `audits` of the store, and what differs in the ledger of `mm2mgr losses`. --counts and
+    --compare are not kept. With --follow, flows that declare `audit: 2%` in the tree are sampled at every interval; of
+    several processes with the same owner one does so.
+
+    \b
+    Example:
+      mm2mgr audit logging --since 2h
+      mm2mgr audit app.orders --partition 3 --since 2026-11-26T10:00 --until 2026-11-26T11:00 --show-values
+      mm2mgr audit --counts
+      mm2mgr audit --follow --every 1h
+    """
+    _check_usage(names, compare=compare, follow=follow, counts=counts, bounded=since is not None or sample is not None)
+    if seed is not None and sample is None:
+        raise click.UsageError("--seed needs --sample")
+    if follow and (since is not None or until is not None or page or repair_plan):
+        raise click.UsageError("--follow chooses its windows itself: no --since, --until, --page or --repair-plan")
+    options = operations.AuditOptions(
+        partitions=partitions,
+        since_ms=since,
+        until_ms=until,
+        sample=sample,
+        seed=seed,
+        show_values=show_values,
+        spark=spark,
+        counts=counts,
+    )
+    if follow:
+        return _follow(workspace, names, options, every, store, output)
+    with _progress("reading Connect and Kafka") as progress, invalid_arguments():
+        if compare:
+            first, second = names
+            report = operations.audit_compare(workspace, first, second, options, progress)
+        else:
+            report = operations.audit(workspace, names, options, progress)
+    warnings = [] if counts or compare else operations.record_audit(workspace, report, store=store)
+    _say_warnings([*report.warnings, *warnings])
+    _say(report, output, operations.repair_plan(report) if repair_plan else None)
+    if page:
+        _write_page(workspace, report, page, store)
+    return report.exit_code
+
+
+def _check_usage(names: tuple[str, ...], *, compare: bool, follow: bool, counts: bool, bounded: bool) -> None:
+    if compare and len(names) != 2:
+        raise click.UsageError("--compare takes two flows")
+    if sum((compare, follow, counts)) > 1:
+        raise click.UsageError("--compare, --follow and --counts exclude each other")
+    if not (names or follow or counts or bounded):
+        hint = "name flows or topics; for the whole estate --counts, --since 2h or --sample 2%"
+        raise click.UsageError(f"every record of every flow would be read: {hint}")
+
+
+@contextmanager
+def _progress(text: str) -> Iterator[Callable[[AuditProgress], None]]:
+    from mm2mgr.output.console import working
+
+    with working(text) as update:
+
+        def tell(progress: AuditProgress) -> None:
+            of = f": {progress.records} of {progress.of_records} records" if progress.of_records else ""
+            update(f"{progress.doing}{of}")
+
+        yield tell
+
+
+def _say_warnings(warnings: list[str]) -> None:
+    from mm2mgr.output.status_text import say_warnings
+
+    say_warnings(warnings)
+
+
+def _say(report: AuditReport, output: str, replays: tuple[Replay, ...] | None) -> None:
+    from mm2mgr.output.audit_text import audit_markdown, say_audit, say_repair
+    from mm2mgr.output.console import say_json, say_lines
+
+    if output == "json":
+        say_json(report if replays is None else {**operations.to_json(report), "repair_plan": replays})
+        return
+    if output == "markdown":
+        say_lines(audit_markdown(report))
+    else:
+        say_audit(report)
+    if replays is not None:
+        say_repair(replays)
+
+
+def _write_page(workspace: Workspace, report: AuditReport, page: Path, store: Path) -> None:
+    from mm2mgr.output.audit_page import AUDIT_TITLE, DAYS, audit_page
+
+    history = operations.audit_history(workspace, days=DAYS, store=store)
+    audited = {flow.flow for flow in report.flows}
+    history = replace(history, rows=tuple(row for row in history.rows if row.flow in audited))
+    write_html(page, AUDIT_TITLE, lambda origin: audit_page(report, history, origin))
+
+
+def _follow(
+    workspace: Workspace, names: tuple[str, ...], options: AuditOptions, every: float, store: Path, output: str
+) -> int:
+    from mm2mgr.output.audit_text import say_audit_round
+    from mm2mgr.output.console import say_json_line, talk
+
+    if names and options.sample is None:
+        options = replace(options, sample=_SAMPLE)
+    code = 0
+    rounds = operations.follow_audits(workspace, operations.FollowOrder(names, options, every, store))
+    try:
+        for done in rounds:
+            code = done.report.exit_code if done.report else 1 if done.error else code
+            if output == "json":
+                say_json_line(done)
+            else:
+                say_audit_round(done)
+    except KeyboardInterrupt:
+        rounds.close()
+    talk("ended")
+    return code

@@ -1,0 +1,172 @@
+"""What audits leave: rows of the table `audits`, entries of the ledger for what differs, and the newest verdict of each
+flow. Pure.
+
+A record that an audit finds missing, or that differs, is a range of offsets in the ledger like any other loss: of the
+source log, or of the target log where the record is extra. Ranges are exact as far as the audit names single records;
+beyond its limit one range is the whole window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, Verdict
+from mm2mgr.observe.losses import Cause, LossEntry, LostRange, row_of
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.schema import AuditRow, LossRow, utc_text
+from mm2mgr.text import few, fit_text, number_of
+from mm2mgr.topology import Flow
+
+_LONGEST_REASON = 500
+
+
+def audit_rows(report: AuditReport, flows: Mapping[str, Flow], started_by: str) -> list[AuditRow]:
+    """Return a row per partition, and one per flow that could not be judged at all; of these flows alone."""
+    rows = []
+    for audit, flow in _declared(report, flows):
+        rows += [_row(report, flow, part, started_by) for part in audit.partitions]
+        if audit.not_judged:
+            nothing = PartitionAudit(
+                TopicPartition("", -1), TopicPartition("", -1), (0, 0), (0, 0), not_judged=audit.not_judged
+            )
+            rows.append(_row(report, flow, nothing, started_by))
+    return rows
+
+
+def _declared(report: AuditReport, flows: Mapping[str, Flow]) -> Iterator[tuple[FlowAudit, Flow]]:
+    return ((audit, flows[audit.flow]) for audit in report.flows if audit.flow in flows)
+
+
+def _row(report: AuditReport, flow: Flow, part: PartitionAudit, started_by: str) -> AuditRow:
+    (source_first, source_end), (target_first, target_end) = part.source_window, part.target_window
+    return AuditRow(
+        flow=flow.id,
+        cluster=flow.source.alias,
+        topic=part.source.topic,
+        partition=part.source.partition,
+        target_topic=part.target.topic,
+        time_ms=round(report.began * 1000),
+        source_first=source_first,
+        source_end=source_end,
+        target_first=target_first,
+        target_end=target_end,
+        source_records=part.source_records,
+        target_records=part.target_records,
+        **{kind.value: part.counts.get(kind, 0) for kind in DifferenceKind},
+        expected=sum(part.expected.values()),
+        not_judged=fit_text(few(part.not_judged, 3, "; "), _LONGEST_REASON) if part.not_judged else None,
+        verdict=part.verdict.value,
+        engine=report.engine,
+        started_by=started_by,
+    )
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+
+
+def ledger_rows(report: AuditReport, flows: Mapping[str, Flow], entries: Iterable[LossEntry]) -> list[LossRow]:
+    """Return what the ledger does not have yet of an audit's differences; what it has is not written again."""
+    rows, ledger = [], list(entries)
+    now = report.began + report.seconds
+    for audit, flow in _declared(report, flows):
+        for part in audit.partitions:
+            for kind, lost in _ranges(part):
+                is_extra = kind is DifferenceKind.EXTRA
+                cluster = flow.target.alias if is_extra else flow.source.alias
+                partition = part.target if is_extra else part.source
+                row = row_of(flow.id, cluster, partition, lost, now)
+                if not any(_covers(entry, row) for entry in ledger):
+                    rows.append(row)
+    return rows
+
+
+def _ranges(part: PartitionAudit) -> Iterator[tuple[DifferenceKind, LostRange]]:
+    for kind in DifferenceKind:
+        count = part.counts.get(kind, 0)
+        is_extra = kind is DifferenceKind.EXTRA
+        topic_id = part.target_topic_id if is_extra else part.source_topic_id
+        cause: Cause = kind.value
+        listed = [record for record in part.differences if record.kind is kind and not record.expected]
+        places = [record.target_offset if is_extra else record.source_offset for record in listed]
+        offsets = sorted({place for place in places if place is not None})
+        first, end = part.target_window if is_extra else part.source_window
+        if count and (count > len(listed) or not offsets):
+            size = min(count, end - first)
+            yield kind, LostRange(cause, "records", topic_id, first, end - 1, size, size, None)
+            continue
+        for begin, last in _runs(offsets):
+            size = last - begin + 1
+            yield kind, LostRange(cause, "records", topic_id, begin, last, size, size, None)
+
+
+def _runs(offsets: list[int]) -> Iterator[tuple[int, int]]:
+    begin = 0
+    for place in range(1, len(offsets) + 1):
+        if place == len(offsets) or offsets[place] != offsets[place - 1] + 1:
+            yield offsets[begin], offsets[place - 1]
+            begin = place
+
+
+def _covers(entry: LossEntry, row: LossRow) -> bool:
+    key = (entry.flow, entry.cluster, entry.partition, entry.topic_id, entry.cause)
+    if key != (row.flow, row.cluster, TopicPartition(row.topic, row.partition), row.topic_id, row.cause):
+        return False
+    last, entry_last = row.last_offset, entry.last_offset
+    return entry.first_offset <= row.first_offset and (entry_last is None or (last is not None and last <= entry_last))
+
+
+# --- the newest verdicts ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AuditState:
+    """What is known of a flow's audits: when records were last judged (seconds since 1970, None: never, as far as the
+    table goes back), how many by that audit, how many differed by kind, and why the newest audit judged nothing."""
+
+    judged_at: float | None = None
+    records: int = 0
+    counts: Mapping[str, int] | None = None
+    not_judged: str = ""
+    json_keys = "judged=judged_utc records counts not_judged"
+
+    @property
+    def judged_utc(self) -> str | None:
+        return None if self.judged_at is None else utc_text(self.judged_at)
+
+    @property
+    def sentence(self) -> str:
+        """What the last verdict was, or that there is none."""
+        if self.judged_at is None:
+            return f"Audit: no record was judged in the last days{f' ({self.not_judged})' if self.not_judged else ''}."
+        found = ", ".join(f"{count} {kind}" for kind, count in (self.counts or {}).items() if count)
+        at = utc_text(self.judged_at).removesuffix("Z").replace("T", " ")
+        later = f" A later audit judged nothing: {self.not_judged}." if self.not_judged else ""
+        return f"Audit at {at} UTC: {number_of(self.records, 'record')} compared, {found or 'none differs'}.{later}"
+
+
+def audit_states(rows: Iterable[AuditRow]) -> dict[str, AuditState]:
+    """Return what the newest audits say of each flow that has rows.
+
+    A flow was judged when records of at least one of its partitions were compared.
+    """
+    by_flow: dict[str, dict[int, list[AuditRow]]] = {}
+    for row in rows:
+        by_flow.setdefault(row.flow, {}).setdefault(row.time_ms, []).append(row)
+    states = {}
+    for flow, audits in by_flow.items():
+        judged = [time for time, parts in audits.items() if any(_is_judged(row) for row in parts)]
+        newest = max(audits)
+        reasons = [row.not_judged for row in audits[newest] if row.not_judged]
+        reason = few(list(dict.fromkeys(reasons)), 1, "; ") if newest not in judged else ""
+        if not judged:
+            states[flow] = AuditState(not_judged=reason)
+            continue
+        last = audits[max(judged)]
+        counts = {kind.value: sum(getattr(row, kind.value) for row in last) for kind in DifferenceKind}
+        states[flow] = AuditState(max(judged) / 1000, sum(row.source_records for row in last), counts, reason)
+    return states
+
+
+def _is_judged(row: AuditRow) -> bool:
+    return row.verdict != Verdict.NOT_JUDGED or row.source_records > 0

@@ -1,0 +1,228 @@
+"""audit: options and exit codes, documents, what is kept, and that nothing is written where nothing was judged."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from mm2mgr import operations
+from mm2mgr.audit.report import AuditReport
+from mm2mgr.audit.run import AuditProgress
+from mm2mgr.operations import AuditOptions, AuditRound, Workspace
+from mm2mgr.samples.store import AuditStore
+from tests.audit.reports import DIFFERS, EQUAL, MISSING, NOT_JUDGED, report
+from tests.spec.trees import write
+
+from .command import Command
+
+TREE = """\
+owner: team
+clusters:
+  a: {bootstrap_servers: ["a:9092"]}
+  b: {bootstrap_servers: ["b:9092"]}
+connect:
+  w: {url: "http://127.0.0.1:1", kafka: b, history: false}
+flows:
+  orders: {sources: [a], targets: [b], topics: {include: [orders]}}
+"""
+
+
+@dataclass
+class Engine:
+    """Answers audits with a report, and remembers what was asked."""
+
+    answer: AuditReport = EQUAL
+    asked: list[tuple[tuple[str, ...], AuditOptions]] = field(default_factory=list)
+
+    def __call__(
+        self,
+        workspace: Workspace,
+        names: tuple[str, ...] = (),
+        options: AuditOptions = AuditOptions(),  # noqa: B008 - as the operation has it
+        progress: Callable[[AuditProgress], None] | None = None,
+    ) -> AuditReport:
+        self.asked.append((names, options))
+        if progress:
+            progress(AuditProgress("comparing", 10, 200))
+        return replace(self.answer, began=time.time() - 5)
+
+    @property
+    def options(self) -> AuditOptions:
+        return self.asked[-1][1]
+
+
+@pytest.fixture
+def engine(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    write(mm2mgr.tree, x=TREE)
+    engine = Engine()
+    monkeypatch.setattr(operations, "audit", engine)
+    monkeypatch.setattr(import_module("mm2mgr.operations.audit_history"), "audit", engine)
+    return engine
+
+
+@pytest.mark.parametrize(("answer", "code"), [(EQUAL, 0), (DIFFERS, 2), (NOT_JUDGED, 1)])
+def test_the_exit_code_is_the_verdict_in_every_format(
+    mm2mgr: Command, engine: Engine, answer: AuditReport, code: int
+) -> None:
+    engine.answer = answer
+    text = mm2mgr("audit", "orders", code=code)
+    assert text.lines[-1].startswith({0: "Equal", 1: "Not judged", 2: "Differs"}[code])
+    assert "reading Connect and Kafka" in text.err
+    assert mm2mgr("audit", "orders", "-o", "json", code=code).json["verdict"] == answer.verdict
+    assert mm2mgr("audit", "orders", "-o", "markdown", code=code).out.startswith("**")
+
+
+def test_bounds_are_times_or_spans_back(mm2mgr: Command, engine: Engine) -> None:
+    mm2mgr("audit", "orders", "--since", "2h", "--until", "2026-11-26T10:00")
+    assert abs(time.time() - 7200 - (engine.options.since_ms or 0) / 1000) < 60
+    assert engine.options.until_ms == 1_795_687_200_000
+    mm2mgr("audit", "orders", "--since", "2026-11-26", "--until", "2026-11-26T12:00+02:00")
+    assert (engine.options.since_ms, engine.options.until_ms) == (1_795_651_200_000, 1_795_687_200_000)
+    mm2mgr("audit", "orders", "--sample", "2%", "--seed", "7", "--partition", "3", "--partition", "4", "--no-spark")
+    options = engine.options
+    assert (options.sample, options.seed, options.partitions, options.spark) == (0.02, 7, (3, 4), False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("", "every record of every flow would be read: name flows or topics"),
+        ("orders --since yesterday", "'yesterday' is neither a time such as 2026-11-26T10:00 (UTC) nor a time back"),
+        ("orders --since 2weeks", "is neither a time"),
+        ("orders --sample 200%", "should be a share such as 70% or 0.7"),
+        ("orders --seed 3", "--seed needs --sample"),
+        ("orders --compare", "--compare takes two flows"),
+        ("orders --counts --follow", "exclude each other"),
+        ("--follow --since 2h", "--follow chooses its windows itself"),
+    ],
+)
+def test_wrong_usage_is_refused_before_anything_is_read(
+    mm2mgr: Command, engine: Engine, arguments: str, complaint: str
+) -> None:
+    assert complaint in " ".join(mm2mgr("audit", *arguments.split(), code=64).err.split())
+    assert engine.asked == []
+
+
+def test_an_audit_is_kept_and_its_differences_are_in_the_ledger(mm2mgr: Command, engine: Engine) -> None:
+    engine.answer = DIFFERS
+    mm2mgr("audit", "orders", "--store", "store", code=2)
+    rows = AuditStore(mm2mgr.folder / "store", "team").read()
+    assert [(row.flow, row.topic, row.partition, row.started_by) for row in rows] == [
+        ("orders:a->b", "orders", number, "command") for number in range(3)
+    ]
+    document = mm2mgr("losses", "--store", "store", "-o", "json", code=1).json
+    found = {(loss["kind"], loss["cause"], loss["first_offset"], loss["last_offset"]) for loss in document["losses"]}
+    assert ("audit", "missing", 1010, 1011) in found
+    assert len(found) == 5
+    listed = mm2mgr("losses", "--store", "store", code=1)
+    assert "record by record, by an audit" in listed.out
+    assert "missing: an audit did not find them on the target; `mm2mgr audit FLOW --repair-plan` prints" in listed.out
+    mm2mgr("losses", "--store", "store", "--ack", "all", "--reason", "replayed")
+    mm2mgr("audit", "orders", "--store", "store", code=2)
+    assert mm2mgr("losses", "--store", "store").lines == ["No loss to acknowledge."]
+
+
+def test_counts_and_comparisons_are_not_kept(mm2mgr: Command, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.answer = DIFFERS
+    mm2mgr("audit", "--counts", code=2)
+    assert engine.options.counts
+    compared: list[tuple[str, ...]] = []
+
+    def compare(workspace: Workspace, first: str, second: str, *_: object) -> AuditReport:
+        compared.append((first, second))
+        return EQUAL
+
+    monkeypatch.setattr(operations, "audit_compare", compare)
+    mm2mgr("audit", "orders", "orders2", "--compare")
+    assert compared == [("orders", "orders2")]
+    assert not (mm2mgr.folder / ".mm2mgr").exists()
+
+
+def test_a_repair_plan_is_printed_and_in_the_document(mm2mgr: Command, engine: Engine) -> None:
+    engine.answer = report(MISSING)
+    said = mm2mgr("audit", "orders", "--repair-plan", code=2)
+    assert "mm2mgr offsets reset 'orders:a->b' --topic orders --partition 0 --to 1010" in said.lines
+    document = mm2mgr("audit", "orders", "--repair-plan", "-o", "json", code=2).json
+    (replay,) = document["repair_plan"]
+    assert (replay["offset"], replay["arrives"], replay["comes_twice"]) == (1010, 3, 87)
+    assert "repair_plan" not in mm2mgr("audit", "orders", "-o", "json", code=2).json
+
+
+def test_the_page_is_written_with_this_audit_in_its_timeline(mm2mgr: Command, engine: Engine) -> None:
+    said = mm2mgr("audit", "orders", "--page", "audit.html")
+    assert "page in audit.html" in said.err
+    text = (mm2mgr.folder / "audit.html").read_text()
+    assert text.count('<rect class="none"') == 29
+    assert "Equal: 200 records" in text
+
+
+def test_a_store_that_cannot_be_written_takes_no_verdict_away(mm2mgr: Command, engine: Engine) -> None:
+    (mm2mgr.folder / "store").write_text("a file")
+    said = mm2mgr("audit", "orders", "--store", "store/below", "-o", "json")
+    assert said.json["verdict"] == "equal"
+    assert "this audit is not in it" in said.err
+
+
+# --- again and again --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a follower end, by Ctrl-C, after its second round."""
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) > 1:
+            raise KeyboardInterrupt
+
+    follow = operations.follow_audits
+
+    def bounded(workspace: Workspace, order: operations.FollowOrder) -> Iterator[AuditRound]:
+        return follow(workspace, order, wait=wait)
+
+    monkeypatch.setattr(operations, "follow_audits", bounded)
+    yield
+    assert waits == [3600.0, 3600.0]
+
+
+def test_what_the_tree_declares_is_audited_at_every_interval(mm2mgr: Command, engine: Engine, rounds: None) -> None:
+    write(mm2mgr.tree, x=TREE.replace("topics:", "audit: 5%, topics:"))
+    said = mm2mgr("audit", "--follow", "--store", "store", "-o", "json")
+    documents: list[dict[str, Any]] = [json.loads(line) for line in said.out.splitlines()]
+    assert [(each["number"], each["report"]["verdict"]) for each in documents] == [(1, "equal"), (2, "equal")]
+    assert [names for names, _ in engine.asked] == [("orders:a->b",)] * 2
+    assert engine.options.sample == 0.05
+    assert (engine.options.until_ms or 0) - (engine.options.since_ms or 0) == 7_200_000, "two intervals"
+    assert {row.started_by for row in AuditStore(mm2mgr.folder / "store", "team").read()} == {"follow"}
+    assert "no lease: the tree says history: false" in documents[0]["without_lease"]["w"]
+
+
+def test_named_flows_are_followed_without_a_declaration(mm2mgr: Command, engine: Engine, rounds: None) -> None:
+    engine.answer = DIFFERS
+    said = mm2mgr("audit", "orders", "--follow", "--store", "store", code=2)
+    assert engine.options.sample == 0.02
+    assert sum(line.startswith("Differs: ") for line in said.lines) == 2
+    assert said.err.endswith("ended\n")
+
+
+def test_a_round_that_fails_ends_no_follower(
+    mm2mgr: Command, engine: Engine, rounds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> AuditReport:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(import_module("mm2mgr.operations.audit_history"), "audit", fail)
+    said = mm2mgr("audit", "orders", "--follow", code=1)
+    assert sum("not judged: " in line for line in said.lines) == 2
+
+
+def test_a_tree_that_declares_no_audits_is_told_how(mm2mgr: Command, engine: Engine) -> None:
+    said = mm2mgr("audit", "--follow", code=1)
+    assert said.err.startswith("error: no flow of the tree declares audits\nhint: write `audit: 2%` for a flow")
