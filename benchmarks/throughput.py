@@ -103,8 +103,8 @@ if sys.argv[2] == "spark":
     from mm2mgr.throughput.job import run
     run(store, java_home=spark_java_home(find_java()), log_file=store / "spark.log")
 else:
-    from mm2mgr.throughput.rollup_job import make, one_by_one
-    make(store, one_by_one)
+    from mm2mgr.throughput.rollup_job import make
+    make(store)
 rolled = time.perf_counter()
 from mm2mgr.throughput.windows import last_hours, read_window
 found = read_window(store, last_hours(store, None))

@@ -34,7 +34,7 @@ from mm2mgr.spec.files import SIZING, override_target
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
     from mm2mgr.throughput.hourly import GroupRate, WeekPattern
-    from mm2mgr.throughput.rollup_job import Report
+    from mm2mgr.throughput.rollup_writer import Report
     from mm2mgr.throughput.windows import PartitionRate, Throughput
 
 
@@ -311,7 +311,6 @@ def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _
         SAMPLES_WORTH_SPARK,
         is_due,
         make,
-        one_by_one,
         samples_due,
     )
 
@@ -323,7 +322,7 @@ def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _
         spark = under_spark_submit() or samples_due(store) > SAMPLES_WORTH_SPARK
     if not spark:
         with working(f"rolling up {store}"):
-            return RolledUp(make(store, one_by_one), notes=notes)
+            return RolledUp(make(store), notes=notes)
     from mm2mgr.samples.schema import log_file_of
     from mm2mgr.sandbox.runtime import find_java, spark_java_home
 

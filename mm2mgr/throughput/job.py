@@ -7,10 +7,11 @@ nothing but the tables at this URI. A job that dies leaves every roll-up either 
 from __future__ import annotations
 
 import argparse
-import pickle
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 if not __package__:  # spark-submit runs this file by its path: let it find its own package
     sys.path[0] = str(Path(__file__).resolve().parents[2])
@@ -18,14 +19,14 @@ if not __package__:  # spark-submit runs this file by its path: let it find its 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import Store, store_of
 from mm2mgr.text import visible
-from mm2mgr.throughput.rollup_job import Done, Report, WorkUnit, is_due, make, work
+from mm2mgr.throughput.rollup_job import is_due, make
+from mm2mgr.throughput.rollup_writer import Report
 from mm2mgr.throughput.spark_session import end, failure, session
+from mm2mgr.throughput.spark_source import ANSWER, ROLLUPS, THROUGHPUT, register
 
 
 def run(
@@ -66,17 +67,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_on(spark: SparkSession, store: Store) -> Report:
-    def spread(units: Sequence[WorkUnit]) -> list[Done]:
-        """Run every unit as a task of its own, one row each.
+    def pipeline(store: Store, options: Mapping[str, str]) -> Report:
+        """Run one read and write of Spark; the commit, in a process of its own, answers in a file."""
+        with TemporaryDirectory(prefix="mm2mgr-") as folder:
+            answer = Path(folder, "answer.json")
+            frame = spark.read.format(ROLLUPS).options(**options).load(str(store))
+            try:
+                frame.write.format(THROUGHPUT).option(ANSWER, str(answer)).mode("append").save(str(store))
+            except (PySparkException, Py4JError):
+                if answer.exists():
+                    message, hint = json.loads(answer.read_text())["error"]
+                    raise Mm2mgrError(message, hint=hint) from None
+                raise
+            return Report(**json.loads(answer.read_text()))
 
-        The arrays of a unit never pass through the JVM, which is most of what Spark would cost here.
-        """
-        do = F.udf(lambda number: pickle.dumps(work(units[number])), BinaryType(), useArrow=False)
-        answers = spark.range(0, len(units), 1, len(units)).select(do("id").alias("done")).collect()
-        return [pickle.loads(answer["done"]) for answer in answers]  # noqa: S301  # our own tasks pickled it
-
+    register(spark)
     try:
-        return make(store, spread)
+        return make(store, pipeline)
     except (PySparkException, Py4JError) as error:
         hint = "roll-ups made before stay readable; run `mm2mgr throughput` again"
         raise failure("the Spark job failed", error, hint) from error

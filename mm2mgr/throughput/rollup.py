@@ -10,6 +10,9 @@ Weights are milliseconds; rates under a thousandth per second are zero and have 
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +26,7 @@ import pyarrow as pa
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import THROUGHPUT, Store, ahead
-from mm2mgr.samples.tables import STRINGS, DataFile, Share, StoredTable, UnreadableFile, codes_of
+from mm2mgr.samples.tables import STRINGS, DataFile, MissingFile, Share, StoredTable, UnreadableFile, codes_of
 from mm2mgr.throughput.intervals import Flags, Floats, Intervals, Ints, Series, intervals
 
 if TYPE_CHECKING:
@@ -409,10 +412,8 @@ def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[s
     return _as_arrays(_in_one_chunk(tables or [table.no_rows(names)]))
 
 
-def write_rows(
-    table: StoredTable, period: Sequence[str], roll_up: RollUp, names: RateRows, sources: Sequence[str]
-) -> DataFile | None:
-    """Write roll-ups to a file that is in no commit yet, sorted by name; `partition_id` is a place in `names`."""
+def rows_of_roll_up(roll_up: RollUp, names: RateRows, sources: Sequence[str]) -> pa.Table:
+    """Return roll-ups as rows of a file of the table, sorted by name; `partition_id` is a place in `names`."""
     at, source = roll_up.values["partition_id"], roll_up.values["source"]
     codes = {name: names.values[name][at] for name in ("cluster", "topic", "partition", "topic_id")}
     order = np.lexsort(
@@ -437,9 +438,30 @@ def write_rows(
             columns[name] = pa.ListArray.from_arrays(pa.array(roll_up.offsets), pa.array(values))
         elif name not in ("partition_id", "source"):
             columns[name] = pa.array(values, from_pandas=True)  # NaN becomes null
-    rows = pa.table([columns[field.name].cast(field.type) for field in table.file_schema], schema=table.file_schema)
-    rows = rows.take(pa.array(order)) if (np.diff(order) != 1).any() else rows
-    return table.write_file(period, [rows], encoding={"use_dictionary": list(STRINGS), "column_encoding": _DELTA})
+    rows = pa.table(columns)
+    return rows.take(pa.array(order)) if (np.diff(order) != 1).any() else rows
+
+
+def write_rows(
+    table: StoredTable, period: Sequence[str], rows: pa.Table, *, keep_empty: bool = False
+) -> DataFile | None:
+    """Write rows, sorted by name, to a file that is in no commit yet; None where there are none, unless
+    `keep_empty`."""
+    schema = table.file_schema
+    rows = pa.table([rows[column.name].cast(column.type) for column in schema], schema=schema)
+    encoding = {"use_dictionary": list(STRINGS), "column_encoding": _DELTA}
+    return table.write_file(period, [rows], keep_empty=keep_empty, encoding=encoding)
+
+
+def unreachable(store: Store, error: OSError | MissingFile) -> Mm2mgrError:
+    """Return the error about tables that this machine does not see, or where it may not write."""
+    # What to do is part of the message: Spark passes nothing else on, and not more than a few hundred characters.
+    number = errno.ENOENT if isinstance(error, MissingFile) else error.errno
+    reason = os.strerror(number) if number else str(error)[:100]
+    return Mm2mgrError(
+        f"{socket.gethostname()} cannot read or write the tables of {store}: {reason};"
+        " every machine that runs executors needs this folder, or a URI that all of them reach"
+    )
 
 
 def _in_one_chunk(tables: Sequence[pa.Table]) -> pa.Table:

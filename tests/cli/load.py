@@ -14,7 +14,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.rollup_job import make, one_by_one
+from mm2mgr.throughput.rollup_job import make
 from tests.fake_connect import FakeConnect, serving
 from tests.kafka.quick import Producer
 from tests.spec.trees import write
@@ -87,7 +87,7 @@ def measured(folder: Path, *hours: Mapping[tuple[str, str, int], float]) -> Path
         batch for back, rates in enumerate(reversed(hours)) for batch in _batches(rates, END_MS - back * 3_600_000)
     ]
     SampleStore(folder).append(*batches)
-    make(folder, one_by_one)
+    make(folder)
     return folder
 
 

@@ -10,7 +10,7 @@ from mm2mgr.evidence import measured as rates
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.rollup_job import make, one_by_one
+from mm2mgr.throughput.rollup_job import make
 from tests.cli.load import END_MS, declare
 
 HOUR_MS = 3_600_000
@@ -21,7 +21,7 @@ def test_a_large_estate_shows_only_its_newest_hours(tmp_path: Path, monkeypatch:
     for hour, rate in enumerate((1e6, 3e6)):
         time_ms = END_MS + hour * HOUR_MS
         store.append(Batch("a", "test", time_ms, ["orders"], [0], resolution_ms=HOUR_MS, bytes_per_second=[rate]))
-    make(folder, one_by_one)
+    make(folder)
     flows = Workspace((declare(tmp_path / "clusters", "a:1", "b:1"),)).topology.flows
 
     def known() -> list[float]:

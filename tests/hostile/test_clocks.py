@@ -21,7 +21,7 @@ from mm2mgr.samples.follow import Poll, Round, Schedule, follow
 from mm2mgr.samples.readers import MetricSourceReader
 from mm2mgr.samples.schema import LASTING_SECONDS, ahead, hour_of, hour_start_ms, kept_since_ms
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
-from mm2mgr.throughput.rollup_job import make, one_by_one
+from mm2mgr.throughput.rollup_job import make
 from mm2mgr.throughput.windows import last_hours
 from tests.samples.rows import stored
 
@@ -315,7 +315,7 @@ def test_hours_to_come_are_no_newest_hours_for_sizes(tmp_path: Path, wall: Wall)
     now_ms = REAL_NS() // 1_000_000
     newest = store.hours()[-1]
     store.append(Batch("dc1", "fake", now_ms + 99 * DAY_MS, ["t"], [0], end_offset=[9**9]))
-    make(tmp_path, one_by_one)
+    make(tmp_path)
     assert last_hours(tmp_path, 3 * 3600.0).hours[-1] == newest
     wall.ahead_ms = -YEAR_MS  # then it is this clock that is wrong, and the samples still say what they say
     assert last_hours(tmp_path, None).hours[0] == store.hours()[0]

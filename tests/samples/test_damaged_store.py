@@ -41,7 +41,7 @@ from mm2mgr.samples.schema import (
 )
 from mm2mgr.samples.store import LagStore, LossStore, SampleStore, TaskRow, TaskStore
 from mm2mgr.samples.tables import MissingFile, Share, StoredTable, arrow_schema, read_share
-from mm2mgr.throughput.rollup_job import make, one_by_one
+from mm2mgr.throughput.rollup_job import make
 from tests.examples import draw_examples
 
 from .rows import data_files
@@ -102,7 +102,7 @@ class Seen:
                 samples.compact(hour)
             samples.expire(NOW - 5 * HOUR_MS)
             samples.vacuum()
-            make(store, one_by_one)
+            make(store)
         elif table == TASK_OFFSETS:
             TaskStore(store, warn).append([TaskRow("main", "x", "A", "B", "s", 1, NOW, 1000, 5.0, 9, 10)])
             TaskStore(store, warn).tidy(NOW + HOUR_MS, 86_400.0)

@@ -17,7 +17,7 @@ from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.rollup_job import make, one_by_one
+from mm2mgr.throughput.rollup_job import make
 from mm2mgr.throughput.windows import read_throughput
 from tests.samples.rows import stored
 
@@ -84,7 +84,7 @@ def sampler(store: Path, start_ms: int, rounds: int = 0) -> Iterator[subprocess.
 
 
 def counted(store: Path) -> dict[tuple[str, int], tuple[int, float, int]]:
-    make(store, one_by_one)
+    make(store)
     return {
         (rate.topic, rate.partition): (rate.samples, round(rate.records_per_second_mean or 0, 9), rate.resets)
         for rate in read_throughput(store)
@@ -155,7 +155,7 @@ def test_a_clock_that_jumps_loses_no_sample_and_makes_no_record_up(
     assert news == []
     kept = [row for row in stored(store).to_pylist() if row["topic"] == "logs"]
     assert sorted(row["end_offset"] for row in kept) == [number * step // 100 for number in range(rounds)]
-    make(tmp_path, one_by_one)
+    make(tmp_path)
     (rate,) = (rate for rate in read_throughput(tmp_path) if rate.topic == "logs")
     records = (rate.records_per_second_mean or 0) * rate.covered_seconds
     assert 0 < records <= (rounds - 1) * step / 100 + 1

@@ -21,7 +21,7 @@ from mm2mgr.samples.follow import Schedule, follow
 from mm2mgr.samples.readers import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing
-from mm2mgr.throughput.rollup_job import make, one_by_one
+from mm2mgr.throughput.rollup_job import make
 from tests.live.pair import Pair, serving_pair
 from tests.live.seen import delete, until
 from tests.sizing.sizes import size_flow
@@ -111,7 +111,7 @@ class Plan:
 def _sample(world: World, topics: set[str], store: Path, spans: Spans) -> None:
     reader = KafkaReader(world.source, topics.__contains__, sizes=RecordSizes())
     follow([reader], Schedule(spans.interval, spans.sampled), SampleStore(store), lambda _: None)
-    make(store, one_by_one)
+    make(store)
 
 
 def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random.Random) -> list[Plan]:

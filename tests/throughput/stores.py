@@ -10,7 +10,8 @@ from typing import TypeVar
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.schema import KAFKA_OFFSETS, Store
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.rollup_job import Report, make, one_by_one
+from mm2mgr.throughput.rollup_job import make
+from mm2mgr.throughput.rollup_writer import Report
 from mm2mgr.throughput.windows import PartitionRate, read_throughput
 from tests.samples.rows import Sample, batches
 
@@ -58,7 +59,7 @@ def rates(source: str, points: Iterable[tuple[int, float]], resolution_ms: int =
 
 def rolled(folder: Store) -> Report:
     """Roll up what is due, in this process."""
-    return make(folder, one_by_one)
+    return make(folder)
 
 
 def throughput_of(folder: Path, *samples: Sequence[Sample]) -> dict[str, PartitionRate]:

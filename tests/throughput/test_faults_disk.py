@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.throughput.rollup_job import make, one_by_one
+from mm2mgr.throughput.rollup_job import make
 from mm2mgr.throughput.windows import read_throughput
 from tests.samples.small_disk import SmallDisk, small_disk
 
@@ -52,7 +52,7 @@ def step(store: Path, what: str) -> str:
     does: dict[str, Callable[[Path], object]] = {
         "begin": begun,
         "grow": grown,
-        "make": lambda store: make(store, one_by_one),
+        "make": make,
     }
     try:
         if what != "read":

@@ -13,11 +13,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import StructType
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
 from mm2mgr.throughput import job as job_module
-from mm2mgr.throughput import rollup_job
+from mm2mgr.throughput import periods_due
 from mm2mgr.throughput.job import run
+from mm2mgr.throughput.spark_source import RollupSource
 from mm2mgr.throughput.windows import read_throughput
 from tests.samples.rows import data_files
 
@@ -67,14 +70,30 @@ def test_a_task_that_fails_leaves_what_there_was(
     run(samples, spark=spark)
     before = contents(samples)
     stored(samples, series("logs1", [(11_000, 1_100_000)]))
+
+    class Blind(RollupSource):
+        @classmethod
+        def name(cls) -> str:
+            return "mm2mgr.blind"
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            reader, check = super().reader(schema), periods_due._files_there
+            periods_due._files_there = lambda table, files, left_out: list(files)
+            units = reader.partitions()
+            periods_due._files_there = check
+            reader.partitions = lambda: units  # type: ignore[method-assign]
+            return reader
+
     # Only the driver passes over a file that is lost for itself: the tasks look for it.
-    monkeypatch.setattr(rollup_job, "_there", lambda table, files, report: files)
+    spark.dataSource.register(Blind)
+    monkeypatch.setattr(job_module, "ROLLUPS", "mm2mgr.blind")
     (lost,) = [path for path in data_files(samples) if pq.read_metadata(path).num_rows == 1]
     lost.rename(lost.with_suffix(".away"))
     with pytest.raises(Mm2mgrError, match=r"the Spark job failed: .*cannot read or write the tables of .*No such file"):
         run(samples, spark=spark)
     assert contents(samples) == before
     lost.with_suffix(".away").rename(lost)
+    monkeypatch.undo()
     assert run(samples, spark=spark).made == ["2025-11-21T13", "2025-11-21"]
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.schema import Store
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import DataFile, StoredTable
 from mm2mgr.throughput.hourly import hourly
-from mm2mgr.throughput.rollup_job import Done, WorkUnit, is_due, make, one_by_one, work
+from mm2mgr.throughput.rollup_job import is_due, make
+from mm2mgr.throughput.rollup_reader import RollupReader
+from mm2mgr.throughput.rollup_writer import Report, ThroughputWriter, WrittenFiles
 from mm2mgr.throughput.windows import choose, last_hours, read_throughput, read_window
 
 from .stores import HOUR_MS, START, rolled, series, stored
@@ -32,12 +37,14 @@ def store(tmp_path: Path) -> Path:
 def test_compaction_and_retention_between_the_plan_of_a_job_and_its_work_change_nothing(store: Path) -> None:
     samples = SampleStore(store)
 
-    def late(units: object) -> list[str]:
+    def late(store: Store, options: Mapping[str, str]) -> Report:
+        reader, writer = RollupReader(store, **options), ThroughputWriter(store)
+        units = reader.partitions()
         for hour in samples.hours():
             samples.compact(hour)
         samples.expire(START + HOUR_MS)
         samples.vacuum()
-        return one_by_one(units)  # type: ignore[arg-type]
+        return writer.commit([writer.write(reader.read(unit)) for unit in units])
 
     report = make(store, late)
     assert (report.samples, report.unreadable) == (HOURS * 12, {})
@@ -72,11 +79,13 @@ def test_a_task_that_cannot_read_what_the_driver_reads_fails_the_job(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("an executor's own folder")
 
-    def blind(units: list[WorkUnit]) -> list[Done]:
-        return [work(WorkUnit(elsewhere, unit.periods, unit.before, unit.share)) for unit in units]
+    def blind(store: Store, options: Mapping[str, str]) -> Report:
+        reader, writer = RollupReader(store, **options), ThroughputWriter(store)
+        units = [replace(unit, store=elsewhere) for unit in reader.partitions()]
+        return writer.commit([writer.write(reader.read(unit)) for unit in units])
 
     with pytest.raises(Mm2mgrError, match=r"cannot read or write the tables of .*No such file.*every machine"):
-        make(store, blind)  # type: ignore[arg-type]
+        make(store, blind)
     assert is_due(store)
     with pytest.raises(Mm2mgrError, match="holds no throughput"):
         choose(store)
@@ -85,11 +94,11 @@ def test_a_task_that_cannot_read_what_the_driver_reads_fails_the_job(
 def test_what_a_task_wrote_out_of_sight_of_the_driver_fails_the_job(store: Path) -> None:
     lost = DataFile("period=2025-11-21T10/part-lost.parquet", 100, 1, ("2025-11-21T10", "12+0 v1"))
 
-    def wrote_elsewhere(units: list[WorkUnit]) -> list[Done]:
-        return [Done([("2025-11-21T10", lost)]) for _ in units]
+    def wrote_elsewhere(store: Store, options: Mapping[str, str]) -> Report:
+        return ThroughputWriter(store).commit([WrittenFiles({"2025-11-21T10": "12+0 v1"}, [lost])])
 
     with pytest.raises(Mm2mgrError, match=r"part-lost.parquet, which the driver does not see; nothing was changed"):
-        make(store, wrote_elsewhere)  # type: ignore[arg-type]
+        make(store, wrote_elsewhere)
     assert is_due(store)
 
 

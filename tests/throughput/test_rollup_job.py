@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import StoredTable
-from mm2mgr.throughput import rollup_job
+from mm2mgr.throughput import periods_due
 from mm2mgr.throughput.hourly import hourly
 from mm2mgr.throughput.rollup import bucket_of, merge_buckets, percentile, rate_of, throughput_table
-from mm2mgr.throughput.rollup_job import is_due, make, one_by_one
+from mm2mgr.throughput.rollup_job import is_due, make
 from mm2mgr.throughput.windows import choose, last_hours, read_throughput, read_window
 from tests.samples.rows import data_files
 
@@ -288,7 +288,7 @@ def test_shares_of_topics_give_what_one_gives(tmp_path: Path, monkeypatch: pytes
     whole = read_throughput(tmp_path)
     assert len(whole) == 10
     shutil.rmtree(tmp_path / "throughput")
-    monkeypatch.setattr(rollup_job, "_ROWS_PER_UNIT", 20)
+    monkeypatch.setattr(periods_due, "_ROWS_PER_UNIT", 20)
     SampleStore(tmp_path).compact("2025-11-21T11")
     rolled(tmp_path)
     assert len(data_files(tmp_path, "throughput")) > 6
@@ -303,11 +303,11 @@ def test_a_full_disk_leaves_what_there_was(rolled_store: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
         try:
             with pytest.raises(Mm2mgrError, match="File too large"):
-                make(rolled_store, one_by_one)
+                make(rolled_store)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert contents(rolled_store).keys() == before.keys()
-    assert make(rolled_store, one_by_one).made == ["2025-11-22T16", "2025-11-22"]
+    assert make(rolled_store).made == ["2025-11-22T16", "2025-11-22"]
 
 
 def test_an_empty_store_is_refused(tmp_path: Path) -> None:
