@@ -41,7 +41,10 @@ def fork_worker(daemon: subprocess.Popen[bytes]) -> tuple[socket.socket, int]:
     assert daemon.stdout
     (port,) = struct.unpack("!i", daemon.stdout.read(4))
     connection = socket.create_connection(("127.0.0.1", port))
-    return connection, struct.unpack("!i", connection.recv(4))[0]
+    (worker,) = struct.unpack("!i", connection.recv(4))
+    connection.sendall(struct.pack("!i", 6) + b"secret")
+    assert connection.recv(6, socket.MSG_WAITALL) == struct.pack("!i", 2) + b"ok"  # it has Spark's environment
+    return connection, worker
 
 
 def is_gone(pid: int) -> bool:
@@ -62,9 +65,6 @@ def test_the_daemon_forks_workers_with_everything_imported_and_ends_with_sparks_
         with connection:
             libraries = Path(f"/proc/{worker}/maps").read_text()
             assert "numpy" in libraries  # imported before the fork
-            message = b"secret"
-            connection.sendall(struct.pack("!i", len(message)) + message)
-            assert connection.recv(6) == struct.pack("!i", 2) + b"ok"  # it has the environment that Spark gave
             assert cpu_seconds(worker) < 0.3
             assert daemon.stdin
             daemon.stdin.close()
