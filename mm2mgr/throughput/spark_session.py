@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from mm2mgr.errors import JavaMissing, Mm2mgrError
 from mm2mgr.files import cache_file, open_to_write
 from mm2mgr.throughput.engine import under_spark_submit
+from mm2mgr.throughput.python_workers import ForkServer
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -49,6 +50,9 @@ _LOCAL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
+# What tasks import: of mm2mgr, whatever this process has imported when the session starts.
+_TASK_PACKAGES = ("numpy", "pyarrow.parquet", "deltalake", "confluent_kafka")
+_OF_TASKS = ("mm2mgr.samples.", "mm2mgr.throughput.", "mm2mgr.audit.", "mm2mgr.kafka.")
 _EXIT_SECONDS = 60
 # How a line of Python or Java begins that names an error; a line of a stack trace begins with "at" or "File".
 _NAMES_ERROR = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception)\b.*)")
@@ -65,7 +69,7 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
     With `log_file`, what its JVM writes to stderr in its whole life goes there instead of the terminal.
     """
     if under_spark_submit():
-        spark = _start_session(SparkSession.builder, None, "see what spark-submit printed: master, memory, cores")
+        spark = _start_session(SparkSession.builder, "see what spark-submit printed: master, memory, cores")
         _hand_over(spark, Path(__file__).parents[1])
         return spark
     _require_java(java_home)
@@ -81,7 +85,14 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
     for key, value in {**_LOCAL, "spark.driver.extraJavaOptions": options}.items():
         builder = builder.config(key, value)
     where = f"; its own messages are in {log_file}" if log_file else ""
-    return _start_session(builder, log_file, f"run `java -version`; PySpark 4 needs Java 17 or newer{where}")
+    hint = f"run `java -version`; PySpark 4 needs Java 17 or newer{where}"
+    with _stderr_into(log_file):
+        _start_fork_server()
+        try:
+            return _start_session(builder, hint)
+        except Mm2mgrError:
+            _end_fork_server()
+            raise
 
 
 def end(spark: SparkSession) -> None:
@@ -96,6 +107,7 @@ def end(spark: SparkSession) -> None:
         return
     gateway.shutdown()
     process.stdin.close()  # the JVM lives as long as this pipe
+    _end_fork_server()
     SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM of its own
     archive = class_archive(os.environ.get("JAVA_HOME"))
     draft = _draft(archive)
@@ -128,12 +140,35 @@ def failure(problem: str, error: Exception, hint: str | None = None) -> Mm2mgrEr
     return Mm2mgrError(f"{problem}: {reason[:_LONGEST_REASON]}", hint=hint)
 
 
-def _start_session(builder: SparkSession.Builder, log_file: Path | None, hint: str) -> SparkSession:
+def _start_session(builder: SparkSession.Builder, hint: str) -> SparkSession:
+    chosen = os.environ.get("PYSPARK_PYTHON")
     try:
-        with _stderr_into(log_file):
-            return builder.getOrCreate()
+        if _fork_servers:
+            os.environ["PYSPARK_PYTHON"] = _fork_servers[0].python  # PySpark reads it when a session starts, not later
+        return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise failure("Spark did not start", error, hint) from error
+    finally:
+        if _fork_servers and chosen is not None:
+            os.environ["PYSPARK_PYTHON"] = chosen
+
+
+_fork_servers: list[ForkServer] = []  # none, or that of the local session: a process has one
+
+
+def _start_fork_server() -> None:
+    """Have Python workers forked, unless the user chose their Python, or where forking is not safe."""
+    if sys.platform != "linux" or os.environ["PYSPARK_PYTHON"] != sys.executable or _fork_servers:
+        return
+    imported = [name for name in sys.modules if name.startswith(_OF_TASKS)]
+    with suppress(OSError):  # workers then start as PySpark starts them
+        _fork_servers.append(ForkServer([*_TASK_PACKAGES, *imported]))
+        atexit.register(_end_fork_server)
+
+
+def _end_fork_server() -> None:
+    while _fork_servers:
+        _fork_servers.pop().close()
 
 
 def _hand_over(spark: SparkSession, package: Path) -> None:

@@ -586,6 +586,7 @@ def test_what_computes_does_no_io_and_takes_no_clock(name: str) -> None:
 REAL_WAITS = {
     "sandbox/process.py console.wait",
     "serve/server.py asyncio.run",
+    "throughput/python_workers.py self._process.wait",
     "throughput/spark_session.py process.wait",
 }
 
