@@ -190,7 +190,7 @@ def align_blocks(source: Blocks, target: Blocks, context: int = 1) -> Alignment:
     repeat those right before. Windows that start within a block differ in their first block at least, so a gap at the
     start, and one at the end, says little yet.
     """
-    source_rows, target_rows = common_subsequence(source.fingerprints(), target.fingerprints())
+    source_rows, target_rows = common_subsequence(source.fingerprints(), target.fingerprints(), source.count)
     keep = _without_context(source_rows, target_rows, len(source), len(target), context)
     source_rows, target_rows = source_rows[keep], target_rows[keep]
     gaps = []

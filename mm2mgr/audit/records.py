@@ -151,7 +151,7 @@ def key_text(key_hash: int) -> str | None:
 def _hashes(parts: list[bytes | None], digest: Callable[[bytes], bytes]) -> Hashes:
     """Return the hash of each part; xxh3's bytes are big-endian."""
     if None in parts:
-        null = NULL_HASH.astype(">u8").tobytes()
+        null = int(NULL_HASH).to_bytes(8, "big")
         joined = b"".join([null if part is None else digest(part) for part in parts])
     else:
         joined = b"".join(map(digest, parts))  # type: ignore[arg-type]
