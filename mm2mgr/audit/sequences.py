@@ -27,11 +27,13 @@ MOST_EDITS = 400
 def common_subsequence(first: Hashes, second: Hashes, weights: Rows | None = None) -> Pairs:
     """Return the rows of a longest common subsequence; with weights of the first sequence, of a heaviest one.
 
-    Equal hashes have equal weights. Where several are as long: common ends first, and what only one sequence has comes
-    as late as it can, so that of equal records the later copy is the surplus one.
+    Equal hashes have equal weights. Where several are as long: common ends first, and equal elements as early as they
+    can be, so that of equal records the later copy is the surplus one.
     """
-    rows = _between_common_ends(first, second, weights, _middle_of_common)
-    return _late_gaps(first, second, rows)
+    left, right = _between_common_ends(first, second, weights, _middle_of_common)
+    _embed_early(first, left)
+    _embed_early(second, right)
+    return left, right
 
 
 def _between_common_ends(
@@ -240,26 +242,19 @@ def _as_pairs(pairs: list[tuple[int, int]]) -> Pairs:
     return both[:, 0], both[:, 1]
 
 
-def _late_gaps(first: Hashes, second: Hashes, pairs: Pairs) -> Pairs:
-    """Move each run without a partner as far back as equal records after it allow, last run first.
-
-    A run moves by one where the record after it equals its first: that pair's record is taken from the run's start.
-    """
-    for rows, hashes in zip(pairs, (first, second), strict=True):
-        steps = np.flatnonzero(np.diff(rows, prepend=-1) > 1)  # each has a run before it
-        for number in range(len(steps) - 1, -1, -1):
-            index = int(steps[number])
-            while index < len(rows):
-                start = int(rows[index - 1]) + 1 if index else 0
-                length = int(rows[index]) - start
-                stretch = len(rows) - index
-                breaks = np.flatnonzero(np.diff(rows[index:]) > 1)
-                if len(breaks):
-                    stretch = int(breaks[0]) + 1
-                ahead = hashes[start + length : start + length + stretch]
-                moved = _common_length(hashes[start : start + stretch], ahead)
-                rows[index : index + moved] -= length
-                index += moved
-                if moved < stretch:
-                    break
-    return pairs
+def _embed_early(hashes: Hashes, rows: Rows) -> None:
+    """Move each row, first to last, to the first equal element after the row before it."""
+    index = 0
+    for gap in np.flatnonzero(np.diff(rows, prepend=-1) > 1).tolist():
+        index = max(index, gap)
+        while index < len(rows):
+            start, row = int(rows[index - 1]) + 1 if index else 0, int(rows[index])
+            equal = hashes[start:row] == hashes[row]
+            if not equal.any():
+                break
+            start += int(equal.argmax())
+            breaks = np.flatnonzero(np.diff(rows[index:]) > 1)
+            stretch = int(breaks[0]) + 1 if len(breaks) else len(rows) - index
+            moved = _common_length(hashes[start : start + stretch], hashes[row : row + stretch])
+            rows[index : index + moved] = np.arange(start, start + moved)
+            index += moved
