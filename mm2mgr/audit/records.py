@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mm2mgr.audit.windows import ALL_FIELDS
+
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
-
-ALL_FIELDS = ("key", "value", "timestamp", "headers")
-"""What of a record can count."""
 
 NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 """The hash of a null key, of a null value and of no headers at all; that of real bytes with a chance of 1 in 2^64."""

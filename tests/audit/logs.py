@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from mm2mgr.audit.blocks import Blocks, BlockSums, blocks_of, join_blocks
 from mm2mgr.audit.differences import CLOSED, Edges, find_differences
-from mm2mgr.audit.records import ALL_FIELDS, Records, records_of
+from mm2mgr.audit.records import Records, records_of
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
+from mm2mgr.audit.windows import ALL_FIELDS
 
 Headers = tuple[tuple[str, bytes | None], ...]
 START_MS = 1_790_000_000_000
@@ -94,15 +96,6 @@ def few_records(count: int, rng: random.Random) -> list[Record]:
     return [pool[row % kinds] if period else rng.choice(pool) for row in range(count)]
 
 
-@dataclass
-class Mirrored:
-    """A target log in the making: source rows (None: of no source) with their records, and the differences so far."""
-
-    entries: list[tuple[int | None, Record]]
-    kinds: list[tuple[DifferenceKind, int | None, int]] = field(default_factory=list)
-    """Kind, source row, identity of the target's entry."""
-
-
 Expected = tuple[DifferenceKind, int | None, int | None, tuple[str, ...]]
 
 
@@ -126,23 +119,7 @@ def mirrored_with_faults(source: Log, rng: random.Random, faults: int) -> tuple[
     Each source record takes part in one fault at most; faults may be next to each other and at the ends. What moves
     jumps over more records that stay than move with it, so that only one answer is the shortest.
     """
-    count = len(source.records)
-    stretches: list[tuple[str, int, int]] = []
-    taken = [False] * count
-    for number in range(faults):
-        kind = rng.choice(("missing", "altered", "duplicated", "moved", "extra"))
-        length = rng.choice((1, 1, 2, 3)) if kind != "duplicated" else rng.choice((1, 2, 5, 9))
-        first = rng.choice((0, count - length, rng.randrange(count))) if number == 0 else rng.randrange(count)
-        if first < 0 or first + length > count or any(taken[first : first + length]):
-            continue
-        if kind == "moved":
-            jumped = range(first + length, min(count, first + length + 4 * length + 4))
-            if len(jumped) < 4 * length + 4 or any(taken[row] for row in jumped):
-                continue
-            taken[first : jumped.stop] = [True] * (jumped.stop - first)
-        else:
-            taken[first : first + length] = [True] * length
-        stretches.append((kind, first, length))
+    stretches = _stretches(len(source.records), rng, faults)
     entries = [_Entry(row, record) for row, record in enumerate(source.records)]
     for kind, first, length in sorted(stretches, key=lambda stretch: stretch[1], reverse=True):
         run = entries[first : first + length]
@@ -176,6 +153,27 @@ def mirrored_with_faults(source: Log, rng: random.Random, faults: int) -> tuple[
     return target, sorted(expected, key=str)
 
 
+def _stretches(count: int, rng: random.Random, faults: int) -> list[tuple[str, int, int]]:
+    """Choose faults, their first rows and lengths, none over another."""
+    stretches: list[tuple[str, int, int]] = []
+    taken = [False] * count
+    for number in range(faults):
+        kind = rng.choice(("missing", "altered", "duplicated", "moved", "extra"))
+        length = rng.choice((1, 1, 2, 3)) if kind != "duplicated" else rng.choice((1, 2, 5, 9))
+        first = rng.choice((0, count - length, rng.randrange(count))) if number == 0 else rng.randrange(count)
+        if first < 0 or first + length > count or any(taken[first : first + length]):
+            continue
+        if kind == "moved":
+            jumped = range(first + length, min(count, first + length + 4 * length + 4))
+            if len(jumped) < 4 * length + 4 or any(taken[row] for row in jumped):
+                continue
+            taken[first : jumped.stop] = [True] * (jumped.stop - first)
+        else:
+            taken[first : first + length] = [True] * length
+        stretches.append((kind, first, length))
+    return stretches
+
+
 def _altered(entry: _Entry, rng: random.Random) -> _Entry:
     record = entry.record
     fields = rng.choice((("key",), ("value",), ("timestamp",), ("headers",), ("value", "headers"), ("key", "headers")))
@@ -194,7 +192,7 @@ def any_blocks(records: Records, bits: int, rng: random.Random) -> Blocks:
     """Sum up a log in random ranges, each in random batches."""
     cuts = sorted({0, len(records), *(rng.randrange(len(records) + 1) for _ in range(rng.randrange(4)))})
     parts = []
-    for first, end in zip(cuts, cuts[1:], strict=False):
+    for first, end in pairwise(cuts):
         sums = BlockSums(bits)
         middle = rng.randrange(first, end + 1)
         sums.add(records.take(slice(first, middle)))
