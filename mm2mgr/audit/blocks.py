@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mm2mgr.audit.records import Hashes, Ints, Records, mix
-from mm2mgr.audit.sequences import common_subsequence
+from mm2mgr.audit.sequences import Rows, common_subsequence
 
 Flags = npt.NDArray[np.bool_]
 
@@ -177,8 +177,8 @@ class Gap:
 class Alignment:
     """How the blocks of two logs belong together: rows of matched blocks on both sides, and the gaps between them."""
 
-    source_rows: npt.NDArray[np.intp]
-    target_rows: npt.NDArray[np.intp]
+    source_rows: Rows
+    target_rows: Rows
     matched_records: int
     gaps: tuple[Gap, ...]
 
@@ -186,12 +186,12 @@ class Alignment:
 def align_blocks(source: Blocks, target: Blocks, context: int = 1) -> Alignment:
     """Align two logs by equal blocks in order.
 
-    `context` matched blocks before each gap are in the gap, too (and not in the matched records): most repeated records
-    repeat those right before. Windows that start within a block differ in their first block at least, so a gap at the
+    `context` matched blocks before each gap are in the gap, too (and not in the matched records), as most repeated
+    records repeat those right before, and some after it. Windows that start within a block differ in their first block at least, so a gap at the
     start, and one at the end, says little yet.
     """
-    source_rows, target_rows = common_subsequence(source.fingerprints(), target.fingerprints())
-    keep = _without_context(source_rows, target_rows, len(source), len(target), context)
+    source_rows, target_rows = common_subsequence(source.fingerprints(), target.fingerprints(), source.count)
+    keep = _without_context(source, target, source_rows, target_rows, context)
     source_rows, target_rows = source_rows[keep], target_rows[keep]
     gaps = []
     lefts = [-1, *source_rows.tolist()], [-1, *target_rows.tolist()]
@@ -227,16 +227,26 @@ def ranges_to_search(source: Blocks, times_ms: Ints, timestamps_count: bool = Tr
     return tuple((int(source.first_offset[row]), int(source.last_offset[row]) + 1) for row in rows[::-1].tolist())
 
 
-def _without_context(
-    source_rows: npt.NDArray[np.intp], target_rows: npt.NDArray[np.intp], sources: int, targets: int, context: int
-) -> Flags:
-    """Return which matched blocks stay matched: not the last `context` ones before each gap."""
+def _without_context(source: Blocks, target: Blocks, source_rows: Rows, target_rows: Rows, context: int) -> Flags:
+    """Return which matched blocks stay matched.
+
+    Not the last ones before a gap, and not those after it, up to as many records as the target has in the gap: which
+    copy of repeated records is the surplus one shows behind them.
+    """
     stays = np.ones(len(source_rows), np.bool_)
-    gap_after = (np.append(source_rows, sources)[1:] - source_rows > 1) | (
-        np.append(target_rows, targets)[1:] - target_rows > 1
-    )
-    for row in np.flatnonzero(gap_after).tolist():
-        stays[max(0, row + 1 - context) : row + 1] = False
+    before = np.concatenate([[0], np.cumsum(target.count)])
+    starts, ends = np.append(-1, target_rows) + 1, np.append(target_rows, len(target))
+    has_gap = (ends > starts) | (np.append(source_rows, len(source)) > np.append(-1, source_rows) + 1)
+    for number in np.flatnonzero(has_gap).tolist():
+        stays[max(0, number - context) : number] = False
+        records, row = int(before[ends[number]] - before[starts[number]]), number
+        if not number:  # what the target has of before the window may be long
+            lost_at_start = int(source.count[: source_rows[0] if len(source_rows) else len(source)].sum())
+            records = min(records, 2 * lost_at_start + 1)
+        while row < len(source_rows) and records > 0:
+            stays[row] = False
+            records -= int(source.count[source_rows[row]])
+            row += 1
     return stays
 
 

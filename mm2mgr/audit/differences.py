@@ -16,14 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mm2mgr.audit.blocks import Blocks, Gap, align_blocks, ranges_to_search
-from mm2mgr.audit.records import ALL_FIELDS, NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
+from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.sequences import Rows, common_subsequence
+from mm2mgr.audit.windows import ALL_FIELDS
 
 Flags = npt.NDArray[np.bool_]
 RowPairs = tuple[Rows, Rows]
 REST_SCHEMA = pa.schema([*RECORD_SCHEMA, ("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64())])
-NO_COPY, OUTSIDE = -1, -2
+NO_COPY, OUTSIDE, NOT_OURS = -1, -2, -3
 
 Explain = Callable[[RecordDifference], str]
 """Says why the flow's config makes a difference; empty for a fault."""
@@ -35,7 +36,8 @@ class Rest:
 
     `place` is the same number for records of both sides between the same two partners; it is unique within a partition.
     `copy_of` is for target records: the offset of an equal source record in the gap that has its partner, NO_COPY for
-    none, OUTSIDE for none where the record may be of before or after the window, and so is no fault by itself.
+    none, OUTSIDE for none where the record may be of before or after the window, and so is no fault by itself, NOT_OURS
+    where it is not one as a copy either.
     `matched` is how many pairs there are.
     """
 
@@ -128,7 +130,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Rest
         outside |= surplus_rows > (right[-1] if len(right) else -1)
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     if not edges.open_copies:
-        copy_of[outside] = OUTSIDE
+        copy_of[outside] = NOT_OURS
     return Rest(source.take(lost_rows), before[np.searchsorted(left, lost_rows)], rest, place, copy_of, len(left))
 
 
@@ -180,7 +182,8 @@ def settle(
     add_pairs(DifferenceKind.REORDERED, _pair_equal(source.hash, target.hash))
     copy_of = rest.copy_of
     for records in earlier:
-        copy_of = np.where(copy_of == NO_COPY, copies(target, rest.target_place, records), copy_of)
+        offsets = copies(target, rest.target_place, records)
+        copy_of = np.where((copy_of < 0) & (copy_of > NOT_OURS) & (offsets >= 0), offsets, copy_of)
     duplicated = np.flatnonzero(surplus & (copy_of >= 0))
     for row in duplicated.tolist():
         copy = difference_of(DifferenceKind.DUPLICATED, None, 0, target, row)
@@ -191,18 +194,22 @@ def settle(
         lost &= source.offset < due
     for row in np.flatnonzero(lost).tolist():
         differences.append(difference_of(DifferenceKind.MISSING, source, row, None, 0))
-    for row in np.flatnonzero(surplus & (copy_of != OUTSIDE)).tolist():
+    for row in np.flatnonzero(surplus & (copy_of == NO_COPY)).tolist():
         differences.append(difference_of(DifferenceKind.EXTRA, None, 0, target, row))
     return sorted((replace(item, expected=explain(item)) for item in differences), key=_by_offsets)
 
 
-def unexplained(rest: Rest, counted: Sequence[str] = ALL_FIELDS) -> Records:
-    """Return the target records that may be copies of source records before the gaps.
+def unexplained(rest: Rest, counted: Sequence[str] = ALL_FIELDS, window_ms: tuple[int, int] | None = None) -> Records:
+    """Return the target records that may be copies of source records that are in no gap.
 
-    Look for these there (blocks.ranges_to_search) and hand what was read to `settle`; without any, `settle` needs no
-    `earlier`. Where timestamps do not count, each block would be searched: what can be an altered record is left out.
+    Look for these (blocks.ranges_to_search) and hand what was read to `settle`; without any, `settle` needs no
+    `earlier`. Those at open ends are among them only with the window's least and greatest timestamp, and only those
+    between. Where timestamps do not count, each block would be searched: what can be an altered record is left out.
     """
     lost, surplus = np.ones(len(rest.source), np.bool_), rest.copy_of == NO_COPY
+    if window_ms is not None:
+        times = rest.target.time_ms
+        surplus |= (rest.copy_of == OUTSIDE) & (times >= window_ms[0]) & (times <= window_ms[1])
     moved = _pair_equal(rest.source.hash, rest.target.hash)
     lost[moved[0]] = surplus[moved[1]] = False
     if "timestamp" not in counted:
@@ -239,7 +246,10 @@ def gap_edges(gap: Gap, edges: Edges) -> Edges:
 
 def read_earlier(rest: Rest, source: Blocks, read: ReadRange, counted: Sequence[str] = ALL_FIELDS) -> list[Records]:
     """Read of the source what records that came twice may be copies of, the latest first, until all are found."""
-    records = unexplained(rest, counted)
+    window_ms = (int(source.min_time_ms.min()), int(source.max_time_ms.max())) if len(source) else None
+    if "timestamp" not in counted:
+        window_ms = -(1 << 62), 1 << 62
+    records = unexplained(rest, counted, window_ms)
     earlier: list[Records] = []
     for first, end in ranges_to_search(source, records.time_ms, "timestamp" in counted) if len(records) else ():
         read_records = read(first, end)
@@ -323,12 +333,15 @@ def _pair_altered(rest: Rest, lost: Flags, surplus: Flags, counted: Sequence[str
     """
     source, target = rest.source, rest.target
     source_rows, target_rows = np.flatnonzero(lost), np.flatnonzero(surplus)
-    inside = rest.copy_of != OUTSIDE
+    inside = rest.copy_of > OUTSIDE
     names = [name for name in ALL_FIELDS if name in counted]
     pairs: list[RowPairs] = []
     for subset in (subset for size in range(len(names) - 1, 0, -1) for subset in combinations(names, size)):
-        sources = source_rows[_identified(source, source_rows, subset)]
-        targets = target_rows[_identified(target, target_rows, subset)]
+        sources, targets = source_rows, target_rows
+        # All fields but one are enough, also where they are null; not a null key without headers.
+        if len(subset) < len(names) - 1 or not {"value", "timestamp"} & {*subset}:
+            sources = sources[_identified(source, sources, subset)]
+            targets = targets[_identified(target, targets, subset)]
         if "timestamp" not in subset and (subset != ("key", "value")):
             targets = targets[inside[targets]]  # a key alone says little of a record that may be of another window
         if not len(sources) or not len(targets):

@@ -12,7 +12,8 @@ from itertools import combinations
 import numpy as np
 
 from mm2mgr.audit.blocks import Blocks
-from mm2mgr.audit.records import ALL_FIELDS, Hashes, Ints, Records
+from mm2mgr.audit.records import Hashes, Ints, Records
+from mm2mgr.audit.windows import ALL_FIELDS
 
 
 def is_same_multiset(sources: Sequence[Blocks], target: Blocks) -> bool:

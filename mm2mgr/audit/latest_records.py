@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mm2mgr.audit.differences import CLOSED, Edges, Explain, altered_fields, difference_of
-from mm2mgr.audit.records import ALL_FIELDS, NULL_HASH, Records
+from mm2mgr.audit.records import NULL_HASH, Records
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
+from mm2mgr.audit.windows import ALL_FIELDS
 
 
 def latest_of(records: Records) -> Records:

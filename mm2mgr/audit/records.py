@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mm2mgr.audit.windows import ALL_FIELDS
+
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
-
-ALL_FIELDS = ("key", "value", "timestamp", "headers")
-"""What of a record can count."""
 
 NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 """The hash of a null key, of a null value and of no headers at all; that of real bytes with a chance of 1 in 2^64."""
@@ -151,7 +150,7 @@ def key_text(key_hash: int) -> str | None:
 def _hashes(parts: list[bytes | None], digest: Callable[[bytes], bytes]) -> Hashes:
     """Return the hash of each part; xxh3's bytes are big-endian."""
     if None in parts:
-        null = NULL_HASH.astype(">u8").tobytes()
+        null = int(NULL_HASH).to_bytes(8, "big")
         joined = b"".join([null if part is None else digest(part) for part in parts])
     else:
         joined = b"".join(map(digest, parts))  # type: ignore[arg-type]

@@ -24,17 +24,24 @@ MOST_PAIRS = 400_000
 MOST_EDITS = 400
 
 
-def common_subsequence(first: Hashes, second: Hashes) -> Pairs:
-    """Return the rows of a longest common subsequence.
+def common_subsequence(first: Hashes, second: Hashes, weights: Rows | None = None) -> Pairs:
+    """Return the rows of a longest common subsequence; with weights of the first sequence, of a heaviest one.
 
-    Where several are as long: common ends first, and what only one sequence has comes as late as it can, so that of
-    equal records the later copy is the surplus one.
+    Equal hashes have equal weights. Where several are as long: common ends first, and equal elements as early as they
+    can be, so that of equal records the later copy is the surplus one.
     """
-    rows = _between_common_ends(first, second, _middle_of_common)
-    return _late_gaps(first, second, rows)
+    left, right = _between_common_ends(first, second, weights, _middle_of_common)
+    _embed_early(first, left)
+    _embed_early(second, right)
+    return left, right
 
 
-def _between_common_ends(first: Hashes, second: Hashes, pair_middle: Callable[[Hashes, Hashes], Pairs]) -> Pairs:
+def _between_common_ends(
+    first: Hashes,
+    second: Hashes,
+    weights: Rows | None,
+    pair_middle: Callable[[Hashes, Hashes, Rows | None], Pairs],
+) -> Pairs:
     """Pair common ends in their order, and what is between them by the function."""
     shorter = min(len(first), len(second))
     head = _common_length(first[:shorter], second[:shorter])
@@ -45,7 +52,8 @@ def _between_common_ends(first: Hashes, second: Hashes, pair_middle: Callable[[H
     if not len(first_middle) or not len(second_middle):
         left = right = np.zeros(0, np.intp)
     else:
-        left, right = pair_middle(first_middle, second_middle)
+        middle_weights = None if weights is None else weights[head : len(first) - tail]
+        left, right = pair_middle(first_middle, second_middle, middle_weights)
     return (
         np.concatenate([heads, left + head, tails + len(first)]),
         np.concatenate([heads, right + head, tails + len(second)]),
@@ -63,11 +71,11 @@ def _common_length(first: Hashes, second: Hashes) -> int:
     return len(first)
 
 
-def _middle_of_common(first: Hashes, second: Hashes) -> Pairs:
+def _middle_of_common(first: Hashes, second: Hashes, weights: Rows | None) -> Pairs:
     """Pair two sequences whose ends differ: first leave out what the other does not have."""
     first_rows = np.flatnonzero(np.isin(first, second))
     second_rows = np.flatnonzero(np.isin(second, first))
-    reduced = first[first_rows], second[second_rows]
+    reduced = first[first_rows], second[second_rows], None if weights is None else weights[first_rows]
     if len(first_rows) < len(first) or len(second_rows) < len(second):
         left, right = _between_common_ends(*reduced, _middle)
     else:
@@ -75,48 +83,32 @@ def _middle_of_common(first: Hashes, second: Hashes) -> Pairs:
     return first_rows[left], second_rows[right]
 
 
-def _middle(first: Hashes, second: Hashes) -> Pairs:
+def _middle(first: Hashes, second: Hashes, weights: Rows | None) -> Pairs:
     """Pair two sequences that hold the same set of hashes, and whose ends differ."""
     hashes, codes = np.unique(np.concatenate([first, second]), return_inverse=True)
     left, right = codes[: len(first)], codes[len(first) :]
     left_counts = np.bincount(left, minlength=len(hashes))
     right_counts = np.bincount(right, minlength=len(hashes))
     if int(left_counts @ right_counts) <= MOST_PAIRS:
-        return _by_pairs(left.tolist(), right.tolist())
+        return _by_pairs(left.tolist(), right.tolist(), weights)
     pairs = _by_edits(first, second)
     if pairs is not None:
         return pairs
     once = (left_counts == 1) & (right_counts == 1)
     if once.any():
-        return _between_anchors(first, second, np.flatnonzero(once[left]), np.flatnonzero(once[right]))
-    return _by_occurrence(left, right)
+        return _between_anchors(first, second, weights, np.flatnonzero(once[left]), np.flatnonzero(once[right]))
+    return _by_occurrence(left, right, weights)
 
 
-def _by_pairs(left: list[int], right: list[int]) -> Pairs:
+def _by_pairs(left: list[int], right: list[int], weights: Rows | None) -> Pairs:
     """Hunt and Szymanski: a longest rising chain among all pairs of equal elements."""
     places: dict[int, list[int]] = {}
     for row in range(len(right) - 1, -1, -1):
         places.setdefault(right[row], []).append(row)
-    ends: list[int] = []  # the least last row of a chain by its length
-    nodes: list[int] = []  # the last pair of that chain
-    pairs: list[tuple[int, int, int]] = []  # row, row, the pair before
-    for row, code in enumerate(left):
-        for other in places.get(code, ()):
-            length = bisect_left(ends, other)
-            if length == len(ends):
-                ends.append(other)
-                nodes.append(len(pairs))
-            elif ends[length] > other:
-                ends[length] = other
-                nodes[length] = len(pairs)
-            else:
-                continue
-            pairs.append((row, other, nodes[length - 1] if length else -1))
-    chain, node = [], nodes[-1] if nodes else -1
-    while node >= 0:
-        row, other, node = pairs[node]
-        chain.append((row, other))
-    return _as_pairs(chain[::-1])
+    pairs = [(row, other) for row, code in enumerate(left) for other in places.get(code, ())]
+    rows, partners = _as_pairs(pairs)
+    chain = _rising(partners, None if weights is None else weights[rows])
+    return rows[chain], partners[chain]
 
 
 def _by_edits(first: Hashes, second: Hashes) -> Pairs | None:
@@ -159,29 +151,26 @@ def _trace_back(history: list[dict[int, int]], edits: int, row: int, column: int
     return np.concatenate(left), np.concatenate(right)
 
 
-def _between_anchors(first: Hashes, second: Hashes, left: Rows, right: Rows) -> Pairs:
+def _between_anchors(first: Hashes, second: Hashes, weights: Rows | None, left: Rows, right: Rows) -> Pairs:
     """Pair hashes that occur once in both by their longest rising chain, then what is between two of these."""
     right_sorted = right[np.argsort(second[right])]
     partners = right_sorted[np.searchsorted(second[right_sorted], first[left])]
-    chain = _rising(partners)
+    chain = _rising(partners, None if weights is None else weights[left])
     left_anchors, right_anchors = left[chain], partners[chain]
-    left_parts, right_parts = [], []
+    left_parts, right_parts = [left_anchors], [right_anchors]
+    bounds = [*left_anchors.tolist(), len(first)], [*right_anchors.tolist(), len(second)]
     row = column = 0
-    for anchor, partner in zip(
-        [*left_anchors.tolist(), len(first)], [*right_anchors.tolist(), len(second)], strict=True
-    ):
+    for anchor, partner in zip(*bounds, strict=True):
         if anchor > row and partner > column:
-            inner_left, inner_right = _between_common_ends(first[row:anchor], second[column:partner], _middle_of_common)
-            left_parts.append(inner_left + row)
-            right_parts.append(inner_right + column)
+            inner_weights = None if weights is None else weights[row:anchor]
+            inner = _between_common_ends(first[row:anchor], second[column:partner], inner_weights, _middle_of_common)
+            left_parts.append(inner[0] + row)
+            right_parts.append(inner[1] + column)
         row, column = anchor + 1, partner + 1
-    return (
-        np.sort(np.concatenate([left_anchors, *left_parts])),
-        np.sort(np.concatenate([right_anchors, *right_parts])),
-    )
+    return np.sort(np.concatenate(left_parts)), np.sort(np.concatenate(right_parts))
 
 
-def _by_occurrence(left: Rows, right: Rows) -> Pairs:
+def _by_occurrence(left: Rows, right: Rows, weights: Rows | None) -> Pairs:
     """Pair the n-th occurrence of a hash with the n-th, and take the longest rising chain of these pairs."""
     places: dict[tuple[int, int], int] = {}
     counts: Counter[int] = Counter()
@@ -196,14 +185,16 @@ def _by_occurrence(left: Rows, right: Rows) -> Pairs:
         if partner is not None:
             pairs.append((row, partner))
     rows, partners = _as_pairs(pairs)
-    chain = _rising(partners)
+    chain = _rising(partners, None if weights is None else weights[rows])
     return rows[chain], partners[chain]
 
 
-def _rising(numbers: Rows) -> Rows:
-    """Return the rows of a longest rising chain of distinct numbers."""
-    ends: list[int] = []
-    nodes: list[int] = []
+def _rising(numbers: Rows, weights: Rows | None) -> Rows:
+    """Return the rows of a longest, or heaviest, strictly rising chain."""
+    if weights is not None:
+        return _heaviest_rising(numbers, weights)
+    ends: list[int] = []  # the least last number of a chain by its length
+    nodes: list[int] = []  # its row
     before = np.full(len(numbers), -1, np.intp)
     for row, number in enumerate(numbers.tolist()):
         length = bisect_left(ends, number)
@@ -214,7 +205,32 @@ def _rising(numbers: Rows) -> Rows:
             ends[length], nodes[length] = number, row
         if length:
             before[row] = nodes[length - 1]
-    chain, node = [], nodes[-1] if nodes else -1
+    return _chain(nodes[-1] if nodes else -1, before)
+
+
+def _heaviest_rising(numbers: Rows, weights: Rows) -> Rows:
+    """Keep chains whose weight rises with their last number, and of those with one last number the heaviest."""
+    ends: list[int] = []
+    totals: list[int] = []
+    nodes: list[int] = []
+    before = np.full(len(numbers), -1, np.intp)
+    for row, (number, weight) in enumerate(zip(numbers.tolist(), weights.tolist(), strict=True)):
+        place = bisect_left(ends, number)
+        total = weight
+        if place:
+            before[row] = nodes[place - 1]
+            total += totals[place - 1]
+        if place < len(ends) and ends[place] == number and totals[place] >= total:
+            continue
+        after = place
+        while after < len(ends) and totals[after] <= total:
+            after += 1
+        ends[place:after], totals[place:after], nodes[place:after] = [number], [total], [row]
+    return _chain(nodes[-1] if nodes else -1, before)
+
+
+def _chain(node: int, before: Rows) -> Rows:
+    chain = []
     while node >= 0:
         chain.append(node)
         node = int(before[node])
@@ -226,26 +242,19 @@ def _as_pairs(pairs: list[tuple[int, int]]) -> Pairs:
     return both[:, 0], both[:, 1]
 
 
-def _late_gaps(first: Hashes, second: Hashes, pairs: Pairs) -> Pairs:
-    """Move each run without a partner as far back as equal records after it allow, last run first.
-
-    A run moves by one where the record after it equals its first: that pair's record is taken from the run's start.
-    """
-    for rows, hashes in zip(pairs, (first, second), strict=True):
-        steps = np.flatnonzero(np.diff(rows, prepend=-1) > 1)  # each has a run before it
-        for number in range(len(steps) - 1, -1, -1):
-            index = int(steps[number])
-            while index < len(rows):
-                start = int(rows[index - 1]) + 1 if index else 0
-                length = int(rows[index]) - start
-                stretch = len(rows) - index
-                breaks = np.flatnonzero(np.diff(rows[index:]) > 1)
-                if len(breaks):
-                    stretch = int(breaks[0]) + 1
-                ahead = hashes[start + length : start + length + stretch]
-                moved = _common_length(hashes[start : start + stretch], ahead)
-                rows[index : index + moved] -= length
-                index += moved
-                if moved < stretch:
-                    break
-    return pairs
+def _embed_early(hashes: Hashes, rows: Rows) -> None:
+    """Move each row, first to last, to the first equal element after the row before it."""
+    index = 0
+    for gap in np.flatnonzero(np.diff(rows, prepend=-1) > 1).tolist():
+        index = max(index, gap)
+        while index < len(rows):
+            start, row = int(rows[index - 1]) + 1 if index else 0, int(rows[index])
+            equal = hashes[start:row] == hashes[row]
+            if not equal.any():
+                break
+            start += int(equal.argmax())
+            breaks = np.flatnonzero(np.diff(rows[index:]) > 1)
+            stretch = int(breaks[0]) + 1 if len(breaks) else len(rows) - index
+            moved = _common_length(hashes[start : start + stretch], hashes[row : row + stretch])
+            rows[index : index + moved] = np.arange(start, start + moved)
+            index += moved

@@ -1,0 +1,71 @@
+"""Longest common subsequences: as long as the slow way finds, within each of the bounds."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from mm2mgr.audit import sequences
+from mm2mgr.audit.sequences import common_subsequence
+
+from .logs import longest_common
+
+
+def random_pair(rng: random.Random) -> tuple[list[int], list[int]]:
+    kinds = rng.choice((1, 2, 3, 5, 40))
+    first = [rng.randrange(kinds) for _ in range(rng.randrange(30))]
+    second = list(first)
+    for _ in range(rng.randrange(6)):
+        place = rng.randrange(len(second) + 1)
+        if rng.random() < 0.5:
+            del second[place : place + 2]
+        else:
+            second[place:place] = [rng.randrange(kinds), *second[max(0, place - 3) : place]]
+    return first, second
+
+
+@pytest.mark.parametrize("bound", ["pairs", "edits", "neither"])
+def test_a_common_subsequence_is_one_and_as_long_as_can_be(bound, monkeypatch):
+    if bound != "pairs":
+        monkeypatch.setattr(sequences, "MOST_PAIRS", -1)
+    if bound == "neither":
+        monkeypatch.setattr(sequences, "MOST_EDITS", -1)
+    rng = random.Random(5)
+    for _ in range(300):
+        first, second = random_pair(rng)
+        arrays = np.array(first, np.uint64), np.array(second, np.uint64)
+        left, right = common_subsequence(*arrays)
+        assert (np.diff(left) > 0).all()
+        assert (np.diff(right) > 0).all()
+        assert (arrays[0][left] == arrays[1][right]).all()
+        if bound != "neither" or (len(set(first)) == len(first) and len(set(second)) == len(second)):
+            assert len(left) == longest_common(first, second)
+
+
+def test_weights_prefer_one_heavy_element_to_several_light_ones():
+    first, second = np.array([1, 2, 3, 9], np.uint64), np.array([9, 1, 2, 3], np.uint64)
+    assert common_subsequence(first, second)[0].tolist() == [0, 1, 2]
+    assert common_subsequence(first, second, np.array([1, 1, 1, 100]))[0].tolist() == [3]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_weights_are_as_the_slow_way_has_them(seed):
+    rng = random.Random(seed)
+    first, second = random_pair(rng)
+    weight = {number: rng.randrange(1, 9) for number in range(40)}
+    left, _ = common_subsequence(
+        np.array(first, np.uint64), np.array(second, np.uint64), np.array([weight[item] for item in first], np.intp)
+    )
+    repeated = [[(item, copy) for item in items for copy in range(weight[item])] for items in (first, second)]
+    codes = {pair: number for number, pair in enumerate(sorted({*repeated[0], *repeated[1]}))}
+    best = longest_common(*([codes[pair] for pair in items] for items in repeated))
+    assert sum(weight[first[row]] for row in left.tolist()) == best
+
+
+def test_a_million_elements_with_some_edits_are_quick_also_where_they_repeat():
+    first = np.tile(np.arange(7, dtype=np.uint64), 100_000)
+    second = np.delete(first, [3, 350_000, 699_990])
+    left, _ = common_subsequence(first, second)
+    assert len(left) == len(second)
