@@ -115,6 +115,8 @@ def _count(flow: FlowOrder, part: PartitionOrder) -> PartitionAudit:
         there,
         counts,
         not_judged=tuple(why),
+        source_topic_id=part.source_topic_id,
+        target_topic_id=part.target_topic_id,
     )
 
 

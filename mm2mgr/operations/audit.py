@@ -120,10 +120,10 @@ def audit_compare(
     _refuse_wrong(options)
     chosen = _choose(workspace, (first, second), options)
     if len(chosen) != 2:
-        raise InvalidArgument("`compare` needs two different flows")
+        raise InvalidArgument("second", "`compare` needs two different flows")
     if chosen[0].flow.source.alias != chosen[1].flow.source.alias:
         sources = " and ".join(each.flow.source.alias for each in chosen)
-        raise InvalidArgument(f"{first} and {second} have different sources, {sources}: nothing to compare")
+        raise InvalidArgument("second", f"{first} and {second} have different sources, {sources}: nothing to compare")
     whole = same_windows(_order(workspace, chosen, _read_bounds(workspace, chosen), options))
     order = _narrowed(workspace, whole, options)
     return beside(_checked(workspace, order, _run(order, options, progress)))
@@ -131,9 +131,9 @@ def audit_compare(
 
 def _refuse_wrong(options: AuditOptions) -> None:
     if options.sample is not None and not 0 < options.sample <= 1:
-        raise InvalidArgument(f"sample is a share above 0 and up to 1, not {options.sample:g}")
+        raise InvalidArgument("sample", f"sample is a share above 0 and up to 1, not {options.sample:g}")
     if options.since_ms is not None and options.until_ms is not None and options.since_ms >= options.until_ms:
-        raise InvalidArgument("since is not before until")
+        raise InvalidArgument("since", "since is not before until")
 
 
 def _run(order: AuditOrder, options: AuditOptions, progress: Callable[[AuditProgress], None] | None) -> AuditReport:
@@ -143,7 +143,7 @@ def _run(order: AuditOrder, options: AuditOptions, progress: Callable[[AuditProg
         return run_audit(order, progress=progress)
     from mm2mgr.files import cache_file
     from mm2mgr.sandbox.runtime import find_java, spark_java_home
-    from mm2mgr.throughput.job import end, session
+    from mm2mgr.throughput.spark_session import end, session
 
     spark = session(spark_java_home(find_java()), cache_file("spark-audit", suffix=".log"))
     try:
