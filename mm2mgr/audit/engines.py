@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from mm2mgr.audit.blocks import Blocks, join_blocks
+from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different_keys_frame, latest
 from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, scan, unsigned
 
 if TYPE_CHECKING:
@@ -47,6 +48,16 @@ class Scanned:
     notes: list[dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class Latest:
+    """Compacted topics: the latest records of keys that differ (LATEST_SCHEMA), how many records were read by number of
+    the partition and side, and rows of other kinds."""
+
+    rows: pa.Table
+    counts: dict[tuple[int, int], int]
+    notes: list[dict[str, Any]]
+
+
 class Engine(Protocol):
     """Runs tasks."""
 
@@ -58,6 +69,9 @@ class Engine(Protocol):
 
     def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
         """Read logs and sum them up as blocks; `judged` are the source offsets that count, by number of a partition."""
+
+    def latest(self, tasks: Sequence[ScanTask]) -> Latest:
+        """Read logs and return the latest records of keys that differ."""
 
     def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
         """Run tasks and return their rows."""
@@ -80,6 +94,14 @@ class InProcess:
     def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
         table = self.rows(tasks, scan, SCAN_SCHEMA)
         return _joined(table, judged)
+
+    def latest(self, tasks: Sequence[ScanTask]) -> Latest:
+        table = self.rows(tasks, latest, LATEST_SCHEMA)
+        counts: dict[tuple[int, int], int] = {}
+        for part, side, count in zip(*(table.column(n).to_pylist() for n in ("part", "side", "records")), strict=True):
+            counts[part, side] = counts.get((part, side), 0) + count
+        kinds = np.array(table.column("kind").to_pylist(), dtype=object)
+        return Latest(different_keys(table), counts, table.filter(pa.array(kinds != RECORD)).to_pylist())
 
     def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
         offsets = sum(getattr(task, "offsets", 0) for task in tasks)
@@ -200,6 +222,20 @@ class OnSpark:
             return LogSums(source, target, counts[0]["records"], counts[1]["records"], counts[0]["judged"])
 
         return Scanned({number: sums_of(number) for number in sorted(judged)}, notes)
+
+    def latest(self, tasks: Sequence[ScanTask]) -> Latest:
+        from pyspark.sql import functions as F
+
+        from mm2mgr.audit.log_source import read_tasks
+
+        rows = read_tasks(self._session(), tasks, latest, LATEST_SCHEMA).persist()
+        try:
+            sums = rows.groupBy("part", "side").agg(F.sum("records").alias("records")).toArrow().to_pylist()
+            notes = rows.where(F.col("kind") != RECORD).toArrow().to_pylist()
+            table = different_keys_frame(rows).toArrow().cast(LATEST_SCHEMA)
+        finally:
+            rows.unpersist()
+        return Latest(table, {(row["part"], row["side"]): row["records"] for row in sums}, notes)
 
     def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
         from mm2mgr.audit.log_source import read_tasks

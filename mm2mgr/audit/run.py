@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,13 @@ from mm2mgr.audit.blocks import Gap, align_blocks, block_bits
 from mm2mgr.audit.differences import Edges, settle, tally, unexplained
 from mm2mgr.audit.engines import Engine, InProcess, LogSums, OnSpark
 from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare, records_in, rest_in
+from mm2mgr.audit.latest import sides_of
+from mm2mgr.audit.latest_records import compare_latest
 from mm2mgr.audit.reading import SILENCE_SECONDS
 from mm2mgr.audit.records import fastest_algorithm
 from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
-from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, tasks_of
-from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogWindow, Matching, PartitionOrder
+from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, ScanTask, tasks_of
+from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,6 +118,7 @@ class _Findings:
     """What is known of one partition after both passes."""
 
     sums: LogSums | None = None
+    counts: tuple[int, int] = (0, 0)
     differences: list[RecordDifference] = field(default_factory=list)
     expected: Counter[str] = field(default_factory=Counter)
     not_judged: list[str] = field(default_factory=list)
@@ -159,6 +162,39 @@ class _Run:
         tasks += [task for part in fan_in for task in self._whole(part, findings[part.number])]
         if tasks:
             self._compare(every, tasks, findings)
+        if compacted := [part for part in parts if part.order.expectation.matching is Matching.LATEST]:
+            self._compare_latest(compacted, findings)
+
+    def _compare_latest(self, parts: Sequence[_Part], findings: dict[int, _Findings]) -> None:
+        """Compare the latest records: source behind the window, too, as the target may have any of them already."""
+        ranges = []
+        for part in parts:
+            window, target = part.order.source, part.order.target
+            bounds = [(window.first, window.end), (window.end, part.order.source_log.end)]
+            whole = [LogWindow(window.partition, low, high) for low, high in bounds if low < high]
+            ranges += [(part.flow.source, part.range(SOURCE, each)) for each in whole]
+            if target.first < target.end:
+                ranges.append((part.flow.target, part.range(TARGET, target)))
+        found = self.engine.latest(self._tasks(ranges))
+        self._take_notes(parts, found.notes, findings)
+        rows = _by_part(found.rows)
+        for part in parts:
+            own, order = findings[part.number], part.order
+            own.counts = found.counts.get((part.number, SOURCE), 0), found.counts.get((part.number, TARGET), 0)
+            if own.not_judged or part.number not in rows:
+                continue
+            edges = Edges(open_start=order.source.first > 0, due=order.source.end)
+            differences = compare_latest(*sides_of(rows[part.number]), edges, order.expectation.fields)
+            for kind, start, name in (
+                (DifferenceKind.MISSING, order.target_log.start, "target"),
+                (DifferenceKind.EXTRA, order.source_log.start, "source"),
+            ):
+                gone = [each for each in differences if start > 0 and each.kind is kind and not each.note]
+                differences = [each for each in differences if each not in gone]
+                if gone:
+                    begins = f"the {name}'s log begins at {start}, so that retention may have removed them there"
+                    own.not_judged.append(f"{len(gone)} keys: {begins}")
+            own.differences = differences
 
     # --- pass 1 -------------------------------------------------------------------------------------------------------
 
@@ -168,25 +204,34 @@ class _Run:
             ranges += [(part.flow.source, part.range(SOURCE, window)) for window in part.source_ranges]
             if part.order.target.first < part.order.target.end:
                 ranges.append((part.flow.target, part.range(TARGET, part.order.target)))
-        total = sum(each.window.end - each.window.first for _, each in ranges)
-        self.progress(AuditProgress("reading both logs", 0, total))
-        per_task = min(max(total // (4 * self.engine.cores), _LEAST_OFFSETS_PER_TASK), _MOST_OFFSETS_PER_TASK)
-        tasks = tasks_of(ranges, per_task, self.algorithm, self.silence_seconds)
+        tasks = self._tasks(ranges)
         judged = {part.number: (part.order.source.first, part.order.source.end) for part in parts}
         scanned = self.engine.scan(tasks, judged)
         for number, sums in scanned.parts.items():
             findings[number].sums = sums
-        for note in scanned.notes:
-            found = findings[note["part"]]
-            if note["kind"] == DROPPED:
-                first, end = judged[note["part"]]
-                if first <= note["first_offset"] < end:
-                    found.expected[note["text"]] += note["count"]
+            findings[number].counts = sums.judged_records, sums.target_records
+        self._take_notes(parts, scanned.notes, findings)
+
+    def _tasks(self, ranges: Sequence[tuple[LogAccess, ScanRange]]) -> list[ScanTask]:
+        total = sum(each.window.end - each.window.first for _, each in ranges)
+        self.progress(AuditProgress("reading both logs", 0, total))
+        per_task = min(max(total // (4 * self.engine.cores), _LEAST_OFFSETS_PER_TASK), _MOST_OFFSETS_PER_TASK)
+        return tasks_of(ranges, per_task, self.algorithm, self.silence_seconds)
+
+    def _take_notes(
+        self, parts: Sequence[_Part], notes: Iterable[dict[str, Any]], findings: dict[int, _Findings]
+    ) -> None:
+        """Note what could not be read, and what transformations drop of the window."""
+        windows = {part.number: part.order.source for part in parts}
+        for note in notes:
+            found, window, offset = findings[note["part"]], windows[note["part"]], note.get("first_offset")
+            at = note["offset"] if offset is None else offset
+            if note["kind"] == DROPPED and window.first <= at < window.end:
+                found.expected[note["text"]] += note["count"]
             elif note["kind"] == FAULT:
                 name = "source" if note["side"] == SOURCE else "target"
-                where = f"the {name}'s records from offset {note['first_offset']} on could not be read"
+                where = f"the {name}'s records from offset {at} on could not be read"
                 found.not_judged.append(f"{where}: {note['text']}")
-        self.progress(AuditProgress("comparing blocks", total, total))
 
     # --- pass 2 -------------------------------------------------------------------------------------------------------
 
@@ -246,7 +291,7 @@ class _Run:
     def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
         """Look for the first copies of records that no gap explains in the source before them."""
         rest = rest_in(_of_kind(rows, gaps.REST), 0)
-        surplus = unexplained(rest)
+        surplus = unexplained(rest, part.order.expectation.fields)
         if not len(surplus) or part.order.expectation.matching is Matching.FAN_IN:
             return
         end = part.source_ranges[-1].end
@@ -301,19 +346,20 @@ class _Run:
     # --- the report ---------------------------------------------------------------------------------------------------
 
     def _audit(self, part: _Part, found: _Findings) -> PartitionAudit:
-        order, sums = part.order, found.sums
+        order = part.order
         counts, expected = tally(found.differences)
         return PartitionAudit(
             order.source.partition,
             order.target.partition,
             (order.source.first, order.source.end),
             (order.target.first, order.target.end),
-            sums.judged_records if sums else 0,
-            sums.target_records if sums else 0,
+            *found.counts,
             counts,
             {**expected, **found.expected},
             tuple(found.differences[: self.order.most_differences]),
             (*order.not_judged, *dict.fromkeys(found.not_judged)),
+            order.source_topic_id,
+            order.target_topic_id,
         )
 
 

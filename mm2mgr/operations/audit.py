@@ -8,11 +8,14 @@ the source's log, or was before its start.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mm2mgr import timing
 from mm2mgr.audit.expected import NotJudgeable, TopicFacts, expectation, promises
+from mm2mgr.audit.verdicts import LaterLook, beside, checked_again, counted, same_windows
 from mm2mgr.audit.windows import (
     CONTEXT,
     AuditOrder,
@@ -20,10 +23,11 @@ from mm2mgr.audit.windows import (
     FlowOrder,
     LogAccess,
     LogWindow,
+    Matching,
     PartitionOrder,
 )
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.kafka.access import librdkafka_config
 from mm2mgr.kafka.acls import TopicSettings
 from mm2mgr.lint.subject import Spot, Subject
@@ -89,7 +93,14 @@ def audit(
     are compared: what is on its way is no fault. What cannot be read is not judged, with the reason, and no failed
     cluster raises; Mm2mgrError for a name that the tree does not have.
     """
-    raise NotImplementedError
+    workspace.refuse_snapshot()
+    _refuse_wrong(options)
+    chosen = _choose(workspace, names, options)
+    began, started = time.time(), timing.now()
+    order = _narrowed(workspace, _order(workspace, chosen, _read_bounds(workspace, chosen), options), options)
+    if options.counts:
+        return counted(order, began, timing.now() - started)
+    return _checked(workspace, order, _run(order, options, progress))
 
 
 def audit_compare(
@@ -102,9 +113,61 @@ def audit_compare(
     """Compare the mirrors of two flows over the same windows of one source: three flows in the report, each against
     the source, then `FIRST beside SECOND` with the differences that only one of them has.
 
-    Mm2mgrError where the flows have not the same source.
+    Only topics that both mirror, and of these what both have stored. Mm2mgrError where the flows have not the same
+    source.
     """
-    raise NotImplementedError
+    workspace.refuse_snapshot()
+    _refuse_wrong(options)
+    chosen = _choose(workspace, (first, second), options)
+    if len(chosen) != 2:
+        raise InvalidArgument("second", "`compare` needs two different flows")
+    if chosen[0].flow.source.alias != chosen[1].flow.source.alias:
+        sources = " and ".join(each.flow.source.alias for each in chosen)
+        raise InvalidArgument("second", f"{first} and {second} have different sources, {sources}: nothing to compare")
+    whole = same_windows(_order(workspace, chosen, _read_bounds(workspace, chosen), options))
+    order = _narrowed(workspace, whole, options)
+    return beside(_checked(workspace, order, _run(order, options, progress)))
+
+
+def _refuse_wrong(options: AuditOptions) -> None:
+    if options.sample is not None and not 0 < options.sample <= 1:
+        raise InvalidArgument("sample", f"sample is a share above 0 and up to 1, not {options.sample:g}")
+    if options.since_ms is not None and options.until_ms is not None and options.since_ms >= options.until_ms:
+        raise InvalidArgument("since", "since is not before until")
+
+
+def _run(order: AuditOrder, options: AuditOptions, progress: Callable[[AuditProgress], None] | None) -> AuditReport:
+    from mm2mgr.audit.run import run_audit
+
+    if not options.spark:
+        return run_audit(order, progress=progress)
+    from mm2mgr.files import cache_file
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
+    from mm2mgr.throughput.spark_session import end, session
+
+    spark = session(spark_java_home(find_java()), cache_file("spark-audit", suffix=".log"))
+    try:
+        return run_audit(order, spark, progress)
+    finally:
+        end(spark)
+
+
+def _checked(workspace: Workspace, order: AuditOrder, report: AuditReport) -> AuditReport:
+    """Return the report without a verdict on what retention, or a topic created again, took while it was read."""
+    topics: dict[str, set[str]] = {}
+    for flow in order.flows:
+        for part in flow.partitions:
+            topics.setdefault(flow.source.alias, set()).add(part.source.partition.topic)
+            topics.setdefault(flow.target.alias, set()).add(part.target.partition.topic)
+
+    def look(state: RunningKafka | Mm2mgrError) -> LaterLook:
+        if isinstance(state, Mm2mgrError):
+            return LaterLook(failure=state.message)
+        starts = {partition: log.start for partition, log in state.offsets.items()}
+        return LaterLook(state.topic_ids, frozenset(state.topics), starts)
+
+    later = {alias: look(state) for alias, state in _read_clusters(workspace, topics).items()}
+    return checked_again(order, report, later)
 
 
 # --- what is asked of the clusters ------------------------------------------------------------------------------------
@@ -406,17 +469,19 @@ def _settings(found: TopicSettings | None, alias: str, topic: str) -> Mapping[st
 def _narrowed(workspace: Workspace, order: AuditOrder, options: AuditOptions) -> AuditOrder:
     """Return the order with the windows that are asked for: those between two times, and of these the sampled."""
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)  # noqa: S311  nothing is secret
-    chance = random.Random(seed)  # noqa: S311
     warnings = list(order.warnings)
     flows = _between(workspace, order.flows, options)
     if options.sample is not None:
         share = options.sample
         flows = [
-            replace(flow, partitions=tuple(part for each in flow.partitions for part in _sampled(each, share, chance)))
+            replace(
+                flow, partitions=tuple(part for each in flow.partitions for part in _sampled(each, share, f"{seed}"))
+            )
             for flow in flows
         ]
         warnings.append(f"a sample of {100 * share:g} % in windows chosen by seed {seed}: only these are judged")
-    if options.sample is not None or options.since_ms is not None or options.until_ms is not None:
+    narrow = any(each is not None for each in (options.sample, options.since_ms, options.until_ms))
+    if narrow or options.counts:
         flows = _with_targets(workspace, flows)
     return replace(order, flows=tuple(flows), warnings=tuple(warnings))
 
@@ -462,10 +527,15 @@ def _offsets_since(
     return {alias: snapshot.get(question) for alias, question in questions.items()}
 
 
-def _sampled(part: PartitionOrder, share: float, chance: random.Random) -> Iterator[PartitionOrder]:
-    """Yield whole windows of so many of its offsets, each judged as itself; what is not judged stays as it is."""
+def _sampled(part: PartitionOrder, share: float, seed: str) -> Iterator[PartitionOrder]:
+    """Yield whole windows of so many of its offsets, each judged as itself; what is not judged stays as it is.
+
+    Which ones depends on the seed, the partition and its window alone. Of a compacted topic a window says nothing: it is
+    judged as a whole.
+    """
+    chance = random.Random(f"{seed} {part.source.partition}")  # noqa: S311  nothing is secret
     first, end = part.source.first, part.source.end
-    if part.not_judged or first >= end:
+    if part.not_judged or first >= end or part.expectation.matching is Matching.LATEST:
         yield part
         return
     wanted = max(1, round((end - first) * share))

@@ -1,0 +1,198 @@
+"""What is said of windows beside their records: what changed while they were read, offsets alone, two mirrors of one
+source. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
+from mm2mgr.audit.windows import AuditOrder, FlowOrder, LogWindow, Matching, PartitionOrder
+from mm2mgr.partitions import TopicPartition
+
+
+@dataclass(frozen=True)
+class LaterLook:
+    """One cluster after everything was read: ids of its topics (those it still has), log starts, or why it could not be
+    looked at."""
+
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    topics: frozenset[str] = frozenset()
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    failure: str = ""
+
+
+def checked_again(order: AuditOrder, report: AuditReport, later: Mapping[str, LaterLook]) -> AuditReport:
+    """Return the report without a verdict on what retention removed, and on topics that were deleted or created again,
+    while they were read."""
+
+    def check(flow: FlowOrder, part: PartitionOrder, audit: PartitionAudit) -> PartitionAudit:
+        if part.not_judged or part.source.first >= part.source.end:
+            return audit
+        sides = (
+            (flow.source.alias, part.source, part.source_topic_id),
+            (flow.target.alias, part.target, part.target_topic_id),
+        )
+        reasons, is_other = list[str](), False
+        for alias, window, topic_id in sides:
+            reason, other = _changed(alias, window, topic_id, later.get(alias, LaterLook()))
+            reasons += [reason] if reason else []
+            is_other |= other
+        if is_other:  # what was found may be of two logs
+            audit = replace(audit, counts={}, expected={}, differences=())
+        return replace(audit, not_judged=(*audit.not_judged, *reasons))
+
+    flows = [
+        replace(
+            audit,
+            partitions=tuple(
+                check(flow, part, found) for part, found in zip(flow.partitions, audit.partitions, strict=True)
+            ),
+        )
+        for flow, audit in zip(order.flows, report.flows, strict=True)
+    ]
+    return replace(report, flows=tuple(flows))
+
+
+def _changed(alias: str, window: LogWindow, topic_id: str, later: LaterLook) -> tuple[str, bool]:
+    """Return what happened to a log while it was read, and whether it is another log now."""
+    topic = window.partition.topic
+    if later.failure:
+        return f"{alias} could not be looked at again after it was read: {later.failure}", False
+    if topic not in later.topics:
+        return f"{topic} on {alias} was deleted while it was read", True
+    now = later.topic_ids.get(topic, "")
+    if topic_id != now:
+        return f"{topic} on {alias} was created again while it was read", True
+    start = later.starts.get(window.partition)
+    if start is None:
+        return f"the log start of {window.partition} on {alias} could not be read again", False
+    if start > window.first and window.first < window.end:
+        removed = f"offsets {window.first}-{min(start, window.end) - 1} of {window.partition} on {alias}"
+        return f"{removed}: retention removed them while they were read", False
+    return "", False
+
+
+# --- offsets alone ----------------------------------------------------------------------------------------------------
+
+COUNTS_PROMISE = (
+    "counts only: the target has as many offsets as the source had up to the stored one; no record was read, and"
+    " offsets without a record, such as transaction markers of producers, count too"
+)
+
+
+def counted(order: AuditOrder, began: float, seconds: float) -> AuditReport:
+    """Judge by offsets alone: at least as many on the target as are mirrored, at most as many as the source has."""
+    flows = tuple(
+        FlowAudit(flow.flow, tuple(_count(flow, part) for part in flow.partitions), (COUNTS_PROMISE,), flow.not_judged)
+        for flow in order.flows
+    )
+    return AuditReport(flows, began, seconds, "offsets only", order.warnings)
+
+
+def _count(flow: FlowOrder, part: PartitionOrder) -> PartitionAudit:
+    least, most = part.source.end - part.source.first, part.source_log.end - part.source.first
+    there = part.target_log.end - part.target.first
+    counts: dict[DifferenceKind, int] = {}
+    why = list(part.not_judged)
+    if not why and least:
+        if part.expectation.matching is Matching.LATEST or part.expectation.steps:
+            why.append("offsets cannot be compared where compaction or a transformation drops records")
+        elif flow.target.committed or flow.source.committed:
+            why.append("offsets cannot be compared where transaction markers take some")
+        elif there < least:
+            counts[DifferenceKind.MISSING] = least - there
+        elif part.expectation.matching is Matching.FAN_IN:
+            why.append("offsets cannot be compared where several sources write to one topic")
+        elif part.source_log.start == part.source.first == part.target_log.start == 0 and there > most:
+            counts[DifferenceKind.EXTRA] = there - most
+    return PartitionAudit(
+        part.source.partition,
+        part.target.partition,
+        (part.source.first, part.source.end),
+        (part.target.first, part.target.end),
+        least,
+        there,
+        counts,
+        not_judged=tuple(why),
+        source_topic_id=part.source_topic_id,
+        target_topic_id=part.target_topic_id,
+    )
+
+
+# --- two mirrors of one source ----------------------------------------------------------------------------------------
+
+
+def same_windows(order: AuditOrder) -> AuditOrder:
+    """Return the order of two flows with the same windows of their source: what both mirror, up to what both stored."""
+    first, second = ({part.source.partition: part for part in flow.partitions} for flow in order.flows)
+    shared = [partition for partition in first if partition in second]
+
+    def bounded(own: PartitionOrder, other: PartitionOrder) -> PartitionOrder:
+        reasons = tuple(dict.fromkeys((*own.not_judged, *other.not_judged)))
+        window = replace(own.source, end=min(own.source.end, other.source.end))
+        return replace(own, source=window, not_judged=reasons)
+
+    pairs = [(first[partition], second[partition]) for partition in shared]
+    flows = (
+        replace(order.flows[0], partitions=tuple(bounded(one, two) for one, two in pairs)),
+        replace(order.flows[1], partitions=tuple(bounded(two, one) for one, two in pairs)),
+    )
+    alone = sorted({str(partition) for partition in first.keys() ^ second.keys()})
+    warnings = (
+        [f"{len(alone)} partitions that only one of them mirrors are left out, such as {alone[0]}"] if alone else []
+    )
+    return replace(order, flows=flows, warnings=(*order.warnings, *warnings))
+
+
+def beside(report: AuditReport) -> AuditReport:
+    """Add a flow to the report of two: their mirrors beside each other, with the differences that only one has."""
+    first, second = report.flows
+    partitions = tuple(
+        _beside(first, one, second, two) for one, two in zip(first.partitions, second.partitions, strict=True)
+    )
+    promise = (
+        "both mirrors have the same records in the same order, or differ from the source in the same way;"
+        f" source is {first.flow} here, target {second.flow}"
+    )
+    not_judged = tuple(dict.fromkeys((*first.not_judged, *second.not_judged)))
+    both = FlowAudit(f"{first.flow} beside {second.flow}", partitions, (promise,), not_judged)
+    return replace(report, flows=(first, second, both))
+
+
+def _beside(first: FlowAudit, one: PartitionAudit, second: FlowAudit, two: PartitionAudit) -> PartitionAudit:
+    told: list[RecordDifference] = []
+    counts: dict[DifferenceKind, int] = {}
+    for flow, own, other in ((first, one, two), (second, two, one)):
+        others = set(map(_meaning, other.differences))
+        for difference in own.differences:
+            if _meaning(difference) not in others:
+                told.append(
+                    replace(difference, note="; ".join(filter(None, (difference.note, f"only in {flow.flow}"))))
+                )
+                if not difference.expected:
+                    counts[difference.kind] = counts.get(difference.kind, 0) + 1
+    why = list(dict.fromkeys((*one.not_judged, *two.not_judged, *_untold(one), *_untold(two))))
+    return PartitionAudit(
+        one.target,
+        two.target,
+        one.target_window,
+        two.target_window,
+        one.target_records,
+        two.target_records,
+        counts,
+        differences=tuple(told),
+        not_judged=tuple(why),
+    )
+
+
+def _untold(audit: PartitionAudit) -> Iterator[str]:
+    total = sum(audit.counts.values()) + sum(audit.expected.values())
+    if len(audit.differences) < total:
+        yield f"{audit.target}: only {len(audit.differences)} of {total} differences are known one by one"
+
+
+def _meaning(difference: RecordDifference) -> tuple[object, ...]:
+    """What makes differences of two mirrors the same: the source's record, or what nobody mirrored."""
+    own = () if difference.source_offset is not None else (difference.time_ms, difference.key_hash)
+    return difference.kind, difference.source_offset, difference.fields, own
