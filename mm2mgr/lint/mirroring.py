@@ -251,10 +251,10 @@ def _heartbeats(before: Subject, after: Subject) -> str:
 
 
 def _logins(before: Subject, after: Subject) -> str:
-    other = set[str]()
-    for key in _LOGIN_KEYS:
-        old, new = (_of_clients(subject, key) for subject in (before, after))
-        other |= {name for name in old.keys() & new.keys() if old[name] != new[name]}
+    names = {client.name for client in before.clients} & {client.name for client in after.clients}
+    if (before.type, before.setting) == (after.type, after.setting):  # else defaults may differ
+        names = {name for name in names if any(subject.is_set(name, *_LOGIN_KEYS) for subject in (before, after))}
+    other = [name for name in names if any(before.value(name, key) != after.value(name, key) for key in _LOGIN_KEYS)]
     return f"{_clients(sorted(other))} would log in otherwise" if other else ""
 
 
