@@ -156,7 +156,6 @@ class KafkaState(KafkaQuestion[RunningKafka]):
 
     wanted: WantedLogs
     how: ReadKafka = field(default=read_kafka, compare=False)
-    answer = RunningKafka
 
     def as_stored(self) -> KafkaState:
         """Return it without what only narrows it: a file has the state of all that was wanted."""

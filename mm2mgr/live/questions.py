@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mm2mgr.connect.types import Plugin, SourceOffset, Validation, WorkerInfo
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
@@ -25,70 +25,50 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class ConnectQuestion(Question[Answer_co]):
-    """A question to one Connect cluster; `answer` is the type of the answer."""
-
-    answer: ClassVar[object]
+    """A question to one Connect cluster."""
 
     async def ask(self, client: ConnectClient) -> Answer_co:
         """Return the answer; raises Mm2mgrError."""
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
 class ConnectorsWithStates(ConnectQuestion[dict[str, RunningConnector]]):
     """All connectors with the states of those that have one yet, in one request."""
-
-    answer = dict[str, RunningConnector]
 
     async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos_with_states()
 
 
-@dataclass(frozen=True)
 class ConnectorsWithStatuses(ConnectQuestion[dict[str, RunningConnector]]):
     """The same, with the states of their tasks."""
-
-    answer = dict[str, RunningConnector]
 
     async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos_with_statuses()
 
 
-@dataclass(frozen=True)
 class Configs(ConnectQuestion[dict[str, RunningConnector]]):
     """All connectors, those without a status too."""
-
-    answer = dict[str, RunningConnector]
 
     async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos()
 
 
-@dataclass(frozen=True)
 class Statuses(ConnectQuestion[dict[str, ConnectorStatus]]):
     """The states of all connectors and their tasks."""
-
-    answer = dict[str, ConnectorStatus]
 
     async def ask(self, client: ConnectClient) -> dict[str, ConnectorStatus]:
         return await client.statuses()
 
 
-@dataclass(frozen=True)
 class AnsweringWorker(ConnectQuestion[WorkerInfo]):
     """Which worker answers: its version, and the id of its Kafka cluster."""
-
-    answer = WorkerInfo
 
     async def ask(self, client: ConnectClient) -> WorkerInfo:
         return await client.root()
 
 
-@dataclass(frozen=True)
 class Plugins(ConnectQuestion[tuple[Plugin, ...]]):
     """The plugins of the worker that answers."""
-
-    answer = tuple[Plugin, ...]
 
     async def ask(self, client: ConnectClient) -> tuple[Plugin, ...]:
         return await client.plugins()
@@ -99,7 +79,6 @@ class ConfigValidation(ConnectQuestion[Validation]):
     """What the worker that answers thinks of a config; nothing is written."""
 
     config: tuple[tuple[str, str], ...] = field(repr=False)  # may hold secrets
-    answer = Validation
 
     @classmethod
     def from_config(cls, connect: str, config: Mapping[str, str]) -> ConfigValidation:
@@ -114,33 +93,28 @@ class ConfigValidation(ConnectQuestion[Validation]):
 
 
 @dataclass(frozen=True)
-class StoredOffsets(ConnectQuestion[tuple[SourceOffset, ...]]):
-    """The stored source offsets of a connector."""
+class ConnectorQuestion(ConnectQuestion[Answer_co]):
+    """A question about one connector."""
 
     connector: str
-    answer = tuple[SourceOffset, ...]
+
+
+class StoredOffsets(ConnectorQuestion[tuple[SourceOffset, ...]]):
+    """The stored source offsets of a connector."""
 
     async def ask(self, client: ConnectClient) -> tuple[SourceOffset, ...]:
         return await client.offsets(self.connector)
 
 
-@dataclass(frozen=True)
-class TaskConfigs(ConnectQuestion[tuple[TaskConfig, ...]]):
+class TaskConfigs(ConnectorQuestion[tuple[TaskConfig, ...]]):
     """The configs of a connector's tasks, with what each is assigned."""
-
-    connector: str
-    answer = tuple[TaskConfig, ...]
 
     async def ask(self, client: ConnectClient) -> tuple[TaskConfig, ...]:
         return await client.tasks(self.connector)
 
 
-@dataclass(frozen=True)
-class WrittenTopics(ConnectQuestion[tuple[str, ...]]):
+class WrittenTopics(ConnectorQuestion[tuple[str, ...]]):
     """The topics that a connector wrote to, by their names on the target."""
-
-    connector: str
-    answer = tuple[str, ...]
 
     async def ask(self, client: ConnectClient) -> tuple[str, ...]:
         return await client.topics(self.connector)
@@ -151,7 +125,6 @@ class SilentWorkers(ConnectQuestion[frozenset[str]]):
     """Which workers, by their ids, accept no connection at their address."""
 
     workers: tuple[str, ...]
-    answer = frozenset[str]
 
     async def ask(self, client: ConnectClient) -> frozenset[str]:
         from mm2mgr.connect.client import silent_workers
@@ -165,8 +138,6 @@ class SilentWorkers(ConnectQuestion[frozenset[str]]):
 class KafkaQuestion(Question[Answer_co]):
     """A question to one Kafka cluster; those of one kind are asked together."""
 
-    answer: ClassVar[object]
-
     def as_login(self) -> ClientLogin | None:
         """Return the login to ask as; None: mm2mgr's own."""
         return None
@@ -178,79 +149,79 @@ class KafkaQuestion(Question[Answer_co]):
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[KafkaQuestion[object]]) -> Answers:
         """Return the answers, or why there is none: one after the other, unless a kind knows better."""
-        return {question: question._answer_or_error(reach) for question in questions}
+        answers: dict[Question[object], object] = {}
+        for question in questions:
+            try:
+                answers[question] = question.ask(reach)
+            except Mm2mgrError as error:
+                answers[question] = error
+        return answers
 
-    def _answer_or_error(self, reach: KafkaReach) -> Answer_co | Mm2mgrError:
-        try:
-            return self.ask(reach)
-        except Mm2mgrError as error:
-            return error
 
-
-@dataclass(frozen=True)
 class ClusterId(KafkaQuestion[str]):
     """The id of a Kafka cluster."""
-
-    answer = str
 
     def ask(self, reach: KafkaReach) -> str:
         return reach.kafka.cluster_id()
 
 
 @dataclass(frozen=True)
-class BrokerCount(KafkaQuestion[tuple[str, int]]):
+class LoginQuestion(KafkaQuestion[Answer_co]):
+    """A question that may be asked as one of the workers' logins; None: as mm2mgr's own."""
+
+    login: ClientLogin | None = None
+
+    def as_login(self) -> ClientLogin | None:
+        return self.login
+
+    def as_stored(self) -> LoginQuestion[Answer_co]:
+        return replace(self, login=self.login and self.login.as_stored())
+
+
+class BrokerCount(LoginQuestion[tuple[str, int]]):
     """Id and number of brokers of a Kafka cluster, asked as mm2mgr or with this login.
 
     Where no broker listens, it is not waited for.
     """
 
-    login: ClientLogin | None = None
-    answer = tuple[str, int]
-
-    def as_login(self) -> ClientLogin | None:
-        return self.login
-
-    def as_stored(self) -> BrokerCount:
-        return BrokerCount(self.cluster, self.login and self.login.as_stored())
-
     def ask(self, reach: KafkaReach) -> tuple[str, int]:
         return reach.kafka.identity(while_down=False)
 
 
-@dataclass(frozen=True)
 class PartitionCounts(KafkaQuestion[dict[str, int]]):
     """The topics that mm2mgr's login may see, with their partitions."""
-
-    answer = dict[str, int]
 
     def ask(self, reach: KafkaReach) -> dict[str, int]:
         return reach.kafka.partition_counts()
 
 
-@dataclass(frozen=True)
 class UserTopics(KafkaQuestion[dict[str, int]]):
     """The topics that are not Kafka's own, with their partitions, in the order that MirrorMaker's admin client has."""
-
-    answer = dict[str, int]
 
     def ask(self, reach: KafkaReach) -> dict[str, int]:
         return {name: topic.partitions for name, topic in reach.kafka.topics().items() if not topic.internal}
 
 
 @dataclass(frozen=True)
-class TopicLogs(KafkaQuestion[dict[TopicPartition, Offsets]]):
-    """Log start and end of the partitions of a topic; those that cannot be read are left out."""
+class TopicQuestion(KafkaQuestion[Answer_co]):
+    """A question about all partitions of a topic, of which there are so many."""
 
     topic: str
     partitions: int
-    answer = dict[TopicPartition, Offsets]
+
+    @staticmethod
+    def all_partitions(questions: Sequence[Any]) -> list[TopicPartition]:
+        return [
+            TopicPartition(question.topic, number) for question in questions for number in range(question.partitions)
+        ]
+
+
+class TopicLogs(TopicQuestion[dict[TopicPartition, Offsets]]):
+    """Log start and end of the partitions of a topic; those that cannot be read are left out."""
 
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
-        every = [
-            TopicPartition(question.topic, number) for question in questions for number in range(question.partitions)
-        ]
-        logs = reach.kafka.offsets(every)
+        logs = reach.kafka.offsets(cls.all_partitions(questions))
         by_topic: dict[str, dict[TopicPartition, Offsets]] = {question.topic: {} for question in questions}
         for partition, log in logs.items():
             by_topic[partition.topic][partition] = log
@@ -266,7 +237,6 @@ class PartitionEnds(KafkaQuestion[dict[TopicPartition, int | None]]):
 
     partitions: frozenset[TopicPartition]
     committed: bool = False
-    answer = dict[TopicPartition, int | None]
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, int | None]:
         with reach.connect(reach.limits.measuring_seconds) as kafka:
@@ -283,7 +253,6 @@ class OffsetsSince(KafkaQuestion[dict[TopicPartition, int]]):
 
     partitions: frozenset[TopicPartition]
     since_ms: int
-    answer = dict[TopicPartition, int]
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, int]:
         with reach.connect(reach.limits.measuring_seconds) as kafka:
@@ -308,11 +277,8 @@ def _existing(partitions: Iterable[TopicPartition], counts: Mapping[str, int]) -
     return [partition for partition in partitions if partition.partition < counts.get(partition.topic, 0)]
 
 
-@dataclass(frozen=True)
 class Quotas(KafkaQuestion[ProducerQuotas]):
     """The quotas of producers."""
-
-    answer = ProducerQuotas
 
     def ask(self, reach: KafkaReach) -> ProducerQuotas:
         return read_quotas(reach.access, reach.limits.measuring_seconds)
@@ -323,7 +289,6 @@ class TextsByKey(KafkaQuestion[dict[str, str]]):
     """The newest text of each key of a compacted topic of mm2mgr; nothing while it does not exist."""
 
     topic: str
-    answer = dict[str, str]
 
     def ask(self, reach: KafkaReach) -> dict[str, str]:
         from mm2mgr.kafka.compacted import CompactedTopic
@@ -336,7 +301,6 @@ class DedicatedOffsets(KafkaQuestion[tuple[SourceOffset, ...]]):
     """What a dedicated MirrorMaker from a source alias stored here; a failure unless it was shut down cleanly."""
 
     source: str
-    answer = tuple[SourceOffset, ...]
 
     def ask(self, reach: KafkaReach) -> tuple[SourceOffset, ...]:
         from mm2mgr.live.dedicated import read_dedicated
@@ -350,7 +314,6 @@ class Expiring(KafkaQuestion[tuple[TopicPartition, ...]]):
 
     next_offsets: tuple[tuple[TopicPartition, int], ...]
     seconds: float
-    answer = tuple[TopicPartition, ...]
 
     def ask(self, reach: KafkaReach) -> tuple[TopicPartition, ...]:
         from mm2mgr.kafka.inspection import expiring
@@ -364,7 +327,6 @@ class MeasuredTopics(KafkaQuestion[TopicSizes]):
     """Logs and record sizes of topics, each with its partitions, measured on samples."""
 
     topics: tuple[tuple[str, int], ...]
-    answer = TopicSizes
 
     def ask(self, reach: KafkaReach) -> TopicSizes:
         return read_sizes(reach, dict(self.topics))
@@ -375,7 +337,6 @@ class StoredSizes(KafkaQuestion[dict[str, float]]):
     """What a record takes in logs of topics, each with its partitions and a record's size before compression."""
 
     topics: tuple[tuple[str, int, float], ...]
-    answer = dict[str, float]
 
     def ask(self, reach: KafkaReach) -> dict[str, float]:
         return read_stored(reach, {name: (count, size) for name, count, size in self.topics})
@@ -387,7 +348,6 @@ class TranslatedGroups(KafkaQuestion[tuple[str, ...]]):
 
     groups: NameFilter
     topics: NameFilter
-    answer = tuple[str, ...]
 
     def ask(self, reach: KafkaReach) -> tuple[str, ...]:
         from mm2mgr.kafka.inspection import translated_groups
@@ -402,7 +362,6 @@ class TopicRetention(KafkaQuestion[dict[str, float | None]]):
     """For how many seconds a topic keeps a record (None: for ever), by its name; empty where it cannot be read."""
 
     topic: str
-    answer = dict[str, float | None]
 
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
@@ -420,7 +379,6 @@ class RecordTimes(KafkaQuestion[dict[TopicPartition, float]]):
     """When the first record at or after each offset was written, in seconds since 1970; late ones are left out."""
 
     positions: tuple[tuple[TopicPartition, int], ...]
-    answer = dict[TopicPartition, float]
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, float]:
         from mm2mgr.kafka.records import written_at
@@ -428,22 +386,14 @@ class RecordTimes(KafkaQuestion[dict[TopicPartition, float]]):
         return written_at(reach.access, dict(self.positions), reach.limits.measuring_seconds)
 
 
-@dataclass(frozen=True)
-class NewestRecord(KafkaQuestion[float | None]):
+class NewestRecord(TopicQuestion[float | None]):
     """The largest timestamp in a topic, in seconds since 1970; None where it is empty or its brokers do not tell."""
-
-    topic: str
-    partitions: int
-    answer = float | None
 
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
         from mm2mgr.kafka.records import newest_record_at
 
-        every = [
-            TopicPartition(question.topic, number) for question in questions for number in range(question.partitions)
-        ]
         newest: dict[str, float] = {}
-        for partition, at in newest_record_at(reach.kafka, every).items():
+        for partition, at in newest_record_at(reach.kafka, cls.all_partitions(questions)).items():
             newest[partition.topic] = max(at, newest.get(partition.topic, at))
         return {question: newest.get(question.topic) for question in questions}

@@ -28,8 +28,8 @@ from mm2mgr.kafka.inspection import (
 )
 from mm2mgr.kafka.wire import read_versions
 from mm2mgr.live.principals import Principal, principal_of
-from mm2mgr.live.questions import KafkaQuestion
-from mm2mgr.live.reach import ClientLogin, KafkaReach
+from mm2mgr.live.questions import KafkaQuestion, LoginQuestion
+from mm2mgr.live.reach import KafkaReach
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 Permissions = dict[str, dict[str, dict[str, Permission]]]
@@ -47,24 +47,8 @@ class LoggedIn:
     is_usable: bool = True
 
 
-@dataclass(frozen=True)
-class LoginQuestion(KafkaQuestion[Answer_co]):
-    """A question that is asked as one of the workers' logins; None: as mm2mgr's own."""
-
-    login: ClientLogin | None
-
-    def as_login(self) -> ClientLogin | None:
-        return self.login
-
-    def as_stored(self) -> LoginQuestion[Answer_co]:
-        return replace(self, login=self.login and self.login.as_stored())
-
-
-@dataclass(frozen=True)
 class LogIn(LoginQuestion[LoggedIn]):
     """What a login sees of its cluster, or why it does not get in."""
-
-    answer = LoggedIn
 
     def ask(self, reach: KafkaReach) -> LoggedIn:
         principal = principal_of(reach.access)
@@ -90,7 +74,6 @@ class RightsOf(ViewQuestion[Permissions]):
     """Which of some rights a login has."""
 
     rights: tuple[Right, ...] = ()
-    answer = Permissions
 
     def as_stored(self) -> LoginQuestion[Permissions]:
         return replace(super().as_stored(), rights=())  # type: ignore[call-arg]
@@ -102,11 +85,8 @@ class RightsOf(ViewQuestion[Permissions]):
         return permissions
 
 
-@dataclass(frozen=True)
 class EveryAcl(ViewQuestion[tuple[Acl, ...] | None]):
     """All ACLs of a cluster, None where a login may not read them."""
-
-    answer = tuple[Acl, ...] | None
 
     def ask(self, reach: KafkaReach) -> tuple[Acl, ...] | None:
         return read_acls(reach.kafka, self.view)
@@ -117,7 +97,6 @@ class TopicsOfGroups(LoginQuestion[dict[str, tuple[str, ...]]]):
     """The topics on which groups committed offsets; groups that a login may not read are left out."""
 
     groups: tuple[str, ...] = ()
-    answer = dict[str, tuple[str, ...]]
 
     def as_stored(self) -> LoginQuestion[dict[str, tuple[str, ...]]]:
         return replace(super().as_stored(), groups=())  # type: ignore[call-arg]
@@ -163,7 +142,6 @@ class LimitsOf(ViewQuestion[LimitsRead]):
     """What brokers and topics take, as far as a login may read it."""
 
     topics: tuple[str, ...] = ()
-    answer = LimitsRead
 
     def as_stored(self) -> LoginQuestion[LimitsRead]:
         return replace(super().as_stored(), topics=())  # type: ignore[call-arg]
@@ -176,11 +154,8 @@ class LimitsOf(ViewQuestion[LimitsRead]):
         )
 
 
-@dataclass(frozen=True)
 class RequestVersions(LoginQuestion[dict[int, tuple[int, int]] | None]):
     """Which versions of requests all brokers take, which they say before any login; None where none does."""
-
-    answer = dict[int, tuple[int, int]] | None
 
     def ask(self, reach: KafkaReach) -> dict[int, tuple[int, int]] | None:
         versions = read_versions(reach.access, min(_VERSIONS_SECONDS, reach.limits.kafka_seconds))
@@ -190,21 +165,15 @@ class RequestVersions(LoginQuestion[dict[int, tuple[int, int]] | None]):
 # --- brokers, as mm2mgr's own login -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Brokers(KafkaQuestion[tuple[BrokerAddress, ...]]):
     """The brokers of a cluster, by id."""
-
-    answer = tuple[BrokerAddress, ...]
 
     def ask(self, reach: KafkaReach) -> tuple[BrokerAddress, ...]:
         return broker_addresses(reach.kafka)
 
 
-@dataclass(frozen=True)
 class BrokerSettings(KafkaQuestion[dict[int, dict[str, str]]]):
     """The settings that brokers run with, by their ids."""
-
-    answer = dict[int, dict[str, str]]
 
     def ask(self, reach: KafkaReach) -> dict[int, dict[str, str]]:
         configs = broker_configs(reach.kafka, [broker.id for broker in broker_addresses(reach.kafka)])
@@ -219,7 +188,6 @@ class RecordLimits(KafkaQuestion[dict[str, int]]):
     """max.message.bytes of topics; absent: there is no such topic, or its settings may not be read."""
 
     topics: tuple[str, ...]
-    answer = dict[str, int]
 
     def ask(self, reach: KafkaReach) -> dict[str, int]:
         return topic_limits(reach.kafka, self.topics)

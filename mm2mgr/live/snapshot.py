@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, get_args
 
 from mm2mgr.errors import Mm2mgrError
 
@@ -19,6 +19,11 @@ class Question(Generic[Answer_co]):
     """Something that one cluster can be asked: a Connect cluster by its name, a Kafka cluster by its alias."""
 
     cluster: str
+    answer: ClassVar[Any] = None
+    """The type of its answer."""
+
+    def __init_subclass__(cls) -> None:
+        (cls.answer,) = get_args(vars(cls)["__orig_bases__"][0])
 
     def as_stored(self) -> Question[Answer_co]:
         """Return it as a file has it, without secrets."""

@@ -11,7 +11,8 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, TaskConfig, with_statuses
 from mm2mgr.errors import Mm2mgrError
@@ -34,17 +35,12 @@ _MOST_BYTES = 500_000_000
 _HINT = "make one with mm2mgr snapshot --out FILE"
 
 
-def _kinds() -> dict[str, type[Question[object]]]:
-    names = (vars(module).values() for module in (questions, kafka_state, rights))
-    return {
-        kind.__name__: kind
-        for values in names
-        for kind in values
-        if isinstance(kind, type) and issubclass(kind, Question) and hasattr(kind, "answer")
-    }
-
-
-KINDS: Mapping[str, type[Question[object]]] = _kinds()
+KINDS: Mapping[str, type[Question[object]]] = {
+    kind.__name__: kind
+    for module in (questions, kafka_state, rights)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Question) and not isinstance(kind.answer, (TypeVar, NoneType))
+}
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> int:
@@ -129,7 +125,7 @@ def _parse(entries: Iterable[dict[str, Any]]) -> Iterator[tuple[Question[object]
             info = configs.get(question.cluster, {}).get(question.connector)
             yield question, tuple(_task(task, info.config if info else {}) for task in entry["answer"])
             continue
-        answer = from_stored(kind.answer, entry["answer"])  # type: ignore[attr-defined]
+        answer = from_stored(kind.answer, entry["answer"])
         if isinstance(question, Configs):
             configs[question.cluster] = answer
         yield question, answer

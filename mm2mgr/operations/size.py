@@ -27,7 +27,7 @@ from mm2mgr.sizing.scenario import (
     size_scenario,
     with_workers_seen,
 )
-from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, sizing_as_decided
+from mm2mgr.sizing.stability import Decision, Policy, decide, overrides_document, sizing_as_decided
 from mm2mgr.sizing.tasks import OVERLOADED, Sizing
 from mm2mgr.spec.files import SIZING, override_target
 
@@ -120,7 +120,7 @@ def _judge(workspace: Workspace, evidence: Evidence, *, views: bool) -> SizingRe
     scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
     sized = {flow_id: size_scenario(scenario) for flow_id, scenario in scenarios.items()}
     earlier = {
-        flow_id: EarlierSizing(entry.tasks_max, seconds_of(entry.changed), entry.saves_tasks)
+        flow_id: Decision(entry.tasks_max, seconds_of(entry.changed), is_saving=entry.saves_tasks)
         for flow_id, entry in workspace.spec.tree.sizing.items()
     }
     decisions = decide(sized, earlier, Policy(), int(workspace.now))

@@ -173,7 +173,11 @@ def carrier_notes(
     """Yield Connect clusters with a note: where no carrier may begin, and where that of a pair with new flows is
     another one than `render` names.
     """
-    grown = {"->".join(aliases_of(change.config or {})) for change in writes if _is_new_source(change)}
+    grown = {
+        "->".join(aliases_of(change.config or {}))
+        for change in writes
+        if (change.action, change.type) == ("create", "source")
+    }
     for carrier in carriers:
         connect = carrier.by_name[0]
         if carrier.full_name is None and carrier.left_over:
@@ -188,10 +192,6 @@ def carrier_notes(
                 connect,
                 f"the heartbeats of {carrier.pair} {stay}; `render`, which asks nobody, names '{carrier.by_name[1]}'",
             )
-
-
-def _is_new_source(change: Change) -> bool:
-    return change.action == "create" and change.type == "source"
 
 
 def _held_text(running: RunningConnectors) -> str:

@@ -25,7 +25,7 @@ from mm2mgr.live.questions import (
     Expiring,
     StoredOffsets,
 )
-from mm2mgr.live.snapshot import Steps, ask, side_by_side
+from mm2mgr.live.snapshot import Steps, ask, or_error, side_by_side
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan
 from mm2mgr.plan.draft import Answers, Declared, Draft, Live, make_draft
@@ -96,7 +96,7 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
     dedicated, late = yield from side_by_side(_ask_dedicated(draft), _ask_retention(draft, state))
     estimate = yield from read_estimate(draft, run, state, writes, verdicts)
     against = {
-        named: [r for r in verdict.objections if not _is_allowed(declared, named, r)]
+        named: [r for r in verdict.objections if not declared.allows(ALLOWED_BY.get(r.rule, ""), named)]
         for named, verdict in verdicts.items()
     }
     for named, remark in (*dedicated, *late[0]):
@@ -174,10 +174,6 @@ def _verdicts(draft: Draft, writes: Iterable[Widening], state: MirroredState, ru
         for widening in writes
         for named in [widening.full_name]
     }
-
-
-def _is_allowed(declared: Declared, named: Named, remark: Remark) -> bool:
-    return declared.allows(ALLOWED_BY.get(remark.rule, ""), named)
 
 
 def _needed_permits(draft: Draft, verdicts: Verdicts) -> set[tuple[Named, str]]:
@@ -349,7 +345,8 @@ def _ask_validation(draft: Draft, parts: Iterable[ClusterPlan]) -> Steps[Objecti
     asked = [change for change in writes if not draft.live[change.connect].note]
     remarks: list[tuple[Named, Remark]] = []
     unverified: dict[str, str] = {}
-    for change, reasons in zip(asked, (yield from side_by_side(*map(_validate, asked))), strict=True):
+    validations = (or_error(refusals(change.connect, change.written_config)) for change in asked)
+    for change, reasons in zip(asked, (yield from side_by_side(*validations)), strict=True):
         if isinstance(reasons, Mm2mgrError):
             text = f"not verified: whether the workers accept the config of '{change.connector}' ({reasons.one_line})"
             unverified.setdefault(change.connect, text)
@@ -363,11 +360,3 @@ def _ask_validation(draft: Draft, parts: Iterable[ClusterPlan]) -> Steps[Objecti
             text = ": ".join(filter(None, (key, one_line(reason))))
             remarks.append((change.full_name, Remark(text, "blocks", remedy, "refused-by-workers")))
     return remarks, unverified
-
-
-def _validate(change: Change) -> Steps[dict[str, str] | Mm2mgrError]:
-    """Return what the workers say against the config that a change writes, by key."""
-    try:
-        return (yield from refusals(change.connect, change.written_config))
-    except Mm2mgrError as error:
-        return error

@@ -31,65 +31,68 @@ Config = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Compare:
+class ConnectorStage:
+    """Something that is done to one connector."""
+
+    full_name: Named
+
+
+@dataclass(frozen=True)
+class OffsetsStage(ConnectorStage):
+    """Something that is done to its stored offsets of the topics that `picks` has."""
+
+    picks: Picks = field(default=EVERY, repr=False)
+
+
+@dataclass(frozen=True)
+class Compare(ConnectorStage):
     """Read the connector again: with another owner mark than the plan saw, or another config, nothing is written.
 
     `rests`: the state that people chose for it (empty: none), where the list will bring it back to that; None: not
     compared.
     """
 
-    full_name: Named
     owner: str
     before: Config | None = field(repr=False)
     rests: str | None = None
 
 
 @dataclass(frozen=True)
-class Create:
+class Create(ConnectorStage):
     """Create it by POST, which cannot overwrite; `state` is the one that it begins in (None: RUNNING, on any
     version).
     """
 
-    full_name: Named
     config: Config = field(repr=False)
     state: str | None = None
 
 
 @dataclass(frozen=True)
-class WriteConfig:
+class WriteConfig(ConnectorStage):
     """Replace its config; a changed key restarts its tasks, unless it rests. `why` says what for, where that is not the
     tree's wish.
 
     `known`: wait until the worker that answers has it, since offsets are read by what that one knows.
     """
 
-    full_name: Named
     config: Config = field(repr=False)
     why: str = ""
     known: bool = False
 
 
 @dataclass(frozen=True)
-class SetState:
+class SetState(ConnectorStage):
     """Pause, stop or resume it."""
 
-    full_name: Named
     state: str
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(ConnectorStage):
     """Stop it and wait until it has no tasks: only then all its offsets are stored (KIP-875)."""
 
-    full_name: Named
 
-
-@dataclass(frozen=True)
-class ReadOffsets:
+class ReadOffsets(OffsetsStage):
     """Read its stored offsets."""
-
-    full_name: Named
-    picks: Picks = field(default=EVERY, repr=False)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class ReadDedicated:
 
 
 @dataclass(frozen=True)
-class WriteOffsets:
+class WriteOffsets(OffsetsStage):
     """Store the offsets that were read for this connector; what else it has of these topics would hide records, and
     goes.
 
@@ -111,49 +114,39 @@ class WriteOffsets:
     goes, and that is an error.
     """
 
-    full_name: Named
-    picks: Picks = field(default=EVERY, repr=False)
     ahead: bool = False
     noted: bool = False
 
 
-@dataclass(frozen=True)
-class ReadBack:
+class ReadBack(OffsetsStage):
     """Wait until the offsets that it has are those that were written."""
 
-    full_name: Named
-    picks: Picks = field(default=EVERY, repr=False)
-
 
 @dataclass(frozen=True)
-class DropOffsets:
+class DropOffsets(OffsetsStage):
     """Remove its stored offsets that are not further on than what `like` has of the same partitions (None: all that it
     has).
     """
 
-    full_name: Named
-    picks: Picks = field(default=EVERY, repr=False)
     like: Named | None = None
 
 
 @dataclass(frozen=True)
-class Verify:
+class Verify(ConnectorStage):
     """Wait until it is in `state`, and where that is RUNNING, its tasks are with this config."""
 
-    full_name: Named
     config: Config = field(repr=False)
     state: str = "RUNNING"
 
 
 @dataclass(frozen=True)
-class Prove:
+class Prove(ConnectorStage):
     """Go on only if offsets of these topics are stored under its name: it must never run without them.
 
     `is_new`: this list created it, so it is deleted where they are not; else only its journal says that it needs them,
     and it stays as it is.
     """
 
-    full_name: Named
     topics: tuple[str, ...]
     alias: str
     is_new: bool = False
@@ -166,11 +159,8 @@ class Undo:
     stages: tuple[Stage, ...] = ()
 
 
-@dataclass(frozen=True)
-class Delete:
+class Delete(ConnectorStage):
     """Delete it; the offsets that it stored stay in Kafka under its name."""
-
-    full_name: Named
 
 
 Stage = (

@@ -26,32 +26,22 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class EarlierSizing:
-    """What the reviewed file says: the number, when it last changed (seconds since 1970; None: it does not say), and
-    whether it only saves tasks, where the number before fits as well."""
-
-    tasks: int
-    changed_seconds: int | None = None
-    is_saving: bool = False
-
-
-@dataclass(frozen=True)
 class Decision:
-    """The number to write, since when it holds, how many partitions change their task for it, and why it is not
-    another.
+    """The number to write, or that the reviewed file has: since when it holds (seconds since 1970; None: the file does
+    not say), how many partitions change their task for it, and why it is not another.
 
     `is_saving`: it only saves tasks, as the number before fits and is allowed; then its restart can wait.
     """
 
     tasks: int
-    changed_seconds: int | None
-    moved_partitions: int
-    reasons: tuple[str, ...]
+    changed_seconds: int | None = None
+    moved_partitions: int = 0
+    reasons: tuple[str, ...] = ()
     is_saving: bool = False
 
 
 def decide(
-    evidence: Mapping[str, SizedFlow], before: Mapping[str, EarlierSizing], policy: Policy, when_seconds: int
+    evidence: Mapping[str, SizedFlow], before: Mapping[str, Decision], policy: Policy, when_seconds: int
 ) -> dict[str, Decision]:
     """Decide for each flow id."""
     return {
@@ -60,14 +50,14 @@ def decide(
     }
 
 
-def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, when_seconds: int) -> Decision:
+def _decide(evidence: SizedFlow, before: Decision | None, policy: Policy, when_seconds: int) -> Decision:
     sizing = evidence.sizing
     if before is None:
-        return Decision(sizing.tasks, when_seconds, 0, ())
+        return Decision(sizing.tasks, when_seconds)
     if before.tasks > evidence.most:  # people lowered the limit, or partitions are gone: nothing to weigh
         return _change(evidence, before, sizing.tasks, when_seconds)
     if sizing.tasks == before.tasks:
-        return Decision(before.tasks, before.changed_seconds, 0, (), before.is_saving)
+        return before
     reason = _blind(evidence, policy)
     if reason is None and (sizing.tasks > before.tasks or not evidence.load.fits(before.tasks)):
         reason = _not_worth_it(evidence, before, policy)
@@ -81,7 +71,7 @@ def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, w
     return _stay(sizing, before, reason or f"with fewer tasks the busiest would exceed {share}, or peaks would not fit")
 
 
-def _not_worth_it(evidence: SizedFlow, before: EarlierSizing, policy: Policy) -> str | None:
+def _not_worth_it(evidence: SizedFlow, before: Decision, policy: Policy) -> str | None:
     """Say why another number is not worth a restart; None where it is, which is at once.
 
     Mostly that is a larger one. But assignment goes by position, so a flow can be too small with 5 tasks and fit with
@@ -114,7 +104,7 @@ def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | Non
     return None
 
 
-def _change(evidence: SizedFlow, before: EarlierSizing, tasks: int, when_seconds: int) -> Decision:
+def _change(evidence: SizedFlow, before: Decision, tasks: int, when_seconds: int) -> Decision:
     partitions = len(evidence.load.hours)
     count = moved_partitions(partitions, before.tasks, tasks)
     reason = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} move to another task."
@@ -125,9 +115,8 @@ def _change(evidence: SizedFlow, before: EarlierSizing, tasks: int, when_seconds
     return Decision(tasks, when_seconds, count, (reason,), is_saving)
 
 
-def _stay(sizing: Sizing, before: EarlierSizing, reason: str) -> Decision:
-    sentence = f"Stays at {before.tasks} instead of {sizing.tasks}: {reason}."
-    return Decision(before.tasks, before.changed_seconds, 0, (sentence,), before.is_saving)
+def _stay(sizing: Sizing, before: Decision, reason: str) -> Decision:
+    return replace(before, reasons=(f"Stays at {before.tasks} instead of {sizing.tasks}: {reason}.",))
 
 
 def sizing_as_decided(evidence: SizedFlow, decision: Decision) -> Sizing:
