@@ -102,10 +102,10 @@ def serve(
     Nothing is written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does,
     beside other processes that watch too: one of them restarts, the others stand by. The page has the flows by source
     and target, each flow with tasks, lag over time and partitions, losses, findings of lint, recent changes and the
-    plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour. /metrics is for Prometheus, /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history and
-    /api/watchdog are JSON, /healthz tells whether looks succeed (503 where they do not). Listens on this machine
-    alone; elsewhere only with a login, or --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the
-    package.
+    plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour. /metrics is for Prometheus,
+    /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history and /api/watchdog are JSON, /healthz tells
+    whether looks succeed (503 where they do not). Listens on this machine alone; elsewhere only with a login, or
+    --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the package.
 
     \b
     Example:

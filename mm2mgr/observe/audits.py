@@ -24,7 +24,7 @@ _LONGEST_REASON = 500
 def audit_rows(report: AuditReport, flows: Mapping[str, Flow], started_by: str) -> list[AuditRow]:
     """Return a row per partition, and one per flow that could not be judged at all; of these flows alone."""
     rows = []
-    for audit, flow in _declared(report, flows):
+    for audit, flow in _declared_flows(report, flows):
         rows += [_row(report, flow, part, started_by) for part in audit.partitions]
         if audit.not_judged:
             nothing = PartitionAudit(
@@ -34,7 +34,7 @@ def audit_rows(report: AuditReport, flows: Mapping[str, Flow], started_by: str) 
     return rows
 
 
-def _declared(report: AuditReport, flows: Mapping[str, Flow]) -> Iterator[tuple[FlowAudit, Flow]]:
+def _declared_flows(report: AuditReport, flows: Mapping[str, Flow]) -> Iterator[tuple[FlowAudit, Flow]]:
     return ((audit, flows[audit.flow]) for audit in report.flows if audit.flow in flows)
 
 
@@ -69,7 +69,7 @@ def ledger_rows(report: AuditReport, flows: Mapping[str, Flow], entries: Iterabl
     """Return what the ledger does not have yet of an audit's differences; what it has is not written again."""
     rows, ledger = [], list(entries)
     now = report.began + report.seconds
-    for audit, flow in _declared(report, flows):
+    for audit, flow in _declared_flows(report, flows):
         for part in audit.partitions:
             for kind, lost in _ranges(part):
                 is_extra = kind is DifferenceKind.EXTRA
@@ -139,10 +139,12 @@ class AuditState:
         """What the last verdict was, or that there is none."""
         if self.judged_at is None:
             return f"Audit: no record was judged in the last days{f' ({self.not_judged})' if self.not_judged else ''}."
-        found = ", ".join(f"{count} {kind}" for kind, count in (self.counts or {}).items() if count)
+        differences = ", ".join(f"{count} {kind}" for kind, count in (self.counts or {}).items() if count)
         at = utc_text(self.judged_at).removesuffix("Z").replace("T", " ")
         later = f" A later audit judged nothing: {self.not_judged}." if self.not_judged else ""
-        return f"Audit at {at} UTC: {number_of(self.records, 'record')} compared, {found or 'none differs'}.{later}"
+        return (
+            f"Audit at {at} UTC: {number_of(self.records, 'record')} compared, {differences or 'none differs'}.{later}"
+        )
 
 
 def audit_states(rows: Iterable[AuditRow]) -> dict[str, AuditState]:

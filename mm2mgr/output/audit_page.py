@@ -73,9 +73,9 @@ def _history_table(history: AuditHistory) -> Table:
     verdicts: dict[tuple[int, str], set[str]] = {}
     for row in history.rows:
         key = (row.time_ms, row.flow)
-        found = row.missing + row.duplicated + row.altered + row.reordered + row.extra
+        differing = row.missing + row.duplicated + row.altered + row.reordered + row.extra
         parts, records, differences = audits.get(key, [0, 0, 0])
-        audits[key] = [parts + 1, records + row.source_records, differences + found]
+        audits[key] = [parts + 1, records + row.source_records, differences + differing]
         verdicts.setdefault(key, set()).add(row.verdict)
     rows = []
     for (time_ms, flow), counts in sorted(audits.items(), reverse=True)[:_GROUPS]:

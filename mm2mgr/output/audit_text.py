@@ -1,4 +1,5 @@
-"""An audit as text and Markdown: a line per flow, differences in groups, what was not judged, and what "equal" means."""
+"""An audit as text and Markdown: a line per flow, differences in groups, what was not judged, and what "equal"
+means."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class DifferenceGroup(NamedTuple):
 
 
 def groups_of(part: PartitionAudit) -> list[DifferenceGroup]:
-    """Return the differences of a partition that no config explains, neighbours together, in the order of the report."""
+    """Return the differences of a partition that no config explains, neighbours together, in the report's order."""
     groups: list[list[RecordDifference]] = []
     for difference in part.differences:
         if difference.expected:
@@ -81,7 +82,7 @@ def _continues(last: RecordDifference, next_: RecordDifference) -> bool:
 def say_audit(report: AuditReport) -> None:
     """Print an audit: flows, differences, what was not judged, the promise, and one closing sentence."""
     say_table(flow_table(report))
-    for lines in (_differences(report), _expected(report), not_judged_lines(report), _promises(report)):
+    for lines in (_differences(report), _explained_lines(report), not_judged_lines(report), _promises(report)):
         texts = list(lines)
         if texts:
             say()
@@ -96,7 +97,7 @@ def audit_markdown(report: AuditReport) -> str:
     table = flow_table(report)
     cells = Table(table.columns, [tuple(_escape(cell) for cell in row) for row in table.rows], table.right)
     parts = [f"**{_escape(closing(report))}**", cells.markdown(100_000)]
-    for lines in (_differences(report), _expected(report), not_judged_lines(report), _promises(report)):
+    for lines in (_differences(report), _explained_lines(report), not_judged_lines(report), _promises(report)):
         title, *texts = [*lines] or [""]
         if texts:
             parts.append("\n".join((f"### {title}\n", *(f"- {_escape(text.strip())}" for text in texts))))
@@ -237,7 +238,7 @@ def window_text(part: PartitionAudit) -> str:
     return " -> ".join(f"{partition} [{window[0]}, {window[1]})" for partition, window in ends)
 
 
-def _expected(report: AuditReport) -> Iterator[str]:
+def _explained_lines(report: AuditReport) -> Iterator[str]:
     counts: dict[tuple[str, str], int] = {}
     for flow, part in _parts(report):
         for reason, count in part.expected.items():

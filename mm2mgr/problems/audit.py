@@ -71,8 +71,8 @@ class NotAudited(ProblemEvidence):
     def sentence(self, problem: LiveProblem) -> str:
         reason = f" (the last audit: {self.not_judged})" if self.not_judged else ""
         return (
-            f"audit: {self.share:.2%} is declared, and nothing was judged for {span_text(self.seconds)}{reason}: look at "
-            f"the process of mm2mgr audit --follow or mm2mgr serve --with audit, or run mm2mgr audit "
+            f"audit: {self.share:.2%} is declared, and nothing was judged for {span_text(self.seconds)}{reason}: look"
+            f" at the process of mm2mgr audit --follow or mm2mgr serve --with audit, or run mm2mgr audit "
             f"'{problem.subject.flow}' --since 2h"
         )
 

@@ -133,7 +133,7 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
             "cause",
             "string",
             "",
-            "retention, re-created, past-end or truncation; of an audit missing, duplicated, altered, reordered or extra",
+            "retention, re-created, past-end or truncation; an audit: missing, duplicated, altered, reordered, extra",
         ),
         TableColumn(
             "evidence", "string", "", "how it was seen: log-start, target, offsets, topic-id, log-end or records"

@@ -1,9 +1,9 @@
-"""The story's end: a mirror that loses, repeats, alters or reorders a record makes the demo say so and fail."""
+"""The story's end: the demo ends as its audit does, which judges records only once their offsets are stored."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +12,8 @@ import pytest
 
 from mm2mgr import timing
 from mm2mgr.demo import story
-from mm2mgr.demo.story import RATES, RecordId, _partitions, _Story
+from mm2mgr.demo.story import RATES, _Story
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.link import HEAP_SHARE, WORKER_HEAP_BYTES
 from mm2mgr.operations import Applied
 from mm2mgr.output import console
@@ -23,62 +22,14 @@ from mm2mgr.plan.changes import ClusterPlan, Plan
 from mm2mgr.problems.health import FlowStatus, Status
 from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sizing.fleet import Buffers
-from mm2mgr.topology import Flow
 from tests.clock import go_by
 
 from .conftest import ENDPOINTS
-
-Damage = Callable[[list[RecordId]], list[RecordId]]
-DAMAGES: dict[str, tuple[Damage, list[str]]] = {
-    "lost": (lambda ids: ids[:-1], ["1", "0", "0", "yes"]),
-    "duplicated": (lambda ids: [*ids, ids[0]], ["0", "1", "0", "yes"]),
-    "altered": (lambda ids: [(ids[0][0], ids[0][1] + 1), *ids[1:]], ["1", "0", "1", "yes"]),
-    "reordered": (lambda ids: ids[::-1], ["0", "0", "0", "NO"]),
-}
-
-
-def logs(damage: Damage | None) -> Callable[[KafkaAccess, Iterable[TopicPartition]], dict[TopicPartition, Any]]:
-    """Return a `read_ids` of clusters whose every partition holds five records; damaged is one partition from dc2."""
-    broken = TopicPartition("dc2.app.clicks", 1)
-
-    def read_ids(access: KafkaAccess, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[RecordId]]:
-        ids = [(f"#{number}".encode(), number) for number in range(5)]
-        return {one: damage(ids) if damage and one == broken else list(ids) for one in partitions}
-
-    return read_ids
 
 
 @pytest.fixture(autouse=True)
 def _plain_output() -> None:
     console._console.cache_clear()
-
-
-def proof_rows(text: str) -> dict[str, list[str]]:
-    return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.startswith("logging:")}
-
-
-@pytest.mark.parametrize("kind", DAMAGES)
-def test_damage_is_in_the_row_of_its_flow(
-    flows: list[Flow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
-    damage, wanted = DAMAGES[kind]
-    monkeypatch.setattr(story, "read_ids", logs(damage))
-    assert _Story(tmp_path, 5).prove(flows) is False
-    out = capsys.readouterr().out
-    count, records = str(len(_partitions())), str(5 * len(_partitions()))
-    assert proof_rows(out) == {
-        "logging:dc1->agg": [count, records, "0", "0", "0", "yes"],
-        "logging:dc2->agg": [count, records, *wanted],
-    }
-    assert "NOT EXACT: see the table." in out
-
-
-def test_an_exact_mirror_is_exact(
-    flows: list[Flow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(story, "read_ids", logs(None))
-    assert _Story(tmp_path, 5).prove(flows) is True
-    assert "Every record arrived exactly once and in order." in capsys.readouterr().out
 
 
 class Stage:
@@ -87,6 +38,9 @@ class Stage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.downs = 0
         self.failing = ""
+        self.audit_code = 0
+        self.played: list[Sequence[str]] = []
+        self.unstored = [0]
         self.health = "ok"
         self.directory = Path("sandbox")
         monkeypatch.setattr(story, "Sandbox", lambda directory: self)
@@ -95,6 +49,7 @@ class Stage:
         doubles = SimpleNamespace(
             plan=lambda tree: Plan("sandbox", ()), apply=self.apply, status=self.status, table_sizes=lambda store: []
         )
+        doubles.offsets, doubles.Choice = self.offsets, SimpleNamespace
         monkeypatch.setattr(story, "operations", doubles)
         monkeypatch.setattr(_Story, "traffic", lambda *a: [])
         ticks = iter(range(0, 10_000, 10))  # each look at the clock is ten seconds later
@@ -115,7 +70,15 @@ class Stage:
         self.downs += 1
 
     def command(self, words: Sequence[str], name: str, *, standalone_mode: bool) -> int:
-        return int(self.failing in words)
+        self.played.append(words)
+        return self.audit_code if "audit" in words else int(self.failing in words)
+
+    def offsets(self, tree: object, choice: object) -> list[Any]:
+        """Return what two flows have not stored, less and less of it."""
+        count = self.unstored.pop(0) if len(self.unstored) > 1 else self.unstored[0]
+        names = TopicPartition("app.orders", 0), TopicPartition("heartbeats", 0)
+        parts = [SimpleNamespace(partition=name, stored_lag_records=count) for name in names]
+        return [SimpleNamespace(unknown=None, lag=SimpleNamespace(counted_partitions=parts[:1]))] * 2
 
     def apply(self, tree: object, **options: Any) -> Applied:
         options["approve"](Plan("sandbox", ()))
@@ -133,20 +96,32 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
 
 
-@pytest.mark.parametrize("kind", [None, *DAMAGES])
-def test_the_exit_code_is_the_proof(
-    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str | None
+@pytest.mark.parametrize("audit_code", [0, 1, 2])
+def test_the_exit_code_is_the_audit(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str], audit_code: int
 ) -> None:
-    monkeypatch.setattr(story, "read_ids", logs(DAMAGES[kind][0] if kind else None))
-    assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == (1 if kind else 0)
-    assert f"Demo {'FAILED' if kind else 'succeeded'} in " in capsys.readouterr().out
+    stage.audit_code = audit_code
+    assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == (1 if audit_code else 0)
+    out = capsys.readouterr().out
+    assert f"Demo {'FAILED' if audit_code else 'succeeded'} in " in out
+    assert ("NOT EXACT: see above." if audit_code else "Every record arrived exactly once and in order.") in out
+    assert "audit logging --no-spark --store" in out, "people see the command that is played"
+    assert [words[2:5] for words in stage.played if "audit" in words] == [["audit", "logging", "--no-spark"]]
     assert stage.downs == 1
+
+
+def test_records_are_audited_once_their_offsets_are_stored(stage: Stage, tmp_path: Path) -> None:
+    stage.unstored = [7, 3, 0]
+    assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == 0
+    assert stage.unstored == [0]
+    stage.unstored = [7]
+    with pytest.raises(Mm2mgrError, match="14 records cannot be audited"):
+        story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5)
 
 
 def test_a_flow_that_is_not_healthy_fails_the_demo(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(story, "read_ids", logs(None))
     stage.health = "problem"
     assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == 1
 
@@ -162,7 +137,6 @@ def test_a_step_that_fails_ends_the_demo_and_stops_what_it_started(stage: Stage,
 def test_keep_leaves_it_running_and_says_how_to_stop_it(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(story, "read_ids", logs(None))
     assert story.run_demo(tmp_path / "demo", keep=True, measure_seconds=5) == 0
     assert stage.downs == 0
     out = capsys.readouterr().out
@@ -194,7 +168,6 @@ def test_flows_that_catch_up_slowly_have_the_time_that_they_need(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = timing.now()
-    monkeypatch.setattr(story, "read_ids", logs(None))
     # A record every 80 seconds, for half an hour.
     monkeypatch.setattr(story, "_records_behind", lambda flow: max(0, 20 - int(timing.now() - began) // 80))
     assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == 0

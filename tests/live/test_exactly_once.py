@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from mm2mgr.comparison.ownership import Journal, place
-from mm2mgr.demo.story import GROUP, RATES, PartitionProof, Traffic, prove, read_ids
+from mm2mgr.demo.story import GROUP, RATES, Traffic
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
@@ -25,6 +25,7 @@ from mm2mgr.sandbox.server import start_all
 
 from .command import Tree
 from .conftest import WORKER, serving
+from .record_ids import PartitionProof, prove, read_ids
 from .seen import (
     DEADLINE_SECONDS,
     Message,

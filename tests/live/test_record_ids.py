@@ -7,11 +7,12 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mm2mgr.demo.story import PartitionProof, RecordId, compare, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from tests.kafka.conftest import mock_cluster
 from tests.kafka.quick import Producer
+
+from .record_ids import PartitionProof, RecordId, compare, prove, read_ids
 
 __all__ = ["mock_cluster"]
 
