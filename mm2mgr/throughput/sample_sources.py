@@ -1,14 +1,16 @@
 """Samples as data sources of Spark: the table `samples` as `mm2mgr.samples`, to read, to append to and as the sink of a
 stream; and Cruise Control's topic, to read whole or as a stream.
 
-The objects that do the work (`SampleReader`, `SampleWriter`, `TopicReader`) know nothing of Spark. Kafka's settings go
+The objects that do the work (`SampleWriter`, `TopicReader`) know nothing of Spark. Kafka's settings go
 inside of the class of a source, which Spark pickles: options of a source are printed with its plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
 from pyspark.errors import PySparkException
@@ -31,7 +33,7 @@ from pyspark.sql.datasource import (
 )
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import SAMPLES, TABLES, hour_of
+from mm2mgr.samples.schema import PARTITIONED_BY, SAMPLES, TABLES, hour_of
 from mm2mgr.throughput.spark_session import failure
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 SAMPLES_FORMAT, TOPIC_FORMAT = "mm2mgr.samples", "mm2mgr.cruise-control-topic"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _KINDS = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "float64": "DOUBLE", "double": "DOUBLE"}
+_KINDS |= {"list<int16>": "ARRAY<SMALLINT>", "list<int32>": "ARRAY<INT>"}
 
 
 def register_samples(spark: SparkSession) -> None:
@@ -86,10 +89,10 @@ class SamplesSource(DataSource):
         return SAMPLES_FORMAT
 
     def schema(self) -> str:
-        return _ddl((column.name, column.type) for column in TABLES[SAMPLES])
+        return table_ddl(SAMPLES)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return SamplesReader(self._store())
+        return TableReader(self._store(), SAMPLES)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return _BatchWriter(self._writer(schema, overwrite))
@@ -117,77 +120,68 @@ class SamplesSource(DataSource):
         return str(path)
 
 
-class SamplesReader(DataSourceReader):
-    """Reads the files of the table `samples`, one task per hour; filters on `hour` and `time_ms` leave hours out."""
+class TableReader(DataSourceReader):
+    """Reads a table of a store, one task per hour or period; filters on that column, and for samples on `time_ms`,
+    leave files out."""
 
-    def __init__(self, store: str) -> None:
-        self._store = store
-        self._filters: list[tuple[str, str, Any]] = []
+    def __init__(self, store: str, name: str) -> None:
+        self._store, self._name = store, name
+        self._filters: list[tuple[Callable[[str, str], bool], list[str]]] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep what is said of hours; Spark applies every filter to the rows all the same."""
+        """Keep what is said of the periods; Spark applies every filter to the rows all the same."""
+        period = PARTITIONED_BY[self._name][0]
         for pushed in filters:
             attribute, value = getattr(pushed, "attribute", ()), getattr(pushed, "value", None)
-            if attribute in (("hour",), ("time_ms",)) and type(pushed) in _COMPARISONS and value is not None:
-                values = value if isinstance(pushed, In) else (value,)
-                hours = [str(of) if attribute == ("hour",) else hour_of(int(of)) for of in values if of is not None]
-                strict = attribute == ("hour",)
-                self._filters.append((_COMPARISONS[type(pushed)] if strict else _LOOSE[type(pushed)], "", hours))
+            values = [of for of in (pushed.value if isinstance(pushed, In) else [value]) if of is not None]
+            if values and attribute == (period,) and type(pushed) in _COMPARISONS:
+                self._filters.append((_COMPARISONS[type(pushed)], [str(of) for of in values]))
+            elif values and attribute == ("time_ms",) and self._name == SAMPLES and type(pushed) in _OF_MOMENTS:
+                self._filters.append((_OF_MOMENTS[type(pushed)], [hour_of(int(of)) for of in values]))
             yield pushed
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the files of each hour that the filters do not leave out."""
+        """Return the files of each period that the filters do not leave out."""
         from mm2mgr.samples.tables import StoredTable, by_period
 
-        hours = by_period(StoredTable(self._store, SAMPLES).files())
-        return [InputPartition(files) for hour, files in hours.items() if self._is_asked_for(hour)]
+        periods = by_period(StoredTable(self._store, self._name).files())
+        return [InputPartition(files) for period, files in periods.items() if self._is_asked_for(period)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of an hour; UnreadableFile where one of its files is damaged."""
+        """Yield the rows of a period; UnreadableFile where one of its files is damaged."""
         import pyarrow as pa
 
         from mm2mgr.samples.tables import StoredTable
 
-        table = StoredTable(self._store, SAMPLES)
-        nullable = pa.schema([pa.field(column.name, column.type) for column in table.schema])
+        table = StoredTable(self._store, self._name)
+        schema = pa.schema([pa.field(column.name, column.type) for column in table.schema])
         for file in partition.value:
             rows = table.read_file(file, table.file_schema.names)
-            columns = {name: rows[name] for name in rows.column_names} | {
-                "hour": pa.repeat(pa.scalar(file.values[0]), len(rows))
-            }
-            yield from (
-                pa.table([columns[of.name].cast(of.type) for of in nullable], schema=nullable)
-                .combine_chunks()
-                .to_batches()
-            )
+            columns = dict(zip(rows.column_names, rows.columns, strict=True))
+            for name, value in zip(table.partitioned_by, file.values, strict=True):
+                columns[name] = pa.chunked_array([pa.repeat(pa.scalar(value), len(rows))])
+            whole = pa.table([columns[of.name].cast(of.type) for of in schema], schema=schema)
+            yield from whole.combine_chunks().to_batches()
 
-    def _is_asked_for(self, hour: str) -> bool:
-        return all(_compare(comparison, hour, hours) for comparison, _, hours in self._filters)
+    def _is_asked_for(self, period: str) -> bool:
+        return all(any(comparison(period, value) for value in values) for comparison, values in self._filters)
 
 
-_COMPARISONS = {
-    EqualTo: "=",
-    In: "in",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
+_COMPARISONS: Mapping[type[Filter], Callable[[str, str], bool]] = {
+    **{EqualTo: operator.eq, In: operator.eq, GreaterThan: operator.gt, GreaterThanOrEqual: operator.ge},
+    **{LessThan: operator.lt, LessThanOrEqual: operator.le},
 }
 # A moment after another one may be in the same hour.
-_LOOSE = {**_COMPARISONS, GreaterThan: ">=", LessThan: "<="}
+_OF_MOMENTS: Mapping[type[Filter], Callable[[str, str], bool]] = {
+    **_COMPARISONS,
+    GreaterThan: operator.ge,
+    LessThan: operator.le,
+}
 
 
-def _compare(comparison: str, hour: str, hours: Sequence[str]) -> bool:
-    match comparison:
-        case ">":
-            return hour > hours[0]
-        case ">=":
-            return hour >= hours[0]
-        case "<":
-            return hour < hours[0]
-        case "<=":
-            return hour <= hours[0]
-    return hour in hours
+def table_ddl(name: str) -> str:
+    """Return the columns of a table as Spark declares them."""
+    return _ddl((column.name, column.type) for column in TABLES[name])
 
 
 class _Message(WriterCommitMessage):
@@ -217,8 +211,6 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         return _Message(self._writer.write(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # PySpark's name
-        from dataclasses import replace
-
         progress = {f"stream {self._app}": (batchId - 1, batchId)}
         replace(self._writer, progress=progress, label=f"{self._app} {batchId}").commit(_parts(messages))
 

@@ -117,4 +117,7 @@ def test_a_poll_counts_what_the_source_stored_and_a_failure_between_commits_is_a
     monkeypatch.setattr(MetricSourceReader, "_topics", lambda _: KNOWN)
     first = reader.poll()
     assert (first.stored, first.batches, first.notes[-1]) == (2, [], "the broker is gone")
-    assert poll(TopicSource(cast("Any", Log(*(getattr(log, name) for name in Log.__dataclass_fields__))), tmp_path))[0] == 2
+    assert (
+        poll(TopicSource(cast("Any", Log(*(getattr(log, name) for name in Log.__dataclass_fields__))), tmp_path))[0]
+        == 2
+    )

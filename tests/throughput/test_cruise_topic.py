@@ -91,9 +91,7 @@ def test_what_is_no_sample_is_named(value: bytes | None, reason: str) -> None:
 
 def test_what_is_no_sample_harms_no_other_row() -> None:
     values = [value for pair in NO_SAMPLES for value in (pair[0], version_1("t", 1, 1, 1, 1))]
-    assert [row["skipped"] for row in decode(*values)] == [
-        reason for pair in NO_SAMPLES for reason in (pair[1], None)
-    ]
+    assert [row["skipped"] for row in decode(*values)] == [reason for pair in NO_SAMPLES for reason in (pair[1], None)]
 
 
 @given(st.lists(st.binary(max_size=120), max_size=5))
