@@ -29,8 +29,9 @@ class Poll:
     """One source read once: its batches, and reason → how many partitions have no sample for it.
 
     `notes` are sentences about what else a reader of the samples has to know, such as a source's own warnings.
-    `stored`: samples that the source appended to the table itself. `has_more`: it was too much for one poll, and the next one goes on. `lost` is called when the samples could not be
-    stored: a source that still has them gives them again.
+    `stored`: samples that the source appended to the table itself. `has_more`: it was too much for one poll, and the
+    next one goes on. `lost` is called when the samples could not be stored: a source that still has them gives them
+    again.
     """
 
     batches: Sequence[Batch]

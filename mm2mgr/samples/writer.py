@@ -73,7 +73,7 @@ class Expected:
     until_ms: int
 
     @classmethod
-    def of(cls, inventory: Inventory, since_ms: int, until_ms: int) -> Expected:
+    def from_inventory(cls, inventory: Inventory, since_ms: int, until_ms: int) -> Expected:
         """Expect what is to be sampled of a cluster, from a moment on until shortly after another."""
         chosen = inventory.topics_to_sample()
         topics = {
@@ -126,7 +126,7 @@ class SampleWriter:
         waiting = 0
         for batch in batches:
             if batch.num_rows:
-                for hour, rows in _by_hour(self._believed(pa.Table.from_batches([batch]), tally)):
+                for hour, rows in _by_hour(self._plausible_rows(pa.Table.from_batches([batch]), tally)):
                     hours.setdefault(hour, []).append(rows)
                     waiting += len(rows)
                 if waiting >= _ROWS_PER_FILE:
@@ -174,15 +174,15 @@ class SampleWriter:
             written = [self._table.write_file((hour_of(hour * HOUR_MS),), rows) for hour, rows in sorted(hours.items())]
         return [file for file in written if file is not None]
 
-    def _believed(self, rows: pa.Table, tally: Tally) -> pa.Table:
+    def _plausible_rows(self, rows: pa.Table, tally: Tally) -> pa.Table:
         """Return the rows that are believed, with the columns of the table's files."""
         if SKIPPED in rows.column_names:
             reasons = rows[SKIPPED]
             for entry in pc.value_counts(reasons.drop_null()).to_pylist():
                 tally.skipped[entry["values"]] += entry["counts"]
             rows = rows.filter(reasons.is_null())
-        rows = rows.filter(pa.array(self._of_wanted_partitions(rows, tally)))
-        values, any_value = _believed_values(rows, tally)
+        rows = rows.filter(pa.array(self._in_sampled_partitions(rows, tally)))
+        values, any_value = _plausible_values(rows, tally)
         time_ms = rows["time_ms"].to_numpy()
         since, until = (self.expected.since_ms, self.expected.until_ms) if self.expected else (1, _YEAR_3000_MS)
         timely = (since <= time_ms) & (time_ms <= until)
@@ -192,7 +192,7 @@ class SampleWriter:
         for name in ("topic_id", "resolution_ms", *REQUIRED):
             columns[name] = rows[name] if name in rows.column_names else None
         if self.expected:
-            ids = {topic: known[1] for topic, known in self.expected.topics.items() if known}
+            ids = {topic: entry[1] for topic, entry in self.expected.topics.items() if entry}
             columns["topic_id"] = pa.array([ids.get(topic) for topic in rows["topic"].to_pylist()], pa.string())
         if columns["resolution_ms"] is None:
             columns["resolution_ms"] = pa.repeat(pa.scalar(0, pa.int32()), len(rows))
@@ -206,31 +206,31 @@ class SampleWriter:
             _mark_measured(table, tally)
         return table
 
-    def _of_wanted_partitions(self, rows: pa.Table, tally: Tally) -> Flags:
-        wanted = np.ones(len(rows), np.bool_)
+    def _in_sampled_partitions(self, rows: pa.Table, tally: Tally) -> Flags:
+        chosen = np.ones(len(rows), np.bool_)
         nulls = [rows[name].is_null().to_numpy() for name in REQUIRED]
         for flags in nulls:
-            tally.skipped["without a value that samples need"] += int((wanted & flags).sum())
-            wanted &= ~flags
+            tally.skipped["without a value that samples need"] += int((chosen & flags).sum())
+            chosen &= ~flags
         partitions = rows["partition"].fill_null(-1).to_numpy()
         if self.expected is None:
-            impossible = wanted & ((partitions < 0) | (partitions >= 1_000_000))
+            impossible = chosen & ((partitions < 0) | (partitions >= 1_000_000))
         else:
             topics = rows["topic"].combine_chunks().dictionary_encode()
             names = topics.dictionary.to_pylist()
-            known = [self.expected.topics.get(name) for name in names]
+            entries = [self.expected.topics.get(name) for name in names]
             lost = [name for name in names if name not in self.expected.topics and not name.startswith("__")]
             tally.unknown.update(lost[: max(0, _MOST_NAMES - len(tally.unknown))])
             codes = topics.indices.fill_null(0).to_numpy(zero_copy_only=False)
-            counts = np.array([entry[0] if entry else 0 for entry in known] or [0])[codes]
-            wanted &= np.array([entry is not None for entry in known] or [False])[codes]
-            impossible = wanted & ((partitions < 0) | (partitions >= counts))
+            counts = np.array([entry[0] if entry else 0 for entry in entries] or [0])[codes]
+            chosen &= np.array([entry is not None for entry in entries] or [False])[codes]
+            impossible = chosen & ((partitions < 0) | (partitions >= counts))
         tally.doubts["of a partition that its topic does not have"] += int(impossible.sum())
         tally.doubts, tally.skipped = Doubts(+tally.doubts), +tally.skipped
-        return np.asarray(wanted & ~impossible)
+        return np.asarray(chosen & ~impossible)
 
 
-def _believed_values(rows: pa.Table, tally: Tally) -> tuple[dict[str, pa.Array], Flags]:
+def _plausible_values(rows: pa.Table, tally: Tally) -> tuple[dict[str, pa.Array], Flags]:
     """Return the measured values that are believed by column, and which rows have one at all."""
     values, any_value = dict[str, pa.Array](), np.zeros(len(rows), np.bool_)
     for name, largest in LARGEST.items():

@@ -3,30 +3,24 @@ exactly once.
 
 How far each partition of the topic was read is recorded by the very commit that appends its samples, so there is no
 checkpoint to keep: a process that dies between the two loses and repeats nothing, and of two that read the same topic
-one goes on behind the other. It joins no group and commits nothing to Kafka. Executors need confluent-kafka, and get
-the settings, passwords included, with their tasks.
+one goes on behind the other. Executors need confluent-kafka.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
-import confluent_kafka
-import pyarrow as pa
-
-from mm2mgr.errors import KafkaError
 from mm2mgr.samples.schema import SAMPLES, Store
 from mm2mgr.samples.tables import Conflict, StoredTable
 from mm2mgr.samples.writer import Expected, SampleWriter
-from mm2mgr.throughput.cruise_records import ONLY_HERE, decode_records
+from mm2mgr.throughput.cruise_reader import CRUISE_CONTROL_TOPIC, Offsets, TopicReader
+from mm2mgr.throughput.cruise_records import ONLY_HERE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,111 +28,8 @@ if TYPE_CHECKING:
     from mm2mgr.samples.batch import Gathered, Inventory
     from mm2mgr.samples.readers import Opening
 
-CRUISE_CONTROL_TOPIC = "cruise-control-topic"
 _REACH_MS = 15 * 86_400_000
 _RECORDS_PER_COMMIT = 1_000_000
-_RECORDS_PER_TASK = 100_000
-_CONSUME, _SILENCE_SECONDS = 2_000, 30.0
-_READER = {
-    "group.id": "mm2mgr-reads-without-a-group",  # demanded by the client, never sent: partitions are assigned by hand
-    "enable.auto.commit": False,
-    "enable.partition.eof": True,
-    "auto.offset.reset": "error",  # records that expired meanwhile are an error, never skipped in silence
-    "log_level": 0,  # what goes wrong comes as an error
-}
-Offsets: TypeAlias = "Mapping[int, int]"
-"""Partition → offset of the next record to read."""
-Range: TypeAlias = "tuple[int, int, int]"
-"""Partition, first offset, end offset."""
-
-
-@dataclass(frozen=True)
-class TopicReader:
-    """Reads the sample topic of one cluster between offsets; the same object in this process and on executors."""
-
-    cluster: str
-    topic: str
-    settings: Mapping[str, str] = field(repr=False)
-    resolution_ms: int = 0
-
-    def bounds(self) -> dict[int, tuple[int, int]]:
-        """Return the first and the end offset of every partition; KafkaError when the topic cannot be read."""
-        with self._consumer() as consumer:
-            described = consumer.list_topics(self.topic, timeout=10).topics[self.topic]
-            if described.error is not None:
-                raise confluent_kafka.KafkaException(described.error)
-            places = [confluent_kafka.TopicPartition(self.topic, number) for number in sorted(described.partitions)]
-            return {place.partition: consumer.get_watermark_offsets(place, timeout=10) for place in places}
-
-    def offsets_at(self, time_ms: int, ends: Offsets) -> dict[int, int]:
-        """Return the first offsets whose records are that young, else the end."""
-        with self._consumer() as consumer:
-            asked = [confluent_kafka.TopicPartition(self.topic, number, time_ms) for number in ends]
-            places = consumer.offsets_for_times(asked, timeout=10)
-        return {place.partition: place.offset if place.offset >= 0 else ends[place.partition] for place in places}
-
-    def partitions(self, start: Offsets, end: Offsets) -> list[list[Range]]:
-        """Return the work between two offsets as tasks: ranges of partitions, few records together, many apart."""
-        tasks, room = list[list[Range]](), 0
-        for number in sorted(end):
-            first = start.get(number, 0)
-            while first < end[number]:
-                if room <= 0:
-                    tasks.append([])
-                    room = _RECORDS_PER_TASK
-                count = min(room, end[number] - first)
-                tasks[-1].append((number, first, first + count))
-                first, room = first + count, room - count
-        return tasks
-
-    def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one task as batches of `cruise_records.SCHEMA`; an exception ends it with its
-        message."""
-        reached = {number: first for number, first, _ in ranges}
-        ends = {number: end for number, _, end in ranges}
-        heard = time.monotonic()
-        with self._consumer() as consumer:
-            consumer.assign([confluent_kafka.TopicPartition(self.topic, *place) for place in reached.items()])
-            while behind := [number for number in ends if reached[number] < ends[number]]:
-                messages = consumer.consume(_CONSUME, timeout=1.0)
-                if not messages and time.monotonic() - heard > _SILENCE_SECONDS:
-                    number = behind[0]
-                    raise TimeoutError(f"partition {number} is silent at offset {reached[number]} of {ends[number]}")
-                values, places = list[bytes | None](), list[tuple[int, int]]()
-                for message in messages:
-                    heard, error = time.monotonic(), message.error()
-                    if error is not None and error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
-                        raise confluent_kafka.KafkaException(error)
-                    number, offset = int(message.partition() or 0), int(message.offset() or 0)
-                    if error is None and offset < ends[number]:
-                        values.append(message.value())
-                        places.append((number, offset))
-                    reached[number] = max(reached[number], offset + (error is None))
-                if ready := [number for number in behind if reached[number] >= ends[number]]:
-                    consumer.pause([confluent_kafka.TopicPartition(self.topic, number) for number in ready])
-                if values:
-                    yield decode_records(values, places, self.cluster, CRUISE_CONTROL_TOPIC, self.resolution_ms)
-
-    def _consumer(self) -> _OpenConsumer:
-        return _OpenConsumer(self)
-
-
-@dataclass
-class _OpenConsumer:
-    """A consumer that is closed at the end, whose errors name the topic."""
-
-    reader: TopicReader
-
-    def __enter__(self) -> confluent_kafka.Consumer:
-        self._closing = closing(confluent_kafka.Consumer({**self.reader.settings, **_READER}))
-        return self._closing.__enter__()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._closing.__exit__(kind, error, None)
-        if isinstance(error, confluent_kafka.KafkaException):
-            reason = error.args[0].str()[:300]
-            hint = "check `cruise_control_topic`; Strimzi calls it strimzi.cruisecontrol.partitionmetricsamples"
-            raise KafkaError(f"the sample topic {self.reader.topic} cannot be read: {reason}", hint=hint) from error
 
 
 def append(
@@ -234,17 +125,17 @@ class TopicSource:
         stored = table.progress(map(names, bounds))
         stored_offsets = {number: stored[names(number)] for number in bounds if names(number) in stored}
         start, notes = self._start(bounds, stored_offsets, since_ms)
-        expected = Expected.of(inventory, min(since_ms or until_ms, until_ms - _REACH_MS), until_ms)
+        expected = Expected.from_inventory(inventory, min(since_ms or until_ms, until_ms - _REACH_MS), until_ms)
         for end in _commits(start, ends):
             progress = {names(number): (start[number], end[number]) for number in end if start[number] < end[number]}
             writer = SampleWriter(self.store, expected, progress, str(uuid.uuid4()), ONLY_HERE)
             try:
-                samples, said = append(self.reader, start, end, writer, self.spark.session() if self.spark else None)
+                samples, refused = append(self.reader, start, end, writer, self.spark.session() if self.spark else None)
             except Conflict as error:
                 yield Gathered([], [*notes, error.message])
                 return
             start = end
-            yield Gathered([], [*notes, *said], samples)
+            yield Gathered([], [*notes, *refused], samples)
             notes = []
         if notes:
             yield Gathered([], notes)

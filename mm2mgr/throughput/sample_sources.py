@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mm2mgr.samples.writer import SampleWriter, Written
-    from mm2mgr.throughput.cruise_topic import Offsets, TopicReader
+    from mm2mgr.throughput.cruise_reader import Offsets, TopicReader
 
 SAMPLES_FORMAT, TOPIC_FORMAT = "mm2mgr.samples", "mm2mgr.cruise-control-topic"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -241,7 +241,7 @@ def _sink(name: str, writer: SampleWriter) -> type[DataSource]:
 
 
 def _topic_source(name: str, reader: TopicReader, start: Offsets | None, end: Offsets | None) -> type[DataSource]:
-    class TopicSource(DataSource):
+    class SampleTopic(DataSource):
         @classmethod
         def name(cls) -> str:
             return name
@@ -257,7 +257,7 @@ def _topic_source(name: str, reader: TopicReader, start: Offsets | None, end: Of
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
             return _TopicStreamReader(reader)
 
-    return TopicSource
+    return SampleTopic
 
 
 class _TopicBatchReader(DataSourceReader):

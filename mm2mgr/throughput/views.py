@@ -45,8 +45,10 @@ _BUSIEST = ("bytes_per_second_mean", "bytes_per_second_busiest_hour", "busiest_h
 
 
 _COUNTED = """WITH numbers AS (
-  SELECT number FROM (VALUES ('00'), ('01'), ('02'), ('03'), ('04'), ('05'), ('06'), ('07'), ('08'), ('09'), ('10'), ('11'),
-    ('12'), ('13'), ('14'), ('15'), ('16'), ('17'), ('18'), ('19'), ('20'), ('21'), ('22'), ('23')) AS words (number)
+  SELECT number FROM (
+    VALUES ('00'), ('01'), ('02'), ('03'), ('04'), ('05'), ('06'), ('07'), ('08'), ('09'), ('10'), ('11'), ('12'),
+      ('13'), ('14'), ('15'), ('16'), ('17'), ('18'), ('19'), ('20'), ('21'), ('22'), ('23')
+  ) AS words (number)
 ), hours AS (
   SELECT DISTINCT period FROM throughput WHERE length(period) = 13
 ), days AS (
@@ -182,7 +184,8 @@ FROM partition_hours GROUP BY hour, cluster, topic""",
 )
 SELECT means.cluster, means.topic, means.partitions, means.bytes_per_second_mean,
   busiest.bytes_per_second AS bytes_per_second_busiest_hour, busiest.hour AS busiest_hour
-FROM means LEFT JOIN busiest_hours_of_topics busiest ON busiest.cluster = means.cluster AND busiest.topic = means.topic""",
+FROM means
+LEFT JOIN busiest_hours_of_topics busiest ON busiest.cluster = means.cluster AND busiest.topic = means.topic""",
     ),
     View(
         "flow_hours",

@@ -19,8 +19,9 @@ from mm2mgr.samples.readers import MetricSourceReader
 from mm2mgr.samples.schema import SAMPLES
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import StoredTable
+from mm2mgr.throughput.cruise_reader import Range, TopicReader
 from mm2mgr.throughput.cruise_records import decode_records
-from mm2mgr.throughput.cruise_topic import Range, TopicReader, TopicSource
+from mm2mgr.throughput.cruise_topic import TopicSource
 from tests.throughput.test_cruise_topic import version_1
 
 T0, T1 = 1_795_255_200_000, 1_795_255_320_000

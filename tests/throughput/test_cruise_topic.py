@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.throughput.cruise_reader import TopicReader
 from mm2mgr.throughput.cruise_records import SCHEMA, decode_records
-from mm2mgr.throughput.cruise_topic import TopicReader, _commits
+from mm2mgr.throughput.cruise_topic import _commits
 
 TIME = 1_795_255_200_000
 topics = st.text("abcXYZ019._-", min_size=1, max_size=249)

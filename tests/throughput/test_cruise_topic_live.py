@@ -21,8 +21,9 @@ from mm2mgr.samples.batch import Inventory
 from mm2mgr.samples.schema import SAMPLES
 from mm2mgr.samples.tables import StoredTable
 from mm2mgr.sandbox.kafka_servers import Broker
-from mm2mgr.throughput import cruise_topic
-from mm2mgr.throughput.cruise_topic import SharedSpark, TopicReader, TopicSource
+from mm2mgr.throughput import cruise_reader, cruise_topic
+from mm2mgr.throughput.cruise_reader import TopicReader
+from mm2mgr.throughput.cruise_topic import SharedSpark, TopicSource
 from mm2mgr.throughput.sample_sources import TOPIC_FORMAT, register_samples, register_topic
 
 from .test_cruise_topic import TIME, version_0, version_1
@@ -53,7 +54,8 @@ import os, signal, sys
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Inventory
 from mm2mgr.samples.tables import StoredTable
-from mm2mgr.throughput.cruise_topic import TopicReader, TopicSource
+from mm2mgr.throughput.cruise_topic import TopicSource
+from mm2mgr.throughput.cruise_reader import TopicReader
 
 store, servers, topic, now = sys.argv[1:]
 StoredTable.add = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -116,7 +118,7 @@ def test_all_samples_come_once_junk_is_counted_and_a_second_reading_goes_on(
 ) -> None:
     if engine != "Spark":
         monkeypatch.setattr(cruise_topic, "_RECORDS_PER_COMMIT", 500)  # several commits
-    monkeypatch.setattr(cruise_topic, "_RECORDS_PER_TASK", 300)
+    monkeypatch.setattr(cruise_reader, "_RECORDS_PER_TASK", 300)
     source = TopicSource(reader_of(access), tmp_path, SharedSpark(running=spark) if engine == "Spark" else None)
     samples, notes = gather(source, access)
     assert samples == 1500
