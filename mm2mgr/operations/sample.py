@@ -35,7 +35,8 @@ class SampleOrder:
     """What to sample: the source clusters by alias (none: all), for how long, and from where.
 
     `duration_seconds` None samples until stopped; samples older than `keep_seconds` are removed, None keeps all.
-    `back_seconds`: how much of the past a first run takes from a metric source.
+    `back_seconds`: how much of the past a first run takes from a metric source. `spark` False reads what Spark would
+    in this process.
     """
 
     store: Store
@@ -45,6 +46,7 @@ class SampleOrder:
     keep_seconds: float | None = None
     source: str = "kafka"
     back_seconds: float = 0.0
+    spark: bool | None = None
 
 
 @dataclass
@@ -238,7 +240,7 @@ def _metric_source_readers(
                 hint="declare it for the cluster or in defaults: clusters:, or leave the cluster out with --cluster",
             )
         http, log_file = partial(_http, kind, cluster), log_file_of(store.store, cache_folder)
-        opening = Opening(access, metrics, order.interval_seconds, http, _java_home, log_file)
+        opening = Opening(access, metrics, order.interval_seconds, http, _java_home, log_file, store.store, order.spark)
         readers.append(MetricSourceReader(access, accepts, open_source(kind, opening), store, order.back_seconds))
     return readers
 

@@ -32,6 +32,9 @@ LARGEST: Mapping[str, float] = {
     "records_per_second": _RATE,
     "bytes_per_second": _RATE,
     "record_bytes": _RECORD,
+    "bytes_out_per_second": _RATE,
+    "replication_bytes_in_per_second": _RATE,
+    "replication_bytes_out_per_second": _RATE,
 }
 """The columns of a sample that a source may fill, and the largest value of each that is believed."""
 
@@ -59,6 +62,9 @@ class Batch:
     bytes_per_second: Real | None = None
     record_bytes: Real | None = None
     log_bytes: Whole | None = None
+    bytes_out_per_second: Real | None = None
+    replication_bytes_in_per_second: Real | None = None
+    replication_bytes_out_per_second: Real | None = None
 
     def __post_init__(self) -> None:
         columns = {"partitions": self.partitions, "topic_ids": self.topic_ids, **self.values()}
@@ -91,10 +97,14 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Gathered:
-    """One answer of a source: its samples, and sentences with everything that a reader of them has to know."""
+    """One answer of a source: its samples, and sentences with everything that a reader of them has to know.
+
+    `stored`: how many samples the source appended to the table itself.
+    """
 
     batches: list[Batch]
     notes: list[str]
+    stored: int = 0
 
 
 @dataclass
@@ -190,13 +200,8 @@ class Rows:
     def notes(self) -> list[str]:
         """Say what was dropped, and which wanted partitions have no sample at all: missing is not zero."""
         measured = {place for rows in self._rows.values() for place in rows}
-        per_topic = Counter(topic for topic, _ in measured)
-        missing = [topic for topic, info in self._wanted.items() if per_topic[topic] < info.partitions]
-        if not measured or not missing:
-            return self.doubts.notes()
-        total, of = sum(info.partitions for info in self._wanted.values()), few(sorted(missing), _NAMED)
-        note = f"{len(measured)} of {total} partitions have samples; missing (not zero): partitions of {of}"
-        return [*self.doubts.notes(), note]
+        partitions = {topic: info.partitions for topic, info in self._wanted.items()}
+        return [*self.doubts.notes(), *missing_notes(Counter(topic for topic, _ in measured), partitions)]
 
     def _plausible_values(self, values: Mapping[str, object]) -> dict[str, float]:
         checked = {
@@ -215,6 +220,15 @@ class Rows:
         places = [partition for _, partition in rows]
         alias = self.inventory.alias
         return Batch(alias, self.source, time_ms, topics, places, topic_ids, self.resolution_ms, **columns)
+
+
+def missing_notes(measured: Mapping[str, int], partitions: Mapping[str, int]) -> list[str]:
+    """Say which topics to sample have fewer measured partitions than partitions; nothing where none was measured."""
+    missing = [topic for topic, count in partitions.items() if measured.get(topic, 0) < count]
+    if not measured or not missing:
+        return []
+    total, of = sum(partitions.values()), few(sorted(missing), _NAMED)
+    return [f"{sum(measured.values())} of {total} partitions have samples; missing (not zero): partitions of {of}"]
 
 
 def _number(value: object) -> float | None:

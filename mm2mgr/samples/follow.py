@@ -29,14 +29,16 @@ class Poll:
     """One source read once: its batches, and reason → how many partitions have no sample for it.
 
     `notes` are sentences about what else a reader of the samples has to know, such as a source's own warnings.
-    `has_more`: it was too much for one poll, and the next one goes on. `lost` is called when the samples could not be
-    stored: a source that still has them gives them again.
+    `stored`: samples that the source appended to the table itself. `has_more`: it was too much for one poll, and the
+    next one goes on. `lost` is called when the samples could not be stored: a source that still has them gives them
+    again.
     """
 
     batches: Sequence[Batch]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
     has_more: bool = False
+    stored: int = 0
     lost: Callable[[], None] = lambda: None
 
 
@@ -220,6 +222,7 @@ class _Keeper:
         if self._trouble:
             self.news.append("samples are written again")
         self._written_before, self._trouble = True, ""
+        written += sum(poll.stored for poll in polls)
         self._tidy()
         self.kept += written
         return written

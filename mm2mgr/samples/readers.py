@@ -27,7 +27,7 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.batch import Batch, Gathered, Inventory
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.http import Http
-from mm2mgr.samples.schema import AHEAD_MS, KAFKA_OFFSETS
+from mm2mgr.samples.schema import AHEAD_MS, KAFKA_OFFSETS, Store
 from mm2mgr.samples.store import SampleStore
 
 _PARTITIONS_PER_TOPIC = 4  # looked at for record sizes at least: the fullest ones carry the load that sizing is about
@@ -260,7 +260,7 @@ class Opening:
     """What a metric source of one cluster is opened with: how Kafka is reached, and `metrics:` as declared.
 
     `http` opens a session with the endpoint that is declared for this source. What needs a JVM asks `java_home`, and
-    its log is `log_file`.
+    its log is `log_file`; `spark` False works without. A source that appends by itself does so to `store`.
     """
 
     access: KafkaAccess
@@ -269,6 +269,8 @@ class Opening:
     http: Callable[[], Http]
     java_home: Callable[[], Path | None]
     log_file: Path
+    store: Store
+    spark: bool | None = None
 
     def kafka_settings(self) -> dict[str, str]:
         """Return how librdkafka reaches the cluster."""
@@ -316,28 +318,31 @@ class MetricSourceReader:
         pieces, floor_ms, until_ms = answer
         batches: list[Batch] = []
         notes: dict[str, None] = {}
+        stored = 0
         try:
             for piece in pieces:
+                stored += piece.stored
                 believed, doubts = _in_time(piece.batches, floor_ms, until_ms)
                 batches += believed
                 notes |= dict.fromkeys([*piece.notes, *doubts])
                 self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in believed)]) or None
-                if sum(map(len, batches)) >= _ROWS_PER_POLL:
+                if sum(map(len, batches)) + stored >= _ROWS_PER_POLL:
                     self._answer = answer
                     return Poll(
                         batches,
                         notes=(*notes, "catching up; more samples are pending"),
                         has_more=True,
+                        stored=stored,
                         lost=self._forget,
                     )
         except Mm2mgrError as error:
-            if not batches:
+            if not batches and not stored:
                 raise
             # What came is kept; the next poll goes on behind it.
-            return Poll(batches, notes=(*notes, error.message), lost=self._forget)
+            return Poll(batches, notes=(*notes, error.message), stored=stored, lost=self._forget)
         if self._newest_ms is not None:
             self._newest_ms = max(self._newest_ms, until_ms - _LATE_MS)
-        return Poll(batches, notes=tuple(notes), lost=self._forget)
+        return Poll(batches, notes=tuple(notes), stored=stored, lost=self._forget)
 
     def close(self) -> None:
         """Close the source."""

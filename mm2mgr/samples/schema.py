@@ -68,6 +68,9 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("bytes_per_second", "float64", "B/s", "measured rate, of sources that report rates", True),
         TableColumn("record_bytes", "float64", "B", "mean size of key, value and headers, uncompressed", True),
         TableColumn("log_bytes", "int64", "B", "size of the leader's log on disk", True),
+        TableColumn("bytes_out_per_second", "float64", "B/s", "measured rate of what consumers read", True),
+        TableColumn("replication_bytes_in_per_second", "float64", "B/s", "measured rate of followers' writes", True),
+        TableColumn("replication_bytes_out_per_second", "float64", "B/s", "measured rate of followers' reads", True),
     ),
     TASK_OFFSETS: (
         TableColumn("hour", "string", "UTC", "hour of `time_ms`; the table is partitioned by it"),

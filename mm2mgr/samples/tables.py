@@ -21,6 +21,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -29,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
@@ -54,6 +55,10 @@ _TRIES = 5
 STRINGS = ("cluster", "topic", "topic_id", "source")
 _BOUNDED = ("cluster", "source")  # whose smallest and largest value the table keeps for each file
 
+
+Progress: TypeAlias = "Mapping[str, tuple[int, int]]"
+"""By name how far something was read: the number expected in the table at most, and the one to record. Of processes
+that record the same name at the same time, one succeeds."""
 
 _KINDS = {
     "string": {"string"},
@@ -156,10 +161,16 @@ class StoredTable:
 
     def create(self) -> None:
         """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody
-        else."""
+        else. A table of an earlier version gets the columns that it lacks."""
         if self.exists():
             with reaching(self.uri):
-                self._check_columns(DeltaTable(self.uri))
+                opened = DeltaTable(self.uri)
+                self._check_columns(opened)
+            present = {field.name for field in opened.schema().fields}
+            if missing := [field for field in self.schema if field.name not in present]:
+                self._refuse_links("_delta_log")
+                with writing(self.uri):
+                    opened.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
             return
         if self._holds_other_files() and not self.exists():
             # A table's folder is cleaned of files that the table does not know.
@@ -330,6 +341,62 @@ class StoredTable:
                     f"{self.uri}: another process replaced files at the same time",
                     hint="nothing was changed; run it again when the other one is done",
                 ) from error
+
+    def add(
+        self, new: Sequence[DataFile], progress: Progress, note: Mapping[str, object] = MappingProxyType({})
+    ) -> bool:
+        """Add files of `write_file` in one commit that also records progress; False, and no change, where the table
+        has this progress already.
+
+        Conflict where it has a part of it, or another process is ahead: nothing was changed. `note` is kept as JSON in
+        the table's history.
+        """
+        self._refuse_links("_delta_log", *{Path(file.path).parent.name for file in new})
+        self._refuse_pipes()
+        ahead = Conflict(
+            f"{self.uri}: another process appended the same samples", hint="nothing was changed; run it again"
+        )
+        with writing(self.uri):
+            table = DeltaTable(self.uri)
+            stored = {name: table.transaction_version(name) for name in progress}
+            reached = {name: -1 if version is None else version for name, version in stored.items()}
+            if progress and all(reached[name] >= version for name, (_, version) in progress.items()):
+                return False
+            if any(reached[name] > expected for name, (expected, _) in progress.items()):
+                raise ahead
+            now_ms = time.time_ns() // 1_000_000
+            actions: list[AddAction | RemoveAction] = [
+                AddAction(
+                    file.path, file.size, _partition_values(self.partitioned_by, file), now_ms, True, _statistics(file)
+                )
+                for file in new
+            ]
+            commit = CommitProperties(
+                custom_metadata={"mm2mgr": json.dumps(note)} if note else None,
+                app_transactions=[Transaction(name, version, now_ms) for name, (_, version) in progress.items()],
+                max_commit_retries=100,
+            )
+            try:
+                table.create_write_transaction(
+                    actions, "append", self.schema, list(self.partitioned_by), commit_properties=commit
+                )
+            except CommitFailedError as error:
+                raise ahead from error
+        return True
+
+    def progress(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the progress that commits of `add` recorded, by name; a name without any is left out."""
+        if not self.exists():
+            return {}
+        with reaching(self.uri):
+            table = DeltaTable(self.uri)
+            stored = {name: table.transaction_version(name) for name in names}
+        return {name: version for name, version in stored.items() if version is not None}
+
+    def notes(self, newest: int = 20) -> list[Mapping[str, object]]:
+        """Return the notes of `add` among the newest commits, newest first."""
+        with reaching(self.uri):
+            return [json.loads(entry["mm2mgr"]) for entry in DeltaTable(self.uri).history(newest) if "mm2mgr" in entry]
 
     def vacuum(self) -> None:
         """Delete files that no reader needs: those replaced some hours ago, and those of killed writers.

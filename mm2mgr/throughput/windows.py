@@ -248,10 +248,13 @@ def _percentiles(rows: RateRows, group: Array, count: int, factor: Array, values
     lengths = np.diff(rows.offsets)
     in_records = np.bincount(group[np.isfinite(raw["bytes"])], minlength=count) == 0
     factors = np.where(in_records[group], 1.0, factor)
-    buckets = raw["sketch_buckets"]
+    buckets, weights = raw["sketch_buckets"], raw["sketch_ms"]
     if (factors != 1.0).any():
+        counted = np.repeat(np.isfinite(factors), lengths)  # else in records of unknown size, beside bytes
+        lengths = np.where(np.isfinite(factors), lengths, 0)
+        buckets, weights = buckets[counted], weights[counted]
         buckets = shift_buckets(buckets, np.repeat(factors, lengths))
-    number, bucket, weight = merge_buckets(group, lengths, buckets, raw["sketch_ms"])
+    number, bucket, weight = merge_buckets(group, lengths, buckets, weights)
     to_records = np.where(in_records, 1.0, values["records_per_second_mean"] / values["bytes_per_second_mean"])
     to_bytes = np.where(in_records, values["record_bytes"], 1.0)
     alone = np.bincount(group, minlength=count)[group] == 1

@@ -1,47 +1,124 @@
-"""The sample topic of Cruise Control as a source: decoded rows become batches, skipped records are said, nothing comes twice."""
+"""The sample topic of Cruise Control as a source: what is believed is stored and counted, the rest is said, and how far it was read is stored with it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import TopicInfo
+from mm2mgr.samples import readers
 from mm2mgr.samples.batch import Inventory
-from mm2mgr.throughput import cruise_topic
-from mm2mgr.throughput.cruise_topic import SharedSpark, TopicSamples, TopicSource
+from mm2mgr.samples.readers import MetricSourceReader
+from mm2mgr.samples.schema import SAMPLES
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.samples.tables import StoredTable
+from mm2mgr.throughput.cruise_reader import Range, TopicReader
+from mm2mgr.throughput.cruise_records import decode_records
+from mm2mgr.throughput.cruise_topic import TopicSource
+from tests.throughput.test_cruise_topic import version_1
 
 T0, T1 = 1_795_255_200_000, 1_795_255_320_000
-KNOWN = Inventory("dc1", {"a.b": TopicInfo(3, "id", False)}, lambda topic: True)
+TOPICS = {"a.b": TopicInfo(3, "id", False), "samples": TopicInfo(1, "s1", False)}
+KNOWN = Inventory("dc1", TOPICS, lambda topic: topic == "a.b")
 
 
-def test_samples_of_one_moment_that_come_in_two_readings_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    log: list[tuple[Any, ...]] = [("a.b", 0, T0, 10.0, None, 5.0), ("gone", 0, T0, 1.0, 1.0, 1.0)]
-    asked: list[int | None] = []
+@dataclass(frozen=True)
+class Log(TopicReader):
+    """A sample topic of one partition whose records are in a list; `low` is its log start."""
 
-    def read(spark: object, settings: object, topic: str, since_ms: int | None) -> Iterator[TopicSamples]:
-        asked.append(since_ms)
-        rows = [row for row in log if row[2] >= (since_ms or 0)]
-        names = ("topic", "partition", "time_ms", "bytes_per_second", "records_per_second", "log_bytes")
-        columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-        yield columns, {"of unknown version 9": 2}
+    records: list[bytes] = field(default_factory=list)
+    low: list[int] = field(default_factory=lambda: [0])
 
-    monkeypatch.setattr(cruise_topic, "topic_samples", read)
-    source = TopicSource(SharedSpark(running=cast("Any", object())), {}, "samples", 120_000)
-    (first,) = source.gather(KNOWN, None, T1)
-    (batch,) = first.batches
-    assert (batch.source, batch.time_ms, batch.resolution_ms) == ("cruise-control-topic", T0, 120_000)
-    assert (batch.bytes_per_second, batch.records_per_second, batch.log_bytes) == ([10.0], None, [5])
-    assert "2 records skipped: of unknown version 9" in first.notes
-    assert any("gone" in note for note in first.notes)
-    log += [("a.b", 1, T0, -3.0, 7.0, 5.0), ("a.b", 0, T1, float("nan"), 7.0, 5.0)]
-    (second,) = source.gather(KNOWN, T0, T1)
-    assert [(each.time_ms, list(each.partitions), each.bytes_per_second) for each in second.batches] == [
-        (T0, [1], None),
-        (T1, [0], None),
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        return {0: (self.low[0], self.low[0] + len(self.records))}
+
+    def offsets_at(self, time_ms: int, ends: Any) -> dict[int, int]:
+        return {0: 1}
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        for _, first, end in ranges:
+            values = self.records[first - self.low[0] : end - self.low[0]]
+            yield decode_records(values, [(0, first)] * len(values), "dc1", "cruise-control-topic", 120_000)
+
+
+def stored(store: Path, *names: str) -> list[tuple[Any, ...]]:
+    table = StoredTable(store, SAMPLES)
+    columns = [table.read_file(file, names).to_pydict() for file in table.files()]
+    return sorted(row for each in columns for row in zip(*(each[name] for name in names), strict=True))
+
+
+def poll(source: TopicSource, since_ms: int | None = None, known: Inventory = KNOWN) -> tuple[int, list[str]]:
+    pieces = list(source.gather(known, since_ms, T1))
+    return sum(piece.stored for piece in pieces), [note for piece in pieces for note in piece.notes]
+
+
+def test_what_came_is_stored_once_and_what_is_refused_is_said(tmp_path: Path) -> None:
+    log = Log("dc1", "samples", {}, 120_000, [version_1("a.b", 0, 5, 10, 7.0, T0), version_1("gone", 0, 1, 1, 1, T0)])
+    log.records.extend([b"\x09", b"\x09", version_1("samples", 0, 1, 1, 1, T0)])
+    source = TopicSource(log, tmp_path)
+    count, notes = poll(source)
+    assert count == 1
+    assert stored(tmp_path, "source", "time_ms", "resolution_ms", "topic_id", "bytes_per_second", "log_bytes") == [
+        ("cruise-control-topic", T0, 120_000, "id", 10240.0, 5 * 1024 * 1024)
     ]
-    assert any("2 values dropped: 1 negative, 1 not a number" in note for note in second.notes)
-    (third,) = source.gather(KNOWN, T1, T1)
-    assert third.batches == []
-    assert asked == [None, T0, T1]
+    assert "2 records skipped: of unknown version 9" in notes
+    assert any("gone" in note for note in notes)
+    assert any("1 of 3 partitions have samples; missing (not zero): partitions of a.b" in note for note in notes)
+    log.records.extend([version_1("a.b", 1, 5, -3.0, 7.0, T0), version_1("a.b", 3, 1, 1, 1, T0)])
+    log.records.extend([version_1("a.b", 0, 5, float("nan"), 7.0, T1), version_1("a.b", 0, 5, 1, 1, T1 + 10**9)])
+    count, notes = poll(source, T0)
+    assert count == 2
+    assert (1, T0, None, 7.0) in stored(tmp_path, "partition", "time_ms", "bytes_per_second", "records_per_second")
+    dropped = "5 values dropped: 2 negative, 2 not a number, 1 of a partition that its topic does not have"
+    assert dropped in notes  # bytes in and twice as many out
+    assert "1 samples dropped: their time is in the future or long past" in notes
+    assert poll(source, T1) == (0, [])
+    assert len(stored(tmp_path, "time_ms")) == 3
+
+
+def test_a_store_that_has_samples_but_no_offsets_begins_at_its_newest_sample(tmp_path: Path) -> None:
+    log = Log("dc1", "samples", {}, 120_000, [version_1("a.b", 0, 5, n, 7.0, T0 + n) for n in range(4)])
+    assert poll(TopicSource(log, tmp_path), since_ms=T0)[0] == 3  # offsets_at
+
+
+def test_records_that_expired_unread_are_said_and_a_topic_created_anew_is_read_from_its_start(tmp_path: Path) -> None:
+    log = Log("dc1", "samples", {}, 120_000, [version_1("a.b", 0, 5, n, 7.0, T0 + n) for n in range(4)])
+    source = TopicSource(log, tmp_path)
+    assert poll(source)[0] == 4
+    log.low[0] = 10
+    count, notes = poll(source)
+    assert (count, notes[0]) == (4, "6 records of samples expired before they were read")
+    anew = replace(KNOWN, topics={**TOPICS, "samples": TopicInfo(1, "s2", False)})
+    log.low[0] = 0
+    assert "partition 0 of samples ends at 4, before what was read (14)" in poll(source)[1]
+    assert poll(source, known=anew)[0] == 4
+
+
+def test_a_poll_counts_what_the_source_stored_and_a_failure_between_commits_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(Log):
+        def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+            if ranges[0][1]:
+                raise Mm2mgrError("the broker is gone")
+            yield from super().read(ranges)
+
+    monkeypatch.setattr("mm2mgr.throughput.cruise_topic._RECORDS_PER_COMMIT", 2)
+    monkeypatch.setattr(readers.time, "time_ns", lambda: T1 * 1_000_000)
+    log = Failing("dc1", "samples", {}, 120_000, [version_1("a.b", n, 5, 1, 7.0, T0) for n in (0, 1, 2, 0)])
+    source = TopicSource(log, tmp_path)
+    reader = MetricSourceReader(KafkaAccess("dc1", "nowhere:1"), lambda _: True, source, SampleStore(tmp_path))
+    monkeypatch.setattr(MetricSourceReader, "_topics", lambda _: KNOWN)
+    first = reader.poll()
+    assert (first.stored, first.batches, first.notes[-1]) == (2, [], "the broker is gone")
+    assert (
+        poll(TopicSource(cast("Any", Log(*(getattr(log, name) for name in Log.__dataclass_fields__))), tmp_path))[0]
+        == 2
+    )

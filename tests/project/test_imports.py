@@ -235,6 +235,7 @@ CLOSER: dict[str, set[str]] = {
         *("mm2mgr.errors", "mm2mgr.partitions"),
         *("mm2mgr.samples.schema", "mm2mgr.samples.tables"),
         *("mm2mgr.samples.batch", "mm2mgr.samples.readers"),  # in functions and for types of the metric source
+        "mm2mgr.samples.writer",
     },
     "output": {"mm2mgr.throughput.hourly", "mm2mgr.throughput.windows"},  # the types of their values only
 }

@@ -1,32 +1,73 @@
-"""Cruise Control's sample topic on a real broker, read by Spark: compressed batches, old versions, junk, and a second reading."""
+"""Cruise Control's sample topic on a real broker: decoded and stored exactly once by Spark, by a stream and in process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 from pyspark.sql import SparkSession
 
-from mm2mgr.errors import KafkaError
+from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
-from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.client import Kafka, TopicInfo
+from mm2mgr.samples.batch import Inventory
+from mm2mgr.samples.schema import SAMPLES
+from mm2mgr.samples.tables import StoredTable
 from mm2mgr.sandbox.kafka_servers import Broker
-from mm2mgr.throughput import cruise_topic
-from mm2mgr.throughput.cruise_topic import TopicSamples, topic_samples
+from mm2mgr.throughput import cruise_reader, cruise_topic
+from mm2mgr.throughput.cruise_reader import TopicReader
+from mm2mgr.throughput.cruise_topic import SharedSpark, TopicSource
+from mm2mgr.throughput.sample_sources import TOPIC_FORMAT, register_samples, register_topic
 
 from .test_cruise_topic import TIME, version_0, version_1
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
-TOPIC, MINUTE = "__KafkaCruiseControlPartitionMetricSamples", 60_000
+TOPIC, MINUTE, NOW = "__KafkaCruiseControlPartitionMetricSamples", 60_000, TIME + 3_600_000
 JUNK = [b"\x07later version", version_1("t", 0, 1, 1, 1)[:30], b"\xff\xff"]
+PASSWORD = "hunter2-canary"
 
 
 @pytest.fixture(scope="module")
 def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAccess]:
     with Broker("dc1", tmp_path_factory.mktemp("cruise")) as broker:
-        yield KafkaAccess("dc1", broker.bootstrap_servers)
+        access = KafkaAccess("dc1", broker.bootstrap_servers)
+        with Kafka(access) as kafka:
+            kafka.create_topics({TOPIC: (4, 1, {})})
+        values = []
+        for number in range(1500):
+            at, bytes_in = TIME + number // 300 * MINUTE, number + 0.25
+            old = version_0("a.b", number, 2, bytes_in, at)
+            values.append((number % 4, at, old if number % 3 == 0 else version_1("a.b", number, 2, bytes_in, 7.0, at)))
+        write(access, [*values, *((number, TIME, junk) for number, junk in enumerate(JUNK))])
+        yield access
+
+
+KILLED_BEFORE_THE_COMMIT = """
+import os, signal, sys
+from mm2mgr.kafka.client import TopicInfo
+from mm2mgr.samples.batch import Inventory
+from mm2mgr.samples.tables import StoredTable
+from mm2mgr.throughput.cruise_topic import TopicSource
+from mm2mgr.throughput.cruise_reader import TopicReader
+
+store, servers, topic, now = sys.argv[1:]
+StoredTable.add = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+reader = TopicReader("dc1", topic, {"bootstrap.servers": servers})
+known = Inventory("dc1", {"a.b": TopicInfo(1500, "id", False)}, lambda name: True)
+list(TopicSource(reader, store).gather(known, None, int(now)))
+"""
+EXPECTED = {
+    (number, TIME + number // 300 * MINUTE, (number + 0.25) * 1024, None if number % 3 == 0 else 14.0 * 1024)
+    for number in range(1500)
+}
+SKIPPED = {f"1 records skipped: {reason}" for reason in ("of unknown version 7", "cut short", "of unknown version 255")}
 
 
 def write(access: KafkaAccess, values: list[tuple[int, int, bytes]]) -> None:
@@ -37,47 +78,137 @@ def write(access: KafkaAccess, values: list[tuple[int, int, bytes]]) -> None:
     assert producer.flush(30) == 0
 
 
-def read(spark: SparkSession, access: KafkaAccess, since_ms: int | None) -> tuple[set[tuple[Any, ...]], dict[str, int]]:
-    pieces: list[TopicSamples] = list(topic_samples(spark, librdkafka_config(access), TOPIC, since_ms))
-    rows = [row for piece in pieces for row in zip(*piece[0].values(), strict=True)]
-    assert len(rows) == len(set(rows))
-    skipped: dict[str, int] = {}
-    for piece in pieces:
-        for reason, count in piece[1].items():
-            skipped[reason] = skipped.get(reason, 0) + count
-    return set(rows), skipped
+def reader_of(access: KafkaAccess, topic: str = TOPIC) -> TopicReader:
+    # On a connection without a login the client ignores the password, and must show it as little as any other.
+    return TopicReader("dc1", topic, {**librdkafka_config(access), "sasl.password": PASSWORD}, MINUTE)
 
 
-def test_a_topic_that_is_not_there_is_named(spark: SparkSession, access: KafkaAccess) -> None:
-    with pytest.raises(KafkaError, match="__KafkaCruise") as caught:
-        read(spark, access, None)
+def inventory(access: KafkaAccess) -> Inventory:
+    with Kafka(access) as kafka:
+        topics = kafka.topics()
+    return Inventory("dc1", {**topics, "a.b": TopicInfo(1500, "id", False)}, lambda name: name == "a.b")
+
+
+def gather(source: TopicSource, access: KafkaAccess, since_ms: int | None = None) -> tuple[int, list[str]]:
+    pieces = list(source.gather(inventory(access), since_ms, NOW))
+    assert all(not piece.batches for piece in pieces)
+    return sum(piece.stored for piece in pieces), [note for piece in pieces for note in piece.notes]
+
+
+def rows(store: Path, *names: str) -> list[tuple[Any, ...]]:
+    table = StoredTable(store, SAMPLES)
+    names = names or ("partition", "time_ms", "bytes_per_second", "replication_bytes_out_per_second")
+    columns = [table.read_file(file, names).to_pydict() for file in table.files()]
+    return [row for each in columns for row in zip(*(each[name] for name in names), strict=True)]
+
+
+def same_rows(found: Sequence[Any], expected: set[Any]) -> bool:
+    return len(found) == len(expected) and set(found) == expected
+
+
+def test_a_topic_that_is_not_there_is_named(access: KafkaAccess, tmp_path: Path) -> None:
+    with pytest.raises(KafkaError, match="__Other") as caught:
+        gather(TopicSource(reader_of(access, "__Other"), tmp_path), access)
     assert "strimzi.cruisecontrol" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("engine", ["Spark", "this process"])
 def test_all_samples_come_once_junk_is_counted_and_a_second_reading_goes_on(
-    spark: SparkSession, access: KafkaAccess, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, access: KafkaAccess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, engine: str
 ) -> None:
-    with Kafka(access) as kafka:
-        kafka.create_topics({TOPIC: (4, 1, {})})
-    monkeypatch.setattr(cruise_topic, "_RECORDS_PER_SLICE", 500)  # several slices
-    assert read(spark, access, None) == (set(), {})
-    values, expected = [], set()
-    for number in range(1500):
-        at, bytes_in = TIME + number // 300 * MINUTE, number + 0.25
-        old = number % 3 == 0
-        sample = version_0("a.b", number, 2, bytes_in, at) if old else version_1("a.b", number, 2, bytes_in, 7.0, at)
-        values.append((number % 4, at, sample))
-        expected.add(("a.b", number, at, bytes_in * 1024, None if old else 7.0, 2 * 1024.0 * 1024))
-    write(access, [*values, *((number, TIME, junk) for number, junk in enumerate(JUNK))])
-    found, skipped = read(spark, access, None)
-    assert found == expected
-    assert skipped == {"of unknown version 7": 1, "cut short": 1, "of unknown version 255": 1}
-    newest = TIME + 4 * MINUTE
-    write(
-        access, [(0, newest, version_1("late", 0, 1, 1, 1, newest)), (1, newest, version_1("late", 1, 1, 1, 1, newest))]
+    if engine != "Spark":
+        monkeypatch.setattr(cruise_topic, "_RECORDS_PER_COMMIT", 500)  # several commits
+    monkeypatch.setattr(cruise_reader, "_RECORDS_PER_TASK", 300)
+    source = TopicSource(reader_of(access), tmp_path, SharedSpark(running=spark) if engine == "Spark" else None)
+    samples, notes = gather(source, access)
+    assert samples == 1500
+    assert set(notes) >= SKIPPED
+    assert same_rows(rows(tmp_path), EXPECTED)
+    assert {row[:3] for row in rows(tmp_path, "cluster", "topic", "topic_id", "time_ms")} == {("dc1", "a.b", "id")}
+    assert gather(source, access) == (0, [])
+    other = TopicSource(reader_of(access), tmp_path)  # a store goes on with whatever engine
+    assert gather(other, access) == (0, [])
+
+
+def test_a_killed_process_loses_and_doubles_nothing(access: KafkaAccess, tmp_path: Path) -> None:
+    """Killed after the files are written and before the commit; then killed after it; then two at the same time."""
+    source, known = TopicSource(reader_of(access), tmp_path), inventory(access)
+    StoredTable(tmp_path, SAMPLES).create()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_BEFORE_THE_COMMIT, str(tmp_path), access.bootstrap_servers, TOPIC, str(NOW)],
+        check=False,
     )
-    again, _ = read(spark, access, newest)
-    assert {row[0] for row in again} == {"a.b", "late"}
-    assert {row[2] for row in again} == {newest}
-    assert len(again) == 300 + 2
-    assert read(spark, access, newest + MINUTE) == (set(), {})
+    assert killed.returncode == -signal.SIGKILL
+    assert list((tmp_path / SAMPLES).glob("hour=*/*.parquet"))
+    assert rows(tmp_path) == []
+    racing, late = source.gather(known, None, NOW), TopicSource(reader_of(access), tmp_path).gather(known, None, NOW)
+    add = StoredTable.add
+
+    def overtaken(*arguments: Any) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StoredTable, "add", add)
+            assert next(late).stored == 1500
+        return add(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StoredTable, "add", overtaken)
+        assert [piece.stored for piece in racing] == [0]
+    assert same_rows(rows(tmp_path), EXPECTED)
+    assert gather(source, access) == (0, [])
+
+
+def test_a_stream_stores_each_batch_once_wherever_it_is_killed(
+    spark: SparkSession, access: KafkaAccess, tmp_path: Path
+) -> None:
+    register_samples(spark)
+    register_topic(spark, reader_of(access))
+    store, checkpoint = tmp_path / "store", tmp_path / "checkpoint"
+    frame = spark.readStream.format(TOPIC_FORMAT).load()
+
+    def run(store: Path, **options: str) -> None:
+        stream = frame.writeStream.format("mm2mgr.samples").options(**options)
+        query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(str(store))
+        query.awaitTermination(120)
+
+    with pytest.raises(Exception, match="a stream of samples has no name"):
+        run(store)
+    run(store, app="cruise")
+    assert same_rows(rows(store), EXPECTED)
+    shutil.rmtree(checkpoint / "commits")  # as if killed between the sink's commit and Spark's own
+    run(store, app="cruise")
+    assert same_rows(rows(store), EXPECTED)
+    assert StoredTable(store, SAMPLES).progress(["stream cruise"]) == {"stream cruise": 0}
+    shutil.rmtree(checkpoint / "commits")  # as if killed before the sink's commit: this store has nothing of the batch
+    run(tmp_path / "other", app="cruise")
+    assert same_rows(rows(tmp_path / "other"), EXPECTED)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert PASSWORD.encode() not in written
+
+
+def test_no_plan_option_or_error_has_the_password(
+    spark: SparkSession, access: KafkaAccess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    register_samples(spark)
+    register_topic(spark, reader_of(access))
+    frame = spark.read.format(TOPIC_FORMAT).load()
+    frame.explain("extended")
+    frame.explain("formatted")
+    plan = frame._jdf.queryExecution().toString()  # type: ignore[operator]
+    register_topic(spark, reader_of(access, "__Other"))
+    with pytest.raises(Exception, match="__Other") as caught:
+        spark.read.format(TOPIC_FORMAT).load().collect()
+    shown = "".join([*capfd.readouterr(), plan, str(caught.value), repr(spark.sparkContext.getConf().getAll())])
+    assert "cruise-control-topic" in shown
+    assert PASSWORD not in shown
+    source = TopicSource(reader_of(access, "__Other"), tmp_path, SharedSpark(running=spark))
+    with pytest.raises(Mm2mgrError) as refused:
+        gather(source, access)
+    assert PASSWORD not in repr((refused.value, source))
+
+
+def test_a_frame_of_the_topic_answers_questions_that_the_table_cannot(spark: SparkSession, access: KafkaAccess) -> None:
+    register_topic(spark, reader_of(access))
+    frame = spark.read.format(TOPIC_FORMAT).load()
+    assert frame.where("skipped IS NOT NULL").count() == len(JUNK)
+    (row,) = frame.where("partition = 1 AND skipped IS NULL").collect()
+    assert (row.leader, row.cpu, row.produce_requests_per_second) == (3, 0.5, 11.0)

@@ -176,3 +176,10 @@ def test_the_interval_across_an_hour_belongs_to_the_hour_in_which_it_ends(tmp_pa
     (rate,) = read_throughput(tmp_path)
     assert (rate.covered_seconds, rate.records_per_second_mean, rate.samples) == (7140.0, 1.0, 120)
     assert START % HOUR_MS == 0
+
+
+def test_records_of_unknown_size_beside_another_sources_bytes_have_percentiles(tmp_path: Path) -> None:
+    SampleStore(tmp_path).append(*rates("prometheus:x", [(second, 100.0) for second in range(1260, 2000, 60)], 60_000))
+    points = [(0, 0), (600, 600), (1200, 1200), (3600, 1200), (3900, 6000), (4200, 9000)]
+    rate = throughput_of(tmp_path, series("t", points, size=None))["t"]
+    assert (rate.bytes_per_second_p50, rate.bytes_per_second_p95, rate.records_per_second_max) == (100.0, 100.0, 16.0)

@@ -1,0 +1,300 @@
+"""Samples as data sources of Spark: the table `samples` as `mm2mgr.samples`, to read, to append to and as the sink of a
+stream; and Cruise Control's topic, to read whole or as a stream.
+
+The objects that do the work (`SampleWriter`, `TopicReader`) know nothing of Spark. Kafka's settings go
+inside of the class of a source, which Spark pickles: options of a source are printed with its plan.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+    WriterCommitMessage,
+)
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.schema import PARTITIONED_BY, SAMPLES, TABLES, hour_of
+from mm2mgr.throughput.spark_session import failure
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from mm2mgr.samples.writer import SampleWriter, Written
+    from mm2mgr.throughput.cruise_reader import Offsets, TopicReader
+
+SAMPLES_FORMAT, TOPIC_FORMAT = "mm2mgr.samples", "mm2mgr.cruise-control-topic"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_KINDS = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "float64": "DOUBLE", "double": "DOUBLE"}
+_KINDS |= {"list<int16>": "ARRAY<SMALLINT>", "list<int32>": "ARRAY<INT>"}
+
+
+def register_samples(spark: SparkSession) -> None:
+    """Make `mm2mgr.samples` known to a session, and let Spark hand filters on to Python data sources."""
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(SamplesSource)
+
+
+def register_topic(spark: SparkSession, reader: TopicReader) -> None:
+    """Make the sample topic of one cluster known as `mm2mgr.cruise-control-topic`, for `read` and `readStream`."""
+    spark.dataSource.register(_topic_source(TOPIC_FORMAT, reader, None, None))
+
+
+def append_on_spark(
+    spark: SparkSession, reader: TopicReader, start: Offsets, end: Offsets, writer: SampleWriter
+) -> None:
+    """Read the sample topic between two offsets and append it by `writer`, both by tasks of Spark; Mm2mgrError when the
+    job fails, and then nothing was appended."""
+    source, sink = (f"{name}.{reader.cluster}" for name in (TOPIC_FORMAT, SAMPLES_FORMAT))  # clusters run side by side
+    spark.dataSource.register(_topic_source(source, reader, start, end))
+    spark.dataSource.register(_sink(sink, writer))
+    try:
+        spark.read.format(source).load().write.format(sink).mode("append").save(str(writer.store))
+    except (PySparkException, Py4JError) as error:
+        raise failure(f"Spark could not read {reader.topic}", error) from error
+
+
+# --- the table samples ------------------------------------------------------------------------------------------------
+
+
+class SamplesSource(DataSource):
+    """The table `samples` of the store that `load` or `save` names.
+
+    A stream needs the option `app`, the name under which the table records its batches: a batch that comes again
+    changes nothing. A stream that begins with a new checkpoint needs a new name.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return SAMPLES_FORMAT
+
+    def schema(self) -> str:
+        return table_ddl(SAMPLES)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return TableReader(self._store(), SAMPLES)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return _BatchWriter(self._writer(schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        app = self.options.get("app")
+        if not app:
+            raise Mm2mgrError('a stream of samples has no name: add .option("app", "NAME")')
+        return _StreamWriter(self._writer(schema, overwrite), str(app))
+
+    def _writer(self, schema: StructType, overwrite: bool) -> SampleWriter:
+        from mm2mgr.samples.writer import SampleWriter
+        from mm2mgr.throughput.cruise_records import ONLY_HERE
+
+        if overwrite:
+            raise Mm2mgrError("samples are only appended", hint='write them with .mode("append")')
+        writer = SampleWriter(self._store(), ignored=ONLY_HERE)
+        writer.check(schema.fieldNames())
+        writer.create()
+        return writer
+
+    def _store(self) -> str:
+        if not (path := self.options.get("path")):
+            raise Mm2mgrError("no store is named", hint=f'spark.read.format("{SAMPLES_FORMAT}").load(STORE)')
+        return str(path)
+
+
+class TableReader(DataSourceReader):
+    """Reads a table of a store, one task per hour or period; filters on that column, and for samples on `time_ms`,
+    leave files out."""
+
+    def __init__(self, store: str, name: str) -> None:
+        self._store, self._name = store, name
+        self._filters: list[tuple[Callable[[str, str], bool], list[str]]] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Keep what is said of the periods; Spark applies every filter to the rows all the same."""
+        period = PARTITIONED_BY[self._name][0]
+        for pushed in filters:
+            attribute, value = getattr(pushed, "attribute", ()), getattr(pushed, "value", None)
+            values = [of for of in (pushed.value if isinstance(pushed, In) else [value]) if of is not None]
+            if values and attribute == (period,) and type(pushed) in _COMPARISONS:
+                self._filters.append((_COMPARISONS[type(pushed)], [str(of) for of in values]))
+            elif values and attribute == ("time_ms",) and self._name == SAMPLES and type(pushed) in _OF_MOMENTS:
+                self._filters.append((_OF_MOMENTS[type(pushed)], [hour_of(int(of)) for of in values]))
+            yield pushed
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the files of each period that the filters do not leave out."""
+        from mm2mgr.samples.tables import StoredTable, by_period
+
+        periods = by_period(StoredTable(self._store, self._name).files())
+        return [InputPartition(files) for period, files in periods.items() if self._is_asked_for(period)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a period; UnreadableFile where one of its files is damaged."""
+        import pyarrow as pa
+
+        from mm2mgr.samples.tables import StoredTable
+
+        table = StoredTable(self._store, self._name)
+        schema = pa.schema([pa.field(column.name, column.type) for column in table.schema])
+        for file in partition.value:
+            rows = table.read_file(file, table.file_schema.names)
+            columns = dict(zip(rows.column_names, rows.columns, strict=True))
+            for name, value in zip(table.partitioned_by, file.values, strict=True):
+                columns[name] = pa.chunked_array([pa.repeat(pa.scalar(value), len(rows))])
+            whole = pa.table([columns[of.name].cast(of.type) for of in schema], schema=schema)
+            yield from whole.combine_chunks().to_batches()
+
+    def _is_asked_for(self, period: str) -> bool:
+        return all(any(comparison(period, value) for value in values) for comparison, values in self._filters)
+
+
+_COMPARISONS: Mapping[type[Filter], Callable[[str, str], bool]] = {
+    **{EqualTo: operator.eq, In: operator.eq, GreaterThan: operator.gt, GreaterThanOrEqual: operator.ge},
+    **{LessThan: operator.lt, LessThanOrEqual: operator.le},
+}
+# A moment after another one may be in the same hour.
+_OF_MOMENTS: Mapping[type[Filter], Callable[[str, str], bool]] = {
+    **_COMPARISONS,
+    GreaterThan: operator.ge,
+    LessThan: operator.le,
+}
+
+
+def table_ddl(name: str) -> str:
+    """Return the columns of a table as Spark declares them."""
+    return _ddl((column.name, column.type) for column in TABLES[name])
+
+
+class _Message(WriterCommitMessage):
+    def __init__(self, written: Written) -> None:
+        self.written = written
+
+
+class _BatchWriter(DataSourceArrowWriter):
+    def __init__(self, writer: SampleWriter) -> None:
+        self._writer = writer
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _Message(self._writer.write(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._writer.commit(_parts(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Leave files that are in no commit to the next vacuum."""
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, writer: SampleWriter, app: str) -> None:
+        self._writer, self._app = writer, app
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _Message(self._writer.write(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # PySpark's name
+        progress = {f"stream {self._app}": (batchId - 1, batchId)}
+        replace(self._writer, progress=progress, label=f"{self._app} {batchId}").commit(_parts(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Leave files that are in no commit to the next vacuum."""
+
+
+def _parts(messages: Iterable[WriterCommitMessage | None]) -> list[Written | None]:
+    return [message.written if isinstance(message, _Message) else None for message in messages]
+
+
+def _sink(name: str, writer: SampleWriter) -> type[DataSource]:
+    """Return a sink that appends by this very writer; inside of the class, so that it appears in no plan."""
+
+    class Sink(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+            writer.check(schema.fieldNames())
+            return _BatchWriter(writer)
+
+    return Sink
+
+
+# --- Cruise Control's topic -------------------------------------------------------------------------------------------
+
+
+def _topic_source(name: str, reader: TopicReader, start: Offsets | None, end: Offsets | None) -> type[DataSource]:
+    class SampleTopic(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> str:
+            from mm2mgr.throughput.cruise_records import SCHEMA
+
+            return _ddl((of.name, str(of.type)) for of in SCHEMA)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return _TopicBatchReader(reader, start, end)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            return _TopicStreamReader(reader)
+
+    return SampleTopic
+
+
+class _TopicBatchReader(DataSourceReader):
+    def __init__(self, reader: TopicReader, start: Offsets | None, end: Offsets | None) -> None:
+        self._reader, self._start, self._end = reader, start, end
+
+    def partitions(self) -> Sequence[InputPartition]:
+        start, end = self._start, self._end
+        if start is None or end is None:
+            bounds = self._reader.bounds()
+            start = {number: low for number, (low, _) in bounds.items()}
+            end = {number: high for number, (_, high) in bounds.items()}
+        return [InputPartition(task) for task in self._reader.partitions(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition.value)
+
+
+class _TopicStreamReader(DataSourceStreamReader):
+    """Offsets are Kafka's, {partition: next offset}, as text in JSON; a stream begins with the oldest record."""
+
+    def __init__(self, reader: TopicReader) -> None:
+        self._reader = reader
+
+    def initialOffset(self) -> dict[str, int]:
+        return {str(number): low for number, (low, _) in self._reader.bounds().items()}
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # as in PySpark 4.0; later ones call it, too
+        return {str(number): high for number, (_, high) in self._reader.bounds().items()}
+
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
+        first, last = ({int(number): offset for number, offset in of.items()} for of in (start, end))
+        return [InputPartition(task) for task in self._reader.partitions(first, last)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition.value)
+
+
+def _ddl(columns: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {_KINDS[kind]}" for name, kind in columns)

@@ -1,0 +1,320 @@
+"""Questions about the table `throughput` as named views: one text of SQL each, the same for Spark SQL and DuckDB.
+
+What `mm2mgr throughput --show --by …` prints is the same by definition: a test holds its numbers equal to these views
+in both engines. Flows and capacities are small tables that whoever asks brings along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.samples.schema import hour_start_ms
+
+FLOWS, CAPACITIES = "flows", "capacities"
+
+
+class Relation(Protocol):
+    """What an engine answers to SQL: a frame of Spark, a relation of DuckDB."""
+
+    @property
+    def columns(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class View:
+    """One question: the columns that it needs of each table, the columns that it gives, and its SQL.
+
+    `{first}` and `{last}` in the SQL are the hours of the window.
+    """
+
+    name: str
+    meaning: str
+    needs: Mapping[str, Sequence[str]]
+    gives: Sequence[str]
+    sql: str
+
+
+FIRST_HOUR, LAST_HOUR = "0001-01-01T00", "9999-12-31T23"
+_PLACE = ("cluster", "topic", "partition")
+_COUNTED_ROW = (*_PLACE, "samples", "covered_ms", "records", "bytes", "record_bytes")
+_ROW = ("period", "made_from", *_COUNTED_ROW, "first_ms")
+_BUSIEST = ("bytes_per_second_mean", "bytes_per_second_busiest_hour", "busiest_hour")
+
+
+_COUNTED = """WITH numbers AS (
+  SELECT number FROM (
+    VALUES ('00'), ('01'), ('02'), ('03'), ('04'), ('05'), ('06'), ('07'), ('08'), ('09'), ('10'), ('11'), ('12'),
+      ('13'), ('14'), ('15'), ('16'), ('17'), ('18'), ('19'), ('20'), ('21'), ('22'), ('23')
+  ) AS words (number)
+), hours AS (
+  SELECT DISTINCT period FROM throughput WHERE length(period) = 13
+), days AS (
+  SELECT DISTINCT period, made_from FROM throughput WHERE length(period) = 10
+), merged AS (
+  SELECT days.period AS day, concat(days.period, 'T', numbers.number) AS hour
+  FROM days JOIN numbers ON concat(' ', days.made_from, ' ') LIKE concat('% ', numbers.number, ' %')
+), whole AS (
+  SELECT merged.day FROM merged
+  LEFT JOIN hours ON hours.period = merged.hour AND hours.period >= '{first}' AND hours.period <= '{last}'
+  GROUP BY merged.day HAVING count(hours.period) = count(*)
+), past AS (
+  SELECT period AS day FROM days
+  WHERE period NOT IN (SELECT substr(period, 1, 10) FROM hours)
+    AND concat(period, 'T00') >= '{first}' AND concat(period, 'T00') <= '{last}'
+), replaced AS (
+  SELECT merged.hour FROM merged JOIN whole ON whole.day = merged.day
+)
+SELECT cluster, topic, partition, samples, covered_ms, records, bytes, record_bytes FROM throughput
+WHERE (length(period) = 10 AND (period IN (SELECT day FROM whole) OR period IN (SELECT day FROM past)))
+   OR (length(period) = 13 AND period >= '{first}' AND period <= '{last}'
+       AND period NOT IN (SELECT hour FROM replaced))"""
+
+VIEWS = (
+    View(
+        "counted_periods",
+        "rows of `throughput` that describe the window, each hour once: a day stands for the hours that it was made"
+        " from where all of them are in the window, and for itself where its hours are gone",
+        {"throughput": _ROW},
+        _COUNTED_ROW,
+        _COUNTED,
+    ),
+    View(
+        "all_periods",
+        "the same rows for everything that the table has",
+        {"throughput": _ROW},
+        _COUNTED_ROW,
+        _COUNTED.replace("{first}", FIRST_HOUR).replace("{last}", LAST_HOUR),
+    ),
+    View(
+        "record_sizes",
+        "mean record size per partition: its own in the window, else its own at any time, else its topic's, else its"
+        " cluster's",
+        {"counted_periods": _COUNTED_ROW, "all_periods": _COUNTED_ROW},
+        (*_PLACE, "record_bytes"),
+        """WITH here AS (
+  SELECT cluster, topic, partition, sum(record_bytes * samples) AS total, CAST(sum(samples) AS DOUBLE) AS weight
+  FROM counted_periods WHERE record_bytes IS NOT NULL GROUP BY cluster, topic, partition
+), ever AS (
+  SELECT cluster, topic, partition, sum(record_bytes * samples) AS total, CAST(sum(samples) AS DOUBLE) AS weight
+  FROM all_periods WHERE record_bytes IS NOT NULL GROUP BY cluster, topic, partition
+), of_topic AS (
+  SELECT cluster, topic, sum(total) / sum(weight) AS size FROM ever GROUP BY cluster, topic
+), of_cluster AS (
+  SELECT cluster, sum(total) / sum(weight) AS size FROM ever GROUP BY cluster
+), places AS (SELECT DISTINCT cluster, topic, partition FROM counted_periods)
+SELECT places.cluster, places.topic, places.partition,
+  coalesce(here.total / here.weight, ever.total / ever.weight, of_topic.size, of_cluster.size) AS record_bytes
+FROM places
+LEFT JOIN here ON here.cluster = places.cluster AND here.topic = places.topic AND here.partition = places.partition
+LEFT JOIN ever ON ever.cluster = places.cluster AND ever.topic = places.topic AND ever.partition = places.partition
+LEFT JOIN of_topic ON of_topic.cluster = places.cluster AND of_topic.topic = places.topic
+LEFT JOIN of_cluster ON of_cluster.cluster = places.cluster""",
+    ),
+    View(
+        "partition_hours",
+        "one row per partition and hour with a known rate; `hour_number` counts hours since 1970, `hour_of_week` from"
+        " Monday 0:00 UTC",
+        {"throughput": _ROW, "record_sizes": (*_PLACE, "record_bytes")},
+        ("hour", *_PLACE, "bytes_per_second", "hour_number", "hour_of_week"),
+        """WITH volumes AS (
+  SELECT hours.period AS hour, hours.cluster, hours.topic, hours.partition, hours.covered_ms, hours.first_ms,
+    CASE WHEN hours.bytes IS NULL THEN hours.records * sizes.record_bytes ELSE hours.bytes END AS volume
+  FROM throughput hours
+  LEFT JOIN record_sizes sizes ON sizes.cluster = hours.cluster AND sizes.topic = hours.topic
+    AND sizes.partition = hours.partition
+  WHERE length(hours.period) = 13 AND hours.period >= '{first}' AND hours.period <= '{last}' AND hours.covered_ms > 0
+), rates AS (
+  SELECT hour, cluster, topic, partition, sum(volume) / (sum(covered_ms) / 1000.0) AS bytes_per_second,
+    CAST(floor(min(first_ms) / 3600000.0) AS BIGINT) AS hour_number
+  FROM volumes WHERE volume IS NOT NULL GROUP BY hour, cluster, topic, partition
+)
+SELECT hour, cluster, topic, partition, bytes_per_second, hour_number, (hour_number + 72) % 168 AS hour_of_week
+FROM rates""",
+    ),
+    View(
+        "partition_rates",
+        "one row per partition of the window: its mean rate, null where nothing is known",
+        {"counted_periods": _COUNTED_ROW, "record_sizes": (*_PLACE, "record_bytes")},
+        (*_PLACE, "bytes_per_second_mean"),
+        """WITH volumes AS (
+  SELECT rows.cluster, rows.topic, rows.partition, rows.covered_ms,
+    CASE WHEN rows.bytes IS NULL THEN rows.records * sizes.record_bytes ELSE rows.bytes END AS volume
+  FROM counted_periods rows
+  LEFT JOIN record_sizes sizes ON sizes.cluster = rows.cluster AND sizes.topic = rows.topic
+    AND sizes.partition = rows.partition
+)
+SELECT cluster, topic, partition,
+  CASE WHEN sum(CASE WHEN volume IS NULL THEN 0 ELSE covered_ms END) > 0
+    THEN sum(volume) / (sum(CASE WHEN volume IS NULL THEN 0 ELSE covered_ms END) / 1000.0) END AS bytes_per_second_mean
+FROM volumes GROUP BY cluster, topic, partition""",
+    ),
+    View(
+        "topic_hours",
+        "one row per topic and hour: what its partitions carry together",
+        {"partition_hours": ("hour", *_PLACE, "bytes_per_second", "hour_number")},
+        ("hour", "cluster", "topic", "bytes_per_second", "hour_number"),
+        """SELECT hour, cluster, topic, sum(bytes_per_second) AS bytes_per_second, min(hour_number) AS hour_number
+FROM partition_hours GROUP BY hour, cluster, topic""",
+    ),
+    View(
+        "busiest_hours_of_topics",
+        "one row per topic: its busiest hour, the first of equals",
+        {"topic_hours": ("hour", "cluster", "topic", "bytes_per_second")},
+        ("cluster", "topic", "bytes_per_second", "hour"),
+        """SELECT cluster, topic, bytes_per_second, hour FROM (
+  SELECT cluster, topic, bytes_per_second, hour,
+    row_number() OVER (PARTITION BY cluster, topic ORDER BY bytes_per_second DESC, hour) AS place
+  FROM topic_hours
+) ranked WHERE place = 1""",
+    ),
+    View(
+        "throughput_by_topic",
+        "one row per topic: partitions, mean rate, and its busiest hour",
+        {
+            "partition_rates": (*_PLACE, "bytes_per_second_mean"),
+            "busiest_hours_of_topics": ("hour", "bytes_per_second"),
+        },
+        ("cluster", "topic", "partitions", *_BUSIEST),
+        """WITH means AS (
+  SELECT cluster, topic, CAST(count(*) AS BIGINT) AS partitions, sum(bytes_per_second_mean) AS bytes_per_second_mean
+  FROM partition_rates GROUP BY cluster, topic
+)
+SELECT means.cluster, means.topic, means.partitions, means.bytes_per_second_mean,
+  busiest.bytes_per_second AS bytes_per_second_busiest_hour, busiest.hour AS busiest_hour
+FROM means
+LEFT JOIN busiest_hours_of_topics busiest ON busiest.cluster = means.cluster AND busiest.topic = means.topic""",
+    ),
+    View(
+        "flow_hours",
+        "one row per flow and hour: what its topics carry together",
+        {FLOWS: ("flow", "cluster", "topic"), "topic_hours": ("hour", "cluster", "topic", "bytes_per_second")},
+        ("hour", "flow", "bytes_per_second"),
+        """SELECT hours.hour, flows.flow, sum(hours.bytes_per_second) AS bytes_per_second
+FROM flows JOIN topic_hours hours ON hours.cluster = flows.cluster AND hours.topic = flows.topic
+GROUP BY hours.hour, flows.flow""",
+    ),
+    View(
+        "busiest_hours_of_flows",
+        "one row per flow: its busiest hour, the first of equals",
+        {"flow_hours": ("hour", "flow", "bytes_per_second")},
+        ("flow", "bytes_per_second", "hour"),
+        """SELECT flow, bytes_per_second, hour FROM (
+  SELECT flow, bytes_per_second, hour,
+    row_number() OVER (PARTITION BY flow ORDER BY bytes_per_second DESC, hour) AS place
+  FROM flow_hours
+) ranked WHERE place = 1""",
+    ),
+    View(
+        "throughput_by_flow",
+        "one row per flow: partitions, mean rate, and its busiest hour; a flow without a topic has no partition",
+        {
+            FLOWS: ("flow", "cluster", "topic"),
+            "partition_rates": (*_PLACE, "bytes_per_second_mean"),
+            "busiest_hours_of_flows": ("hour", "flow", "bytes_per_second"),
+        },
+        ("flow", "cluster", "partitions", *_BUSIEST),
+        """WITH means AS (
+  SELECT flows.flow, flows.cluster, CAST(count(rates.partition) AS BIGINT) AS partitions,
+    sum(rates.bytes_per_second_mean) AS bytes_per_second_mean
+  FROM flows LEFT JOIN partition_rates rates ON rates.cluster = flows.cluster AND rates.topic = flows.topic
+  GROUP BY flows.flow, flows.cluster
+)
+SELECT means.flow, means.cluster, means.partitions, means.bytes_per_second_mean,
+  busiest.bytes_per_second AS bytes_per_second_busiest_hour, busiest.hour AS busiest_hour
+FROM means LEFT JOIN busiest_hours_of_flows busiest ON busiest.flow = means.flow""",
+    ),
+    View(
+        "throughput_by_hour_of_week",
+        "one row per hour of the week with a measurement, counted from Monday 0:00 UTC: the mean load of everything",
+        {"partition_hours": ("hour", "bytes_per_second", "hour_of_week")},
+        ("hour_of_week", "bytes_per_second", "hours"),
+        """WITH loads AS (
+  SELECT hour, hour_of_week, sum(bytes_per_second) AS bytes_per_second FROM partition_hours GROUP BY hour, hour_of_week
+)
+SELECT hour_of_week, avg(bytes_per_second) AS bytes_per_second, CAST(count(*) AS BIGINT) AS hours
+FROM loads GROUP BY hour_of_week""",
+    ),
+    View(
+        "flows_over_capacity",
+        "one row per flow with an hour above its capacity in bytes per second: how many, of how many measured, and the"
+        " busiest",
+        {
+            CAPACITIES: ("flow", "bytes_per_second"),
+            "flow_hours": ("flow", "bytes_per_second"),
+            "busiest_hours_of_flows": ("hour", "flow", "bytes_per_second"),
+        },
+        ("flow", "capacity", "hours_over", "hours", "bytes_per_second_busiest_hour", "busiest_hour"),
+        """WITH counts AS (
+  SELECT hours.flow, capacities.bytes_per_second AS capacity, CAST(count(*) AS BIGINT) AS hours,
+    CAST(sum(CASE WHEN hours.bytes_per_second > capacities.bytes_per_second THEN 1 ELSE 0 END) AS BIGINT) AS hours_over
+  FROM flow_hours hours JOIN capacities ON capacities.flow = hours.flow GROUP BY hours.flow, capacities.bytes_per_second
+)
+SELECT counts.flow, counts.capacity, counts.hours_over, counts.hours,
+  busiest.bytes_per_second AS bytes_per_second_busiest_hour, busiest.hour AS busiest_hour
+FROM counts JOIN busiest_hours_of_flows busiest ON busiest.flow = counts.flow WHERE counts.hours_over > 0""",
+    ),
+    View(
+        "growth_by_topic",
+        "one row per topic: its mean rate in the newest 168 hours of the window and in the 168 before, and the one as a"
+        " multiple of the other",
+        {"topic_hours": ("cluster", "topic", "bytes_per_second", "hour_number")},
+        ("cluster", "topic", "bytes_per_second_before", "bytes_per_second_now", "growth"),
+        """WITH newest AS (SELECT max(hour_number) AS hour_number FROM topic_hours), weeks AS (
+  SELECT hours.cluster, hours.topic,
+    avg(CASE WHEN newest.hour_number - hours.hour_number < 168 THEN hours.bytes_per_second END) AS now_rate,
+    avg(CASE WHEN newest.hour_number - hours.hour_number BETWEEN 168 AND 335 THEN hours.bytes_per_second END)
+      AS before_rate
+  FROM topic_hours hours CROSS JOIN newest GROUP BY hours.cluster, hours.topic
+)
+SELECT cluster, topic, before_rate AS bytes_per_second_before, now_rate AS bytes_per_second_now,
+  CASE WHEN before_rate > 0 THEN now_rate / before_rate END AS growth FROM weeks""",
+    ),
+)
+"""In order: a view needs only tables and views before it."""
+
+
+def create_views(
+    run: Callable[[str], Any], first: str = FIRST_HOUR, last: str = LAST_HOUR, tables: Sequence[str] = ()
+) -> list[str]:
+    """Create the views in an engine and return their names; `run` is `spark.sql`, or `sql` of a DuckDB connection.
+
+    The engine has the table `throughput` under this name; `tables` are those of `FLOWS` and `CAPACITIES` that it has,
+    too, and views that need others are not created. `first` and `last`: hours of the window, such as 2026-11-21T10.
+    Mm2mgrError where a table lacks a column that a view needs, or an engine gives other columns than a view promises;
+    ValueError for what is no hour.
+    """
+    for hour in (first, last):
+        hour_start_ms(hour)
+    present = {"throughput", *tables}
+    names = []
+    for view in _creatable(present):
+        for table, columns in view.needs.items():
+            lacking = sorted(set(columns) - set(_columns(run, table)))
+            if lacking:
+                raise Mm2mgrError(
+                    f"the view {view.name} needs {', '.join(lacking)} of {table}, which has no such column",
+                    hint="give the engine the whole table under this name" if table in present else None,
+                )
+        text = view.sql.replace("{first}", first).replace("{last}", last)
+        run(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {text}")
+        gives = _columns(run, view.name)
+        if gives != list(view.gives):
+            raise Mm2mgrError(f"the view {view.name} gives {', '.join(gives)}, not {', '.join(view.gives)}")
+        names.append(view.name)
+    return names
+
+
+def _creatable(tables: set[str]) -> Iterator[View]:
+    available = set(tables)
+    for view in VIEWS:
+        if view.needs.keys() <= available:
+            available.add(view.name)
+            yield view
+
+
+def _columns(run: Callable[[str], Any], table: str) -> list[str]:
+    relation: Relation = run(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608  # a name of this module
+    return list(relation.columns)
