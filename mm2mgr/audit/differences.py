@@ -31,7 +31,7 @@ Explain = Callable[[RecordDifference], str]
 
 
 @dataclass(frozen=True)
-class Rest:
+class Unmatched:
     """Records of one or more gaps of a partition that have no partner in order.
 
     `place` is the same number for records of both sides between the same two partners; it is unique within a partition.
@@ -60,7 +60,7 @@ class Rest:
         return pa.RecordBatch.from_arrays([*both.columns, *columns], schema=REST_SCHEMA)
 
     @classmethod
-    def from_arrow(cls, table: pa.Table | pa.RecordBatch, matched: int) -> Rest:
+    def from_arrow(cls, table: pa.Table | pa.RecordBatch, matched: int) -> Unmatched:
         """Read the columns of REST_SCHEMA; others may be there."""
         flags, place, copy_of = (
             table.column(name).to_numpy(zero_copy_only=False) for name in ("is_target", "place", "copy_of")
@@ -69,7 +69,7 @@ class Rest:
         return cls(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)
 
     @classmethod
-    def joined(cls, parts: Sequence[Rest]) -> Rest:
+    def joined(cls, parts: Sequence[Unmatched]) -> Unmatched:
         """Return the rest of several gaps, in the order of their offsets."""
         empty = np.zeros(0, np.int64)
         source, target = Records.joined([part.source for part in parts]), Records.joined([p.target for p in parts])
@@ -104,7 +104,7 @@ class Edges:
 CLOSED = Edges()
 
 
-def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Rest:
+def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unmatched:
     """Match the records of a gap in order and return what has no partner; `hash` of both must be over the same fields.
 
     Where several matches are as long, what came twice is the later copy, or the earlier one at an open start.
@@ -131,7 +131,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Rest
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     if not edges.open_copies:
         copy_of[outside] = NOT_OURS
-    return Rest(source.take(lost_rows), before[np.searchsorted(left, lost_rows)], rest, place, copy_of, len(left))
+    return Unmatched(source.take(lost_rows), before[np.searchsorted(left, lost_rows)], rest, place, copy_of, len(left))
 
 
 def copies(target: Records, places: Ints, source: Records) -> Ints:
@@ -154,7 +154,7 @@ def copies(target: Records, places: Ints, source: Records) -> Ints:
 
 
 def settle(
-    rest: Rest,
+    rest: Unmatched,
     earlier: Sequence[Records] = (),
     counted: Sequence[str] = ALL_FIELDS,
     explain: Explain = lambda difference: "",
@@ -199,7 +199,9 @@ def settle(
     return sorted((replace(item, expected=explain(item)) for item in differences), key=_by_offsets)
 
 
-def unexplained(rest: Rest, counted: Sequence[str] = ALL_FIELDS, window_ms: tuple[int, int] | None = None) -> Records:
+def unexplained(
+    rest: Unmatched, counted: Sequence[str] = ALL_FIELDS, window_ms: tuple[int, int] | None = None
+) -> Records:
     """Return the target records that may be copies of source records that are in no gap.
 
     Look for these (blocks.ranges_to_search) and hand what was read to `settle`; without any, `settle` needs no
@@ -233,7 +235,7 @@ def find_differences(
     `edges` are those of the windows. What runs gaps on other machines calls align_blocks, compare_gap and settle itself.
     """
     alignment = align_blocks(*blocks)
-    rest = Rest.joined(
+    rest = Unmatched.joined(
         [compare_gap(readers[0](*gap.source), readers[1](*gap.target), gap_edges(gap, edges)) for gap in alignment.gaps]
     )
     return settle(rest, read_earlier(rest, blocks[0], readers[0], counted), counted, explain, due=edges.due)
@@ -244,7 +246,9 @@ def gap_edges(gap: Gap, edges: Edges) -> Edges:
     return Edges(edges.open_start and gap.at_start, edges.open_end and gap.at_end, edges.due, edges.open_copies)
 
 
-def read_earlier(rest: Rest, source: Blocks, read: ReadRange, counted: Sequence[str] = ALL_FIELDS) -> list[Records]:
+def read_earlier(
+    rest: Unmatched, source: Blocks, read: ReadRange, counted: Sequence[str] = ALL_FIELDS
+) -> list[Records]:
     """Read of the source what records that came twice may be copies of, the latest first, until all are found."""
     window_ms = (int(source.min_time_ms.min()), int(source.max_time_ms.max())) if len(source) else None
     if "timestamp" not in counted:
@@ -326,7 +330,7 @@ def _run(group: list[RecordDifference]) -> Run:
     )
 
 
-def _pair_altered(rest: Rest, lost: Flags, surplus: Flags, counted: Sequence[str]) -> RowPairs:
+def _pair_altered(rest: Unmatched, lost: Flags, surplus: Flags, counted: Sequence[str]) -> RowPairs:
     """Return rows of both sides at one place that share the most fields, at least a key, a value or a timestamp.
 
     Where timestamps do not count, records with null keys at a place with as many of both sides are paired, too.
@@ -361,7 +365,7 @@ def _pair_altered(rest: Rest, lost: Flags, surplus: Flags, counted: Sequence[str
     )
 
 
-def _pair_null_keys(rest: Rest, source_rows: Rows, target_rows: Rows) -> RowPairs:
+def _pair_null_keys(rest: Unmatched, source_rows: Rows, target_rows: Rows) -> RowPairs:
     source_rows = source_rows[rest.source.key_hash[source_rows] == NULL_HASH]
     target_rows = target_rows[rest.target.key_hash[target_rows] == NULL_HASH]
     source_places, sources = np.unique(rest.source_place[source_rows], return_counts=True)

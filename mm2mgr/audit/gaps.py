@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mm2mgr.audit.differences import CLOSED, Edges, Rest, compare_gap
+from mm2mgr.audit.differences import CLOSED, Edges, Unmatched, compare_gap
 from mm2mgr.audit.reading import ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
 from mm2mgr.audit.scan import ScanRange, as_mirrored
@@ -101,7 +101,7 @@ def _read(task: GapTask, side: LogSide, *, values: bool) -> tuple[Records, list[
     return Records.joined(parts), kept
 
 
-def _rest(task: GapTask, rest: Rest, source: Records, target: Records, values: _Values) -> pa.RecordBatch:
+def _rest(task: GapTask, rest: Unmatched, source: Records, target: Records, values: _Values) -> pa.RecordBatch:
     rows = rest.to_arrow()
     source_rows = np.searchsorted(source.offset, rest.source.offset)
     target_rows = np.searchsorted(target.offset, rest.target.offset)
@@ -124,7 +124,7 @@ def _rest(task: GapTask, rest: Rest, source: Records, target: Records, values: _
     return _placed(task.source.range.part, REST, "", arrays, rows.num_rows)
 
 
-def _edges(rest: Rest, source: Records, due: int | None) -> npt.NDArray[np.int8]:
+def _edges(rest: Unmatched, source: Records, due: int | None) -> npt.NDArray[np.int8]:
     """Tell which source records without a partner are before the first that has one, or behind the last."""
     partners = np.setdiff1d(source.offset, rest.source.offset, assume_unique=True)
     if due is not None:
@@ -162,10 +162,10 @@ def records_in(table: pa.Table) -> Records:
     )
 
 
-def rest_in(table: pa.Table, matched: int) -> Rest:
+def rest_in(table: pa.Table, matched: int) -> Unmatched:
     """Return the records without a partner of one or more gaps."""
     flags, place, copy_of = (
         table.column(name).to_numpy(zero_copy_only=False) for name in ("is_target", "place", "copy_of")
     )
     records = records_in(table)
-    return Rest(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)
+    return Unmatched(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mm2mgr.audit.differences import Edges, Rest, compare_gap, runs_of, settle, tally, unexplained
+from mm2mgr.audit.differences import Edges, Unmatched, compare_gap, runs_of, settle, tally, unexplained
 from mm2mgr.audit.records import Records, records_of
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 
@@ -270,11 +270,11 @@ def test_expected_differences_are_counted_by_reason_and_are_no_fault():
 def test_the_rest_of_a_gap_comes_back_from_arrow():
     records = numbered(50)
     gap = compare_gap(as_log(records).columns(), as_log([*records[:20], *records[15:40], *records[41:]]).columns())
-    back = Rest.from_arrow(gap.to_arrow(), gap.matched)
+    back = Unmatched.from_arrow(gap.to_arrow(), gap.matched)
     assert back.to_arrow().equals(gap.to_arrow())
-    assert Rest.joined([back]).to_arrow().equals(gap.to_arrow())
+    assert Unmatched.joined([back]).to_arrow().equals(gap.to_arrow())
     assert settle(back, due=None) == settle(gap, due=None)
-    empty = Rest.joined([])
+    empty = Unmatched.joined([])
     assert settle(empty, due=None) == []
 
 

@@ -99,7 +99,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
     },
     "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
-    "audit": {"errors", "partitions", "secrets"},
+    "audit": {"timing", "errors", "partitions", "secrets"},
     "sizing": {"json_values", "text", "link", "partitions"},
     "observe": {
         "json_values",
