@@ -292,6 +292,7 @@ def _texts_below(body: list[ast.stmt]) -> dict[str, str]:
 
 def tables_page() -> str:
     from mm2mgr.samples.schema import TABLES
+    from mm2mgr.throughput.views import VIEWS
 
     blocks = [
         "What `mm2mgr sample` and `mm2mgr throughput` write, as any engine reads it.",
@@ -303,6 +304,22 @@ def tables_page() -> str:
             for each in columns
         ]
         blocks += [f"## {name}", table(["column", "type", "unit", "meaning"], rows)]
+    blocks += [
+        "## Views",
+        "Of the table `throughput`, in the order in which `create_views` makes them: [how](../how-to/read-the-tables.md#named-views).",
+        table(
+            ["view", "rows", "columns", "needs"],
+            [
+                (
+                    code(view.name),
+                    prose(view.meaning),
+                    ", ".join(map(code, view.gives)),
+                    ", ".join(map(code, view.needs)),
+                )
+                for view in VIEWS
+            ],
+        ),
+    ]
     return page("Tables", *blocks)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
     from mm2mgr.samples.store import SampleStore
     from mm2mgr.spec.models import MetricsEndpoint
+    from mm2mgr.throughput.cruise_reader import TopicReader
     from mm2mgr.topology import Flow, KafkaCluster
 
 
@@ -221,6 +222,28 @@ def table_sizes(store: Store) -> list[TableSize]:
     return [TableSize(table.name, table.uri, sum(file.rows for file in files), len(files)) for table, files in tables]
 
 
+def cruise_control_topic(workspace: Workspace, alias: str) -> TopicReader:
+    """Return what reads the sample topic of Cruise Control that a source cluster declares, for
+    `throughput.sample_sources.register_topic`. Mm2mgrError where it declares none."""
+    from mm2mgr.kafka.access import librdkafka_config
+    from mm2mgr.live.endpoints import kafka_access
+    from mm2mgr.throughput.cruise_topic import declared_topic
+
+    cluster = _sampled_flows(workspace, [alias])[alias][0].source
+    kind = next(kind for kind in METRIC_SOURCES if kind.name == "cruise-control-topic")
+    metrics = _declared_metrics(cluster, kind)
+    return declared_topic(alias, metrics, librdkafka_config(kafka_access(cluster)))
+
+
+def _declared_metrics(cluster: KafkaCluster, kind: SourceKind) -> object:
+    if getattr(cluster.model.metrics, kind.key, None) is None:
+        raise Mm2mgrError(
+            f"cluster '{cluster.alias}' has no `metrics: {{{kind.key}: …}}`, and so no such source",
+            hint="declare it for the cluster or in defaults: clusters:, or leave the cluster out with --cluster",
+        )
+    return cluster.model.metrics
+
+
 def _metric_source_readers(
     kind: SourceKind,
     order: SampleOrder,
@@ -233,12 +256,7 @@ def _metric_source_readers(
 
     readers: list[Reader] = []
     for cluster, accepts in clusters:
-        metrics, access = cluster.model.metrics, kafka_access(cluster)
-        if getattr(metrics, kind.key, None) is None:
-            raise Mm2mgrError(
-                f"cluster '{cluster.alias}' has no `metrics: {{{kind.key}: …}}`, and so no such source",
-                hint="declare it for the cluster or in defaults: clusters:, or leave the cluster out with --cluster",
-            )
+        metrics, access = _declared_metrics(cluster, kind), kafka_access(cluster)
         http, log_file = partial(_http, kind, cluster), log_file_of(store.store, cache_folder)
         opening = Opening(access, metrics, order.interval_seconds, http, _java_home, log_file, store.store, order.spark)
         readers.append(MetricSourceReader(access, accepts, open_source(kind, opening), store, order.back_seconds))

@@ -370,3 +370,15 @@ def week(store: Store, throughput: Throughput) -> WeekPattern:
     from mm2mgr.throughput.hourly import hourly, week_pattern
 
     return week_pattern(throughput, hourly(store, throughput.window, throughput))
+
+
+def flow_topics(workspace: Workspace, store: Store) -> list[tuple[str, str, str | None]]:
+    """Return the rows of the table `flows` of the named views: flow id, source alias, and each topic with a roll-up that
+    the flow carries; None for the topic of a flow that carries none. Mm2mgrError when nothing was rolled up."""
+    names = read_throughput(store).names
+    pairs = sorted({(names.clusters[of], names.topics[at]) for of, at in zip(names.cluster, names.topic, strict=True)})
+    rows: list[tuple[str, str, str | None]] = []
+    for flow in workspace.topology.flows:
+        topics = [topic for alias, topic in pairs if alias == flow.source.alias and flow.carries(topic)]
+        rows += [(flow.id, flow.source.alias, topic) for topic in topics or (None,)]
+    return rows

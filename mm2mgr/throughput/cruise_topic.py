@@ -57,11 +57,15 @@ class _Metrics(Protocol):
     cruise_control_interval: float
 
 
+def declared_topic(alias: str, metrics: object, settings: Mapping[str, str]) -> TopicReader:
+    """Return what reads the sample topic that `metrics:` of a cluster declare."""
+    declared = cast("_Metrics", metrics)
+    return TopicReader(alias, declared.cruise_control_topic, settings, round(declared.cruise_control_interval * 1000))
+
+
 def open_source(opening: Opening) -> TopicSource:
     """Open the sample topic that is declared; Spark starts when it is read first."""
-    declared, settings = cast("_Metrics", opening.metrics), opening.kafka_settings()
-    interval_ms = round(declared.cruise_control_interval * 1000)
-    reader = TopicReader(opening.access.alias, declared.cruise_control_topic, settings, interval_ms)
+    reader = declared_topic(opening.access.alias, opening.metrics, opening.kafka_settings())
     spark = None if opening.spark is False else _shared_spark(opening.java_home, opening.log_file)
     return TopicSource(reader, opening.store, spark)
 
