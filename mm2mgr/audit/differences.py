@@ -346,8 +346,10 @@ def _pair_altered(rest: Unmatched, lost: Flags, surplus: Flags, counted: Sequenc
         if len(subset) < len(names) - 1 or not {"value", "timestamp"} & {*subset}:
             sources = sources[_identified(source, sources, subset)]
             targets = targets[_identified(target, targets, subset)]
-        if "timestamp" not in subset and (subset != ("key", "value")):
-            targets = targets[inside[targets]]  # a key alone says little of a record that may be of another window
+        if "value" not in subset or len({"key", "timestamp"} & {*subset}) == 0:
+            # Too little of a record that may be of another window; a key and a timestamp will do.
+            keyed = {"key", "timestamp"} <= {*subset}
+            targets = targets[inside[targets] | (keyed & (target.key_hash[targets] != NULL_HASH))]
         if not len(sources) or not len(targets):
             continue
         left, right = _pair_equal(

@@ -16,6 +16,7 @@ from mm2mgr.audit.report import DifferenceKind, RecordDifference
 
 from .logs import (
     START_MS,
+    Expected,
     Log,
     Record,
     as_tuple,
@@ -89,6 +90,48 @@ def assert_explains(differences: list[RecordDifference], source: Records, target
     assert all(surplus[number] <= extra[number] for number in surplus)
 
 
+def check_window(seed: int) -> None:
+    """Faults of a window in the middle of both logs, whose ends are open on the target."""
+    rng = random.Random(seed)
+    records = distinct_records(150, rng)
+    source = with_offsets(records[50:100], rng)
+    middle, expected = mirrored_with_faults(source, rng, rng.choice((0, 1, 3, 5)))
+    last = middle.offsets[-1] if middle.offsets else 0
+    before, after = as_log(records[:50], list(range(-50, 0))), as_log(records[100:], list(range(last + 1, last + 51)))
+    target = Log(before.records + middle.records + after.records, before.offsets + middle.offsets + after.offsets)
+    touched = {offset for _, _, offset, _ in expected}
+    intact = [offset for offset in middle.offsets if offset not in touched]
+    if not intact:
+        return
+    # What is of no record in the window is no fault before the first and after the last that is.
+    expected = [item for item in expected if item[0] is not K.EXTRA or intact[0] < (item[2] or 0) < intact[-1]]
+    bits = rng.choice((0, 1, 2, 4, 30))
+    differences = audit_logs(
+        source.columns(), target.columns(), bits, edges=Edges(open_start=True, open_end=True), rng=rng
+    )
+
+    def at_edge(item: Expected) -> Expected:
+        """A record that may be of another window shares too little with an altered one without a key."""
+        is_edge = item[0] is K.ALTERED and not intact[0] < (item[2] or 0) < intact[-1]
+        return (K.MISSING, item[1], None, ()) if is_edge else item
+
+    actual = sorted((at_edge(as_tuple(item)) for item in differences), key=str)
+    assert_same_but_for_copies(actual, sorted(map(at_edge, expected), key=str), seed)
+
+
+def assert_same_but_for_copies(actual: list[Expected], expected: list[Expected], seed: int) -> None:
+    """Which of two copies is the surplus one is free where nothing of the window is before the first."""
+    if actual != expected:
+        assert [(kind, source) for kind, source, _, _ in actual] == [(k, s) for k, s, _, _ in expected], seed
+        assert {kind for kind, *_ in {*actual} ^ {*expected}} == {K.DUPLICATED}, seed
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_faults_of_a_window_are_found_between_what_is_before_and_after_it(seed):
+    for case in range(15):
+        check_window(seed * 1_000 + case)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_faults_of_all_kinds_are_found_with_their_offsets_and_nothing_else(seed):
     for case in range(15):
@@ -107,6 +150,7 @@ def test_many_random_logs(seed):
     for case in range(200):
         check_faults(1_000_000 + seed * 1_000 + case)
         check_equal_records(1_000_000 + seed * 1_000 + case)
+        check_window(1_000_000 + seed * 1_000 + case)
 
 
 def as_log(records: list[Record], offsets: list[int] | None = None) -> Log:
