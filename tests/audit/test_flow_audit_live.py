@@ -49,7 +49,9 @@ def judged(tree: Tree, name: str, **more: object) -> FlowAudit:  # noqa: F811
         return audit(tree.workspace(), (name,), AuditOptions(spark=False, **more)).flows[0]  # type: ignore[arg-type]
 
     def is_whole(found: FlowAudit) -> bool:
-        return bool(found.partitions) and not any("on their way" in why for p in found.partitions for why in p.not_judged)
+        return bool(found.partitions) and not any(
+            "on their way" in why for p in found.partitions for why in p.not_judged
+        )
 
     return until(look, is_whole, "not all is stored")
 
