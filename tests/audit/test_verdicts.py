@@ -18,7 +18,7 @@ MISSING = RecordDifference(DifferenceKind.MISSING, 5, None)
 
 
 def part(
-    end: int = 100, log: Offsets = Offsets(0, 120), target: Offsets = Offsets(0, 110), **more: object
+    end: int = 100, log: Offsets = LOG, target: Offsets = MIRROR, **more: object
 ) -> PartitionOrder:
     windows = LogWindow(T, log.start, end), LogWindow(R, *target)
     return PartitionOrder(*windows, log, target, source_topic_id="A", target_topic_id="B", **more)  # type: ignore[arg-type]
