@@ -329,8 +329,8 @@ class _Run:
                 if part.order.target_log.start > 0:
                     unknown.append(offset)
                     continue
-                if expectation.late:
-                    difference = replace(difference, expected=expectation.late)
+                begins = "before the first record of the target's log: the flow began later, or it was created again"
+                difference = replace(difference, expected=expectation.late, note=begins)
             if kind is DifferenceKind.MISSING and offset in trailing:
                 found.trails = True
             told.append(difference)

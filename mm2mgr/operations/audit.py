@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from mm2mgr.topology import Flow
 
 _LIMITS = Limits(kafka_seconds=10.0, measuring_seconds=20.0, kafka_at_once=32)
-_SAMPLE_WINDOW = 20_000
+_SAMPLE_WINDOW, _FAN_IN_WINDOW = 20_000, 250_000
 
 
 @dataclass(frozen=True)
@@ -480,8 +480,10 @@ def _narrowed(workspace: Workspace, order: AuditOrder, options: AuditOptions) ->
             for flow in flows
         ]
         warnings.append(f"a sample of {100 * share:g} % in windows chosen by seed {seed}: only these are judged")
+    else:
+        flows = [replace(flow, partitions=tuple(_cut(flow.partitions))) for flow in flows]
     narrow = any(each is not None for each in (options.sample, options.since_ms, options.until_ms))
-    if narrow or options.counts:
+    if narrow or options.counts or any(map(_is_cut, flows)):
         flows = _with_targets(workspace, flows)
     return replace(order, flows=tuple(flows), warnings=tuple(warnings))
 
@@ -543,6 +545,21 @@ def _sampled(part: PartitionOrder, share: float, seed: str) -> Iterator[Partitio
     places = range(first, end, size)
     for start in sorted(chance.sample(places, min(len(places), max(1, round(wanted / size))))):
         yield replace(part, source=LogWindow(part.source.partition, start, min(end, start + size)))
+
+
+def _cut(partitions: Iterable[PartitionOrder]) -> Iterator[PartitionOrder]:
+    """Cut windows of topics with several writers, whose records are all compared one by one."""
+    for part in partitions:
+        window = part.source
+        if part.expectation.matching is not Matching.FAN_IN or window.end - window.first <= _FAN_IN_WINDOW:
+            yield part
+            continue
+        for first in range(window.first, window.end, _FAN_IN_WINDOW):
+            yield replace(part, source=replace(window, first=first, end=min(window.end, first + _FAN_IN_WINDOW)))
+
+
+def _is_cut(flow: FlowOrder) -> bool:
+    return len({part.source.partition for part in flow.partitions}) < len(flow.partitions)
 
 
 def _with_targets(workspace: Workspace, flows: list[FlowOrder]) -> list[FlowOrder]:

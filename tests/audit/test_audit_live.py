@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mm2mgr.audit.log_source import read_tasks
 from mm2mgr.audit.report import AuditReport, Verdict
 from mm2mgr.audit.run import run_audit
-from mm2mgr.audit.windows import AuditOrder, Expectation, FlowOrder, LogAccess, LogWindow, PartitionOrder
+from mm2mgr.audit.scan import SCAN_SCHEMA, scan
+from mm2mgr.audit.windows import AuditOrder, Expectation, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.kafka_servers import Broker
+from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from tests.live.conftest import serving
 from tests.live.seen import Message, create, write
 
@@ -100,3 +105,56 @@ def test_each_injected_fault_is_named_and_nothing_else(clusters: Clusters, seed:
     assert told(part.differences) == in_order(mirror.faults)
     assert sum(part.counts.values()) == len(mirror.faults)
     assert not part.not_judged
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+SECRET = "a-password-that-nobody-may-see"
+
+
+@pytest.fixture(scope="module")
+def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="module")
+def spark(event_logs: Path) -> Iterator[Any]:
+    from mm2mgr.throughput.spark_session import end, session
+
+    with pytest.MonkeyPatch.context() as patch:
+        conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": event_logs.as_uri()}
+        patch.setenv("PYSPARK_SUBMIT_ARGS", " ".join(f"--conf {k}={v}" for k, v in conf.items()) + " pyspark-shell")
+        running = session(spark_java_home(find_java()))
+        yield running
+        end(running)
+
+
+def _with_secret(order: AuditOrder) -> AuditOrder:
+    def side(access: LogAccess) -> LogAccess:
+        return replace(access, settings={**access.settings, "sasl.password": SECRET})
+
+    return replace(order, flows=tuple(replace(f, source=side(f.source), target=side(f.target)) for f in order.flows))
+
+
+@pytest.mark.spark
+def test_spark_gives_the_same_answer_and_shows_no_secret(clusters: Clusters, spark: Any, event_logs: Path) -> None:
+    chance = random.Random(3)
+    logs = [records(chance, 4_000, number) for number in range(3)]
+    mirrors = [logs[0], *(with_faults(chance, log, 25).log for log in logs[1:])]
+    clusters.write("spark", [*chain(*logs)], [*chain(*mirrors)], partitions=3)
+    log = [replace(record, key=b"k%d" % chance.randrange(50)) for record in records(chance, 500)]
+    clusters.write("spark-compacted", log, log[:-30])
+    flows = clusters.flow("spark", 3), clusters.flow("spark-compacted", 1, Expectation(Matching.LATEST))
+    order = _with_secret(AuditOrder(flows, most_differences=10_000))
+    here = run_audit(order)
+    there = run_audit(order, spark)
+    assert there.flows == here.flows
+    assert there.engine.startswith("Spark on local")
+    assert sum(sum(part.counts.values()) for part in here.flows[0].partitions) >= 50
+    assert here.flows[1].verdict is Verdict.DIFFERS
+    written = "".join(file.read_text(errors="replace") for file in event_logs.rglob("*") if file.is_file())
+    assert "mm2mgr.log" in written
+    assert SECRET not in written
+    frame = read_tasks(spark, [order], scan, SCAN_SCHEMA)
+    assert SECRET not in frame._jdf.queryExecution().toString()
+    assert SECRET not in repr(order)

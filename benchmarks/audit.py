@@ -1,0 +1,236 @@
+"""Measures an audit beside a bare consumer of both logs: two brokers of its own, equal logs, wall and CPU seconds and memory.
+
+Each run is a fresh process, timed from its first read on, so without the start of a Spark session. The bare consumer reads the
+very ranges that the audit reads, in as many processes, and looks at nothing. Figures are in README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import psutil
+
+from mm2mgr.audit.run import run_audit
+from mm2mgr.audit.windows import AuditOrder, FlowOrder, LogAccess, LogWindow, PartitionOrder
+from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sandbox.kafka_servers import Broker
+from mm2mgr.sandbox.runtime import find_java, spark_java_home
+from mm2mgr.sandbox.server import start_all
+
+PARTITIONS, RECORD_BYTES = 8, 200
+TOPICS = {"src": "logs", "tgt": "src.logs"}
+
+
+def main() -> None:
+    """Print one line per run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=4_000_000, help="in each of the two logs")
+    parser.add_argument("--runs", default="bare,process,spark,executors", help="which, and in which order")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--child", nargs=2, metavar=("RUN", "SERVERS"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(_RUNS[arguments.child[0]](json.loads(arguments.child[1]), arguments.processes)))
+        return
+    with tempfile.TemporaryDirectory(prefix="mm2mgr-audit-") as folder:
+        brokers = [Broker(name, Path(folder) / name) for name in TOPICS]
+        for broker in brokers:
+            broker.heap = "768m"
+        try:
+            start_all(brokers)
+            servers = {broker.name: broker.bootstrap_servers for broker in brokers}
+            for alias, address in servers.items():
+                _fill(alias, address, arguments.records)
+            for run in arguments.runs.split(","):
+                _measure(run, servers, arguments)
+        finally:
+            for broker in brokers:
+                broker.kill()
+
+
+def _fill(alias: str, servers: str, records: int) -> None:
+    with Kafka(KafkaAccess(alias, servers), timeout_seconds=30) as kafka:
+        kafka.create_topics({TOPICS[alias]: (PARTITIONS, 1, {"retention.ms": "-1"})})
+    chance = random.Random(1)
+    pool = [chance.randbytes(RECORD_BYTES - 20) for _ in range(1_000)]
+    settings = {"bootstrap.servers": servers, "linger.ms": 50, "batch.num.messages": 10_000}
+    producer = confluent_kafka.Producer(
+        {**settings, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"}
+    )
+    for number in range(records):
+        value = pool[number % 1_000] + number.to_bytes(8, "big")
+        while True:
+            try:
+                producer.produce(
+                    TOPICS[alias],
+                    value,
+                    b"key-%08d" % number,
+                    number % PARTITIONS,
+                    timestamp=1_700_000_000_000 + number,
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 1_000 == 0:
+            producer.poll(0)
+    producer.flush()
+
+
+def _measure(run: str, servers: dict[str, str], arguments: argparse.Namespace) -> None:
+    command = [sys.executable, __file__, "--processes", str(arguments.processes), "--child", run, json.dumps(servers)]
+    process = psutil.Popen(command, stdout=subprocess.PIPE, text=True)
+    peak, ended = [0], threading.Event()
+    watcher = threading.Thread(target=_watch, args=(process, peak, ended))
+    watcher.start()
+    output, _ = process.communicate()
+    ended.set()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"{run} failed")
+    told = json.loads(output.splitlines()[-1])
+    load = os.getloadavg()[0]
+    print(
+        f"{run:>10} {arguments.records:>11,} records {told['seconds']:7.1f} s wall  {told.get('cpu', 0):7.1f} CPU s"
+        f"  {peak[0] / 2**20:7.0f} MiB at most  load {load:.1f}  {told['says']}",
+        flush=True,
+    )
+
+
+def _watch(process: psutil.Process, peak: list[int], ended: threading.Event) -> None:
+    """Follow the memory of a process and all that it starts, shared pages counted once (PSS)."""
+    while not ended.wait(0.25):
+        total = 0
+        for one in [process, *_children(process)]:
+            try:
+                total += one.memory_full_info().pss
+            except psutil.Error:
+                continue
+        peak[0] = max(peak[0], total)
+
+
+def _children(process: psutil.Process) -> list[Any]:
+    try:
+        return list(process.children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+# --- what is measured, each in a process of its own -------------------------------------------------------------------
+
+
+def _order(servers: dict[str, str]) -> AuditOrder:
+    logs = {}
+    for alias, topic in TOPICS.items():
+        with Kafka(KafkaAccess(alias, servers[alias]), timeout_seconds=30) as kafka:
+            logs[alias] = kafka.offsets(TopicPartition(topic, number) for number in range(PARTITIONS))
+
+    def part(number: int) -> PartitionOrder:
+        places = [TopicPartition(topic, number) for topic in TOPICS.values()]
+        here = [logs[alias][place] for alias, place in zip(TOPICS, places, strict=True)]
+        windows = [LogWindow(place, *log) for place, log in zip(places, here, strict=True)]
+        return PartitionOrder(windows[0], windows[1], here[0], here[1])
+
+    accesses = [LogAccess(alias, librdkafka_config(KafkaAccess(alias, servers[alias]))) for alias in TOPICS]
+    return AuditOrder((FlowOrder("logs:src->tgt", accesses[0], accesses[1], tuple(map(part, range(PARTITIONS)))),))
+
+
+def _cpu() -> float:
+    """Return the CPU seconds of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def _bare(servers: dict[str, str], processes: int) -> dict[str, Any]:
+    order = _order(servers)
+    (flow,) = order.flows
+    sides = [(flow.source, part.source) for part in flow.partitions] + [
+        (flow.target, part.target) for part in flow.partitions
+    ]
+    shares = [sides[number::processes] for number in range(processes)]
+    began, cpu = time.perf_counter(), _cpu()
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        counts = list(pool.map(_consume, shares))
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "cpu": _cpu() - cpu, "says": f"{sum(counts):,} messages"}
+
+
+def _consume(sides: list[tuple[LogAccess, LogWindow]]) -> int:
+    count = 0
+    for alias in TOPICS:
+        own = [(access, window) for access, window in sides if access.alias == alias]
+        if not own:
+            continue
+        consumer = confluent_kafka.Consumer(
+            {**own[0][0].settings, "group.id": "bare", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        )
+        consumer.assign([confluent_kafka.TopicPartition(*window.partition, window.first) for _, window in own])
+        left = sum(window.end - window.first for _, window in own)
+        while left > 0:
+            messages = consumer.consume(10_000, 1.0)
+            left -= len(messages)
+            count += len(messages)
+        consumer.close()
+    return count
+
+
+def _process(servers: dict[str, str], processes: int) -> dict[str, Any]:
+    order, cpu = _order(servers), _cpu()
+    report = run_audit(order)
+    return {"seconds": report.seconds, "cpu": _cpu() - cpu, "says": f"{report.engine}: {report.verdict}"}
+
+
+def _spark(servers: dict[str, str], processes: int) -> dict[str, Any]:
+    from mm2mgr.throughput.spark_session import end, session
+
+    spark = session(spark_java_home(find_java()))
+    try:
+        spark.range(1).count()
+        report = run_audit(_order(servers), spark)
+    finally:
+        end(spark)
+    return {
+        "seconds": report.seconds,
+        "cpu": _cpu(),
+        "says": f"{report.engine}: {report.verdict}; CPU with the session",
+    }
+
+
+def _executors(servers: dict[str, str], processes: int) -> dict[str, Any]:
+    """One executor of one core, then two."""
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(spark_java_home(find_java()) or os.environ.get("JAVA_HOME", ""))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    seconds = []
+    for count in (1, 2):
+        builder = SparkSession.builder.master(f"local-cluster[{count},1,1024]").config("spark.ui.enabled", "false")
+        spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR").getOrCreate()
+        spark.range(1).count()
+        report = run_audit(_order(servers), spark)
+        seconds.append(report.seconds)
+        spark.stop()
+    one, two = seconds
+    return {
+        "seconds": two,
+        "says": f"one executor {one:.1f} s, two {two:.1f} s: {one / two:.2f} times; {report.verdict}",
+    }
+
+
+_RUNS = {"bare": _bare, "process": _process, "spark": _spark, "executors": _executors}
+
+if __name__ == "__main__":
+    main()

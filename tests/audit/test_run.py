@@ -1,0 +1,247 @@
+"""Both passes over logs in memory: what is judged, what only helps, and what nobody can judge."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import confluent_kafka
+import pytest
+
+from mm2mgr.audit.report import DifferenceKind, PartitionAudit, Verdict
+from mm2mgr.audit.run import run_audit
+from mm2mgr.audit.windows import CONTEXT, Expectation, LogWindow, Matching, PartitionOrder, RecordStep
+from mm2mgr.partitions import Offsets, TopicPartition
+from tests.clock import Clock, go_by
+from tests.live.seen import Message
+
+from .fake_logs import FakeLogs
+from .faults import Fault, Mirror, in_order, records, told, with_faults
+
+PLAIN = Expectation()
+SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("src.t", 0)
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> FakeLogs:
+    fake = FakeLogs()
+    fake.install(monkeypatch)
+    return fake
+
+
+def audited(logs: FakeLogs, *parts: PartitionOrder, **more: object) -> PartitionAudit:
+    found = run_audit(logs.order(*parts, most_differences=100_000, **more)).flows[0].partitions
+    return found[0]
+
+
+def faulty(seed: int, count: int = 3_000, faults: int = 30) -> tuple[list[Message], Mirror]:
+    chance = random.Random(seed)
+    log = records(chance, count)
+    return log, with_faults(chance, log, faults)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_fault_is_named_and_nothing_else(logs: FakeLogs, seed: int) -> None:
+    log, mirror = faulty(seed)
+    logs.put(log, mirror.log)
+    found = audited(logs, logs.part(PLAIN))
+    assert told(found.differences) == in_order(mirror.faults)
+    assert (found.source_records, found.target_records) == (len(log), len(mirror.log))
+    assert not found.not_judged
+
+
+def test_equal_logs_are_read_once_and_equal(logs: FakeLogs) -> None:
+    log = records(random.Random(5), 20_000)
+    logs.put(log, log)
+    found = audited(logs, logs.part(PLAIN))
+    assert found.verdict is Verdict.EQUAL
+    assert logs.clusters["src"].read_records == logs.clusters["tgt"].read_records == len(log)
+
+
+@pytest.mark.parametrize("behind", [0, 1, 500, 5_000])
+def test_records_after_the_stored_offset_are_no_fault_whether_they_arrived_or_not(logs: FakeLogs, behind: int) -> None:
+    log = records(random.Random(6), 12_000)
+    logs.put(log, log[: 6_000 + behind])
+    assert audited(logs, logs.part(PLAIN, 6_000)).verdict is Verdict.EQUAL
+    logs.put(log, [*log[:5_900], *log[5_901 : 6_000 + behind]])
+    found = audited(logs, logs.part(PLAIN, 6_000))
+    assert told(found.differences) == [(DifferenceKind.MISSING, 5_900, None, ())]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_window_is_judged_as_the_whole_would_be(logs: FakeLogs, seed: int) -> None:
+    log, mirror = faulty(seed, 16_000, 200)
+    logs.put(log, mirror.log)
+    chance = random.Random(seed)
+    first = chance.randrange(3_000, 8_000)
+    end = first + chance.randrange(200, 5_000)
+    whole = logs.part(PLAIN)
+    low, high = first - CONTEXT - 50, end + CONTEXT + 50  # the target has as many records, give or take some faults
+    guess = LogWindow(TARGET, chance.choice([low, first + 300]), chance.choice([high, end - 100]))
+    found = audited(logs, replace(whole, source=LogWindow(SOURCE, first, end), target=guess))
+    inside = [fault for fault in mirror.faults if fault[1] is not None and first <= fault[1] < end]
+    # Of two copies side by side either is the second one.
+    assert [_any_copy(each) for each in told(found.differences) if each[1] is not None] == [
+        _any_copy(each) for each in in_order(inside)
+    ]
+    assert all(mirror.log[each[2] or 0] == log[each[1] or 0] for each in told(found.differences) if _is_copy(each))
+    extra = {fault[2] for fault in mirror.faults if fault[1] is None}
+    assert {each[2] for each in told(found.differences) if each[1] is None} <= extra
+    assert not found.not_judged
+    assert found.source_records == end - first
+
+
+def _is_copy(fault: Fault) -> bool:
+    return fault[0] is DifferenceKind.DUPLICATED
+
+
+def _any_copy(fault: Fault) -> Fault:
+    return (*fault[:2], None if _is_copy(fault) else fault[2], fault[3])
+
+
+def test_what_retention_removed_of_the_target_is_not_judged(logs: FakeLogs) -> None:
+    log = records(random.Random(7), 3_000)
+    logs.put(log, log)
+    logs.clusters["tgt"].starts[TARGET] = 1_000
+    found = audited(logs, logs.part(PLAIN))
+    assert found.verdict is Verdict.NOT_JUDGED
+    assert found.not_judged == (
+        "source offsets 0-999: the target's log begins at 1000, so that retention may have removed them there",
+    )
+
+
+def test_records_that_the_source_no_longer_has_are_no_surplus(logs: FakeLogs) -> None:
+    log = records(random.Random(8), 3_000)
+    logs.put(log, log)
+    logs.clusters["src"].starts[SOURCE] = 1_000
+    assert audited(logs, logs.part(PLAIN)).verdict is Verdict.EQUAL
+
+
+def test_a_target_without_records_lacks_all(logs: FakeLogs) -> None:
+    log = records(random.Random(9), 300)
+    logs.put(log, [])
+    found = audited(logs, logs.part(PLAIN))
+    assert found.counts == {DifferenceKind.MISSING: 300}
+
+
+def test_nothing_before_the_first_mirrored_record_is_missed_of_a_flow_that_begins_at_the_end(logs: FakeLogs) -> None:
+    log = records(random.Random(10), 3_000)
+    logs.put(log, [*log[1_000:2_000], *log[2_001:]])
+    found = audited(logs, logs.part(replace(PLAIN, late="it begins late")))
+    assert found.counts == {DifferenceKind.MISSING: 1}
+    assert found.expected == {"it begins late": 1_000}
+
+
+@pytest.mark.parametrize("alias", ["src", "tgt"])
+@pytest.mark.parametrize("code", [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, 0])
+def test_what_cannot_be_read_is_not_judged_and_hides_no_other(
+    logs: FakeLogs, alias: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_by(Clock(), monkeypatch)
+    log = records(random.Random(11), 2_000)
+    for number in range(2):
+        logs.put(log, log, partition=number)
+    logs.clusters[alias].fails_at[TopicPartition("t" if alias == "src" else "src.t", 0)] = (500, code)
+    parts = [logs.part(PLAIN, number=number) for number in range(2)]
+    first, second = run_audit(logs.order(*parts)).flows[0].partitions
+    assert first.verdict is Verdict.NOT_JUDGED
+    side = "source" if alias == "src" else "target"
+    assert f"the {side}'s records from offset 500 on could not be read" in first.not_judged[0]
+    assert second.verdict is Verdict.EQUAL
+
+
+def test_a_restart_is_told_with_the_time_before_it(logs: FakeLogs) -> None:
+    log = [
+        replace(record, timestamp_ms=1_700_000_000_000 + 1_000 * row)
+        for row, record in enumerate(records(random.Random(12), 3_000))
+    ]
+    logs.put(log, [*log[:2_000], *log[1_400:]])
+    found = audited(logs, logs.part(PLAIN))
+    assert found.counts == {DifferenceKind.DUPLICATED: 600}
+    assert [(each.source_offset, each.target_offset) for each in found.differences] == [
+        (1_400 + row, 2_000 + row) for row in range(600)
+    ]
+    assert {each.note for each in found.differences} == {"came twice after a restart at 22:46:39 UTC"}
+
+
+def test_records_that_come_again_much_later_are_duplicates(logs: FakeLogs) -> None:
+    log = records(random.Random(13), 9_000)
+    logs.put(log, [*log, *log[100:200]])
+    found = audited(logs, logs.part(PLAIN))
+    assert told(found.differences) == [(DifferenceKind.DUPLICATED, 100 + row, 9_000 + row, ()) for row in range(100)]
+
+
+def test_transformations_are_applied_before_records_are_compared(logs: FakeLogs) -> None:
+    log = records(random.Random(14), 3_000)
+    drops = RecordStep("no tombstones", condition="tombstones")
+    strips = RecordStep("no header a", frozenset({"a"}))
+    left = [replace(record, headers=()) for record in log if record.value is not None]
+    logs.put(log, left)
+    found = audited(logs, logs.part(replace(PLAIN, steps=(drops, strips))))
+    assert found.verdict is Verdict.EQUAL
+    assert found.expected == {"no tombstones": len(log) - len(left)}
+    logs.put(log, [*left[:50], *left[51:]])
+    assert audited(logs, logs.part(replace(PLAIN, steps=(drops, strips)))).counts == {DifferenceKind.MISSING: 1}
+
+
+@pytest.mark.parametrize("field", ["key", "value", "timestamp", "headers"])
+def test_a_field_that_does_not_count_may_differ(logs: FakeLogs, field: str) -> None:
+    log = records(random.Random(15), 2_000)
+    other = {
+        "key": {"key": b"?"},
+        "value": {"value": b"?"},
+        "timestamp": {"timestamp_ms": 5},
+        "headers": {"headers": (("?", b""),)},
+    }[field]
+    logs.put(log, [replace(record, **other) for record in log])  # type: ignore[arg-type]
+    fields = tuple(each for each in PLAIN.fields if each != field)
+    assert audited(logs, logs.part(replace(PLAIN, fields=fields))).verdict is Verdict.EQUAL
+    assert audited(logs, logs.part(PLAIN)).verdict is Verdict.DIFFERS
+
+
+def test_records_of_others_are_no_surplus_where_several_write(logs: FakeLogs) -> None:
+    log, others = records(random.Random(16), 2_000), records(random.Random(17), 2_000, 1)
+    both = [record for pair in zip(log, others, strict=True) for record in pair]
+    together = replace(PLAIN, matching=Matching.FAN_IN)
+    logs.put(log, both)
+    assert audited(logs, logs.part(together)).verdict is Verdict.EQUAL
+    logs.put(log, [*both[:400], *both[402:], both[0]])
+    found = audited(logs, logs.part(together))
+    assert told(found.differences) == [
+        (DifferenceKind.DUPLICATED, 0, 3_998, ()),
+        (DifferenceKind.MISSING, 200, None, ()),
+    ]
+
+
+def test_of_compacted_topics_the_latest_record_of_each_key_counts(logs: FakeLogs) -> None:
+    chance = random.Random(18)
+    log = [replace(record, key=b"k%d" % chance.randrange(50)) for record in records(chance, 2_000)]
+    newest = {record.key: row for row, record in enumerate(log)}
+    compacted = [record for row, record in enumerate(log) if newest[record.key] == row and record.value is not None]
+    latest = replace(PLAIN, matching=Matching.LATEST)
+    logs.put(log, compacted)
+    assert audited(logs, logs.part(latest)).verdict is Verdict.EQUAL
+    logs.put(log, [replace(compacted[0], headers=(("other", b""),)), *compacted[2:]])
+    found = audited(logs, logs.part(latest))
+    assert told(found.differences) == in_order(
+        [
+            (DifferenceKind.ALTERED, newest[compacted[0].key], 0, ("headers",)),
+            (DifferenceKind.MISSING, newest[compacted[1].key], None, ()),
+        ]
+    )
+
+
+def test_values_are_shown_where_asked_for(logs: FakeLogs) -> None:
+    log = records(random.Random(19), 500)
+    logs.put(log, [*log[:100], replace(log[100], value=b"other"), *log[101:]])
+    (plain,) = audited(logs, logs.part(PLAIN)).differences
+    assert plain.source_value is plain.target_value is None
+    (shown,) = audited(logs, logs.part(PLAIN), show_values=True).differences
+    assert (shown.source_value, shown.target_value) == (log[100].value, b"other")
+
+
+def test_an_empty_window_is_not_read(logs: FakeLogs) -> None:
+    logs.put([], [])
+    assert audited(logs, logs.part(PLAIN)).verdict is Verdict.EQUAL
+    part = replace(logs.part(PLAIN), not_judged=("no offset is stored",), source_log=Offsets(0, 0))
+    assert audited(logs, part).verdict is Verdict.NOT_JUDGED
