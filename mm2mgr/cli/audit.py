@@ -63,10 +63,10 @@ _SAMPLE = 0.02
 _MOMENT = Parsed("time", _moment)
 
 
-@command("Every day", 18)
+@command("Every day", 13)
 @click.argument("names", nargs=-1, metavar="[FLOW|TOPIC]...")
-@option("--since", type=_MOMENT, metavar="TIME|2h", help="Only records with this timestamp or a later one.")
-@option("--until", type=_MOMENT, metavar="TIME|2h", help="Only records with an earlier timestamp.")
+@option("--since", "since_ms", type=_MOMENT, metavar="TIME|2h", help="Only records with this timestamp or a later one.")
+@option("--until", "until_ms", type=_MOMENT, metavar="TIME|2h", help="Only records with an earlier timestamp.")
 @option(
     "--partition", "partitions", type=Count(0), multiple=True, metavar="N", help="Only this partition (repeatable)."
 )
@@ -91,8 +91,8 @@ _MOMENT = Parsed("time", _moment)
 def audit(
     workspace: Workspace,
     names: tuple[str, ...],
-    since: int | None,
-    until: int | None,
+    since_ms: int | None,
+    until_ms: int | None,
     partitions: tuple[int, ...],
     sample: float | None,
     seed: int | None,
@@ -125,15 +125,17 @@ def audit(
       mm2mgr audit --counts
       mm2mgr audit --follow --every 1h
     """
-    _check_usage(names, compare=compare, follow=follow, counts=counts, bounded=since is not None or sample is not None)
+    _check_usage(
+        names, compare=compare, follow=follow, counts=counts, bounded=since_ms is not None or sample is not None
+    )
     if seed is not None and sample is None:
         raise click.UsageError("--seed needs --sample")
-    if follow and (since is not None or until is not None or page or repair_plan):
+    if follow and (since_ms is not None or until_ms is not None or page or repair_plan):
         raise click.UsageError("--follow chooses its windows itself: no --since, --until, --page or --repair-plan")
     options = operations.AuditOptions(
         partitions=partitions,
-        since_ms=since,
-        until_ms=until,
+        since_ms=since_ms,
+        until_ms=until_ms,
         sample=sample,
         seed=seed,
         show_values=show_values,

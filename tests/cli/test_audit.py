@@ -89,6 +89,12 @@ def test_bounds_are_times_or_spans_back(mm2mgr: Command, engine: Engine) -> None
     assert (options.sample, options.seed, options.partitions, options.spark) == (0.02, 7, (3, 4), False)
 
 
+@pytest.mark.parametrize("back", ["20min", "20m", "1200s", "1200000ms", "0.333334h"])
+def test_a_span_back_has_the_units_of_every_duration(mm2mgr: Command, engine: Engine, back: str) -> None:
+    mm2mgr("audit", "orders", "--since", back)
+    assert abs(time.time() - 1200 - (engine.options.since_ms or 0) / 1000) < 60
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
