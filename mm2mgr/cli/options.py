@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from os import PathLike
@@ -459,13 +459,23 @@ def invalid_arguments() -> Iterator[None]:
         raise click.BadParameter(error.message, param_hint=f"--{error.argument}") from error
 
 
-def show_looks(
-    looks: Iterator[Look], show: Callable[[Look], None], code_of: Callable[[Look], int], *, watching: bool
-) -> int:
-    """Show one look, or look after look until Ctrl-C where they are watched; return the exit code of the last one."""
+def reading(workspace: Workspace, text: str = "reading Connect and Kafka") -> AbstractContextManager[object]:
+    """Show that clusters are read, or the snapshot that answers for them."""
     from mm2mgr.output.console import working
 
-    with working("reading Connect and Kafka"):
+    return working("reading the snapshot" if workspace.snapshot else text)
+
+
+def show_looks(
+    workspace: Workspace,
+    looks: Iterator[Look],
+    show: Callable[[Look], None],
+    code_of: Callable[[Look], int],
+    *,
+    watching: bool,
+) -> int:
+    """Show one look, or look after look until Ctrl-C where they are watched; return the exit code of the last one."""
+    with reading(workspace):
         look = next(looks)
     code = code_of(look)  # before it is printed: an interrupt while it is read means this look
     try:

@@ -19,6 +19,7 @@ from mm2mgr.cli.options import (
     invalid_arguments,
     option,
     output_option,
+    reading,
     show_looks,
     snapshot_option,
     store_option,
@@ -75,7 +76,7 @@ def status(
         say_look(output, look, say_status, watching=watching)
 
     looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
-    return show_looks(looks, show, lambda look: exit_code(look.health), watching=watching)
+    return show_looks(workspace, looks, show, lambda look: exit_code(look.health), watching=watching)
 
 
 def exit_code(health: str) -> int:
@@ -95,11 +96,11 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
     Example:
       mm2mgr describe 'logging:dc1-logging->agg-east'
     """
-    from mm2mgr.output.console import say_as, working
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.status_text import say_description, say_warnings
 
     workspace.flow(flow)  # an unknown flow is an error before anything is asked
-    with working("reading Connect and Kafka"):
+    with reading(workspace):
         described = operations.describe(workspace, flow, store=store)
     say_warnings(described.status.warnings)
     say_as(output, described, say_description)
@@ -129,11 +130,11 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
       mm2mgr check
       mm2mgr check logging --fix-only > acls.sh
     """
-    from mm2mgr.output.console import say_as, say_command, working
+    from mm2mgr.output.console import say_as, say_command
     from mm2mgr.output.lint_text import say_check
 
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
-    with working("asking Connect and Kafka"):
+    with reading(workspace, "asking Connect and Kafka"):
         checked = operations.check(workspace, flows, timeout_seconds=timeout)
     if fix_only:
         for line in (*checked.commands, *checked.unsure):
@@ -246,7 +247,7 @@ def lag(
     options = operations.LagOptions(by, timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
-    return show_looks(looks, show, lambda report: 0 if report.is_known else 1, watching=watching)
+    return show_looks(workspace, looks, show, lambda report: 0 if report.is_known else 1, watching=watching)
 
 
 @command("Every day", 11)
@@ -377,10 +378,10 @@ def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, ou
     Example:
       mm2mgr who app.orders
     """
-    from mm2mgr.output.console import say_as, working
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.history_text import say_routes
 
-    with working("reading Connect and Kafka"), invalid_arguments():
+    with reading(workspace), invalid_arguments():
         routes = operations.who(workspace, topic, cluster=cluster, offline=offline)
     say_as(output, routes, say_routes)
     return 1 if routes.unread else 0
@@ -402,10 +403,10 @@ def topics(workspace: Workspace, flows: tuple[str, ...], every: bool, output: st
     Example:
       mm2mgr topics 'logging:dc1-logging->agg-east' --all
     """
-    from mm2mgr.output.console import say_as, working
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.history_text import say_topics
 
-    with working("reading Kafka"):
+    with reading(workspace, "reading Kafka"):
         taken = operations.topics(workspace, flows, every=every)
     say_as(output, taken, say_topics)
     if any(flow.error for flow in taken):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Kafka
-from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.folder import Endpoints
 from mm2mgr.sandbox.layout import Sandbox
 
@@ -48,6 +47,7 @@ def test_lines_become_records(
     said = mm2mgr("sandbox", "produce", up, "logs.web", "--records", "4", "--size", "10")
     assert said.out == "4 records written to logs.web of here\n"
     assert mm2mgr("sandbox", "topic", "list", up, "-o", "json").json == {"logs.web": 4}
-    with Kafka(mock_cluster, 10.0) as kafka:
-        found = kafka.offsets([TopicPartition("logs.web", number) for number in range(4)])
-    assert sorted(one.end for one in found.values()) == [1, 2, 2, 3], "partitions take turns"
+    consumer = Consumer({"bootstrap.servers": mock_cluster.bootstrap_servers, "group.id": "ends"})
+    ends = [consumer.get_watermark_offsets(TopicPartition("logs.web", number), timeout=30)[1] for number in range(4)]
+    consumer.close()
+    assert sorted(ends) == [1, 2, 2, 3], "partitions take turns"

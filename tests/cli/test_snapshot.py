@@ -93,6 +93,9 @@ def run(mm2mgr: Command, arguments: Sequence[str | Path]) -> tuple[int, Any]:
         main()
     out, err = mm2mgr.capsys.readouterr()
     assert out.startswith(("{", "[")), f"{arguments}: {err}"
+    says = re.findall("(?:reading|asking|looking)[^\n]*(?:Connect|Kafka|cluster)", err)
+    assert says == [] or "--snapshot" not in arguments, f"{arguments}: no cluster is asked, and it says {says}"
+    assert "reading the snapshot" not in err or "--snapshot" in arguments
     return int(ended.value.code or 0), still(json.loads(out))
 
 
