@@ -48,9 +48,7 @@ class Body:
         self._found, self._inflater = bytearray(), None
 
     def add(self, piece: bytes) -> None:
-        """Take the next raw piece; BodyRefused at once when the limit is passed, however small the pieces are
-        packed.
-        """
+        """Take the next raw piece; BodyRefused when the limit is passed, however small the pieces are packed."""
         self.received_bytes += len(piece)
         try:
             while piece and self._inflater:

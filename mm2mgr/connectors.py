@@ -30,9 +30,7 @@ ConnectorType = Literal["source", "checkpoint", "heartbeat"]
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector of MirrorMaker. `config` is what Connect gets, `origins` says where keys come from, as far as that is
-    known.
-    """
+    """A connector of MirrorMaker: `config` as Connect gets it, `origins` of its keys as far as that is known."""
 
     name: str
     type: ConnectorType
@@ -72,9 +70,7 @@ class ConnectorStatus:
 
     @property
     def work_state(self) -> str:
-        """Its state, judged by its tasks where something FAILED: these go on when only the connector fails, and it goes
-        on without them.
-        """
+        """Its state; where something FAILED, that of its tasks, which go on when only the connector fails."""
         if self.tasks and all(task.state == "FAILED" for task in self.tasks):
             return "FAILED"
         return "RUNNING" if self.tasks and self.state == "FAILED" else self.state
@@ -144,9 +140,7 @@ class RunningConnector:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether it is STOPPED and its tasks have gone: only then are all its offsets stored. Connect says STOPPED
-        before that.
-        """
+        """Whether it is STOPPED without tasks: only then all its offsets are stored. Connect says STOPPED before."""
         return standing(self, "STOPPED") == "settled"
 
     @property

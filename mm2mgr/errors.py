@@ -176,9 +176,7 @@ class Failure:
 
 
 def cause(error: BaseException) -> str:
-    """Return an error where it is part of a sentence, with its type where it is none of mm2mgr; without secrets, and
-    cut.
-    """
+    """Return an error as part of a sentence, with its type where it is none of mm2mgr; no secrets, and cut."""
     from mm2mgr.secrets import cut
 
     return error.one_line if isinstance(error, Mm2mgrError) else cut(f"{type(error).__name__}: {one_line(str(error))}")
@@ -281,9 +279,7 @@ def install(extra: str) -> str:
 
 
 def need_all() -> None:
-    """Raise PackageMissing, which names all packages of the sandbox, unless every one is installed; imports none of
-    them.
-    """
+    """Raise PackageMissing with all packages of the sandbox, unless they are installed; imports none of them."""
     for package, extra in EXTRA_OF.items():
         if extra in {"spark", "sandbox"} and find_spec(package) is None:
             raise PackageMissing(package, "sandbox")

@@ -362,9 +362,7 @@ def _leg(link: Link | None) -> Leg | None:
 
 
 def _sharing_workers(flows: list[Flow]) -> list[Flow]:
-    """Give flows with a link the tasks that share a worker's heap with theirs: a power of two, so that few changes
-    change them.
-    """
+    """Give flows with a link the tasks that share a worker's heap: a power of two, so that it rarely changes."""
     tasks: dict[str, int] = {}
     for flow in flows:
         tasks[flow.connect.name] = tasks.get(flow.connect.name, 0) + int(flow.tasks.maximum)

@@ -48,9 +48,7 @@ class Unreadable(Exception):
 
 
 def read_bytes(path: Path, most_bytes: int) -> bytes:
-    """Return the content of a regular file or a pipe; Unreadable for anything else, and for a pipe silent for
-    PIPE_SECONDS.
-    """
+    """Return the content of a regular file or a pipe; Unreadable for others, and a pipe silent for PIPE_SECONDS."""
     try:
         _refuse(path.stat().st_mode)  # before it is opened: that alone may do something to a device
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -69,9 +67,7 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
 
 
 def read_regular(path: Path, most_bytes: int = _MOST_OWN_BYTES) -> bytes:
-    """Return the content of a file that is not for pipes, such as one that mm2mgr wrote; OSError for what is no regular
-    file.
-    """
+    """Return the content of a file that is no pipe, such as one of mm2mgr; OSError for what is no regular file."""
     if kind := special_kind(path):
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     try:
@@ -83,9 +79,7 @@ def read_regular(path: Path, most_bytes: int = _MOST_OWN_BYTES) -> bytes:
 
 
 def special_kind(path: Path) -> str:
-    """Return what is at a path, or where its link leads, if that is neither a regular file nor missing: a pipe, a
-    device …
-    """
+    """Return what is at a path, or its link's end, if neither a regular file nor missing: a pipe, a device …"""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -207,9 +201,7 @@ def check_free(path: Path, kind: FileKind) -> bool:
 
 
 def write_whole(path: Path, text: str, kind: FileKind) -> None:
-    """Write a result file; one of this kind is replaced in one step, a link's target too; a pipe or device is written
-    to.
-    """
+    """Write a result file; one of this kind, or a link's target, is replaced in one step; a pipe is written to."""
     try:
         if check_free(path, kind):
             replace_file(Path(os.path.realpath(path)), text, kind.mode)
@@ -224,9 +216,7 @@ def write_whole(path: Path, text: str, kind: FileKind) -> None:
 
 
 def open_to_write(path: Path, flags: int = 0) -> int:
-    """Open what a user named to write to, such as a file, a pipe or a terminal; OSError at once for a pipe that nobody
-    reads.
-    """
+    """Open what a user named to write to (file, pipe, terminal); OSError at once for a pipe that nobody reads."""
     try:
         opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | flags, 0o666)
     except OSError as error:

@@ -140,9 +140,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Clients:
-    """The settings of a flow's consumer and record producer that decide its rate; the defaults are those of Kafka and
-    Connect.
-    """
+    """The settings of a flow's consumer and record producer that decide its rate; defaults as in Connect."""
 
     receive_buffer_bytes: int = 65_536
     fetch_bytes: int = 50 * MIB
@@ -322,9 +320,7 @@ class _Model:
         return min(lines)
 
     def task(self, partitions: int) -> _Rate:
-        """Return what a task with so many partitions carries when it has the line to itself: the slower leg, or the
-        worker.
-        """
+        """Return what a task with so many partitions carries alone on the line: the slower leg, or the worker."""
         handed_on = min(HAND_ON_BYTES_PER_SECOND, self.traffic.record_bytes * _HAND_ON_RECORDS_PER_SECOND)
         rates = [_Rate(handed_on, "worker")]
         if self.route.reading:
@@ -372,9 +368,7 @@ class _Model:
         return _Rate(min(brokers * reached.value, leg.payload * ratio), reached.limit)
 
     def fetch_bytes(self, partitions: int) -> float:
-        """A fetch returns at least one record, whatever its limits (KIP-74); the limits count stored, so compressed,
-        bytes.
-        """
+        """A fetch returns at least one record (KIP-74); its limits count stored, so compressed, bytes."""
         of_broker = math.ceil(partitions / max(min(self.source.brokers, partitions), 1))
         asked = min(self.clients.fetch_bytes, of_broker * self.clients.partition_fetch_bytes)
         return max(asked, self.traffic.record_bytes / self.traffic.compression)
@@ -432,9 +426,7 @@ class _Model:
 
 
 def _share_of_line(demand: float, whole: float, tasks: int) -> float:
-    """Return what a line carries for tasks that together want so much: several get less than all of it until they want
-    more.
-    """
+    """Return what a line carries for tasks that want so much: several get less than all until they want more."""
     if tasks == 1 or not demand or math.isinf(whole):
         return min(demand, whole)
     return float(demand / (1 + (demand / whole) ** _SHARING) ** (1 / _SHARING))

@@ -347,9 +347,7 @@ def _ceiling(
 
 
 def buffer_advice(flows: Iterable[Flow]) -> list[str]:
-    """Return a sentence for each buffer of brokers that caps flows whose tasks do not make up for it: what to set, and
-    the gain.
-    """
+    """Return a sentence for each brokers' buffer that caps flows beyond their tasks: what to set, and the gain."""
     cappings: dict[tuple[str, str], list[tuple[Ceiling, Flow]]] = {}
     for flow in flows:
         if flow.route is None:

@@ -244,9 +244,7 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
 
 
 def _buffer(crossing: Crossing) -> int:
-    """Return buffer.memory: half of what a task may use, at most the profile's, never below two of the largest
-    requests.
-    """
+    """Return buffer.memory: half a task's memory, at most the profile's, at least two of the largest requests."""
     if crossing.buffer_bytes:
         return crossing.buffer_bytes
     most = _AIMS[crossing.profile].buffer if crossing.route.writing else _USUAL_BUFFER

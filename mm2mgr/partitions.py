@@ -88,9 +88,7 @@ class Assignment:
 
 
 def partitions_by_task(order: Sequence[Item], tasks: int) -> list[Sequence[Item]]:
-    """Return what each task gets; never more tasks than partitions (MirrorSourceConnector.taskConfigs, since
-    KAFKA-9352).
-    """
+    """Return what each task gets, never more tasks than partitions (MirrorSourceConnector, KAFKA-9352)."""
     count = min(tasks, len(order))
     return [order[first::count] for first in range(count)]
 

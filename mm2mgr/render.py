@@ -62,9 +62,7 @@ def _refuse_twins(connectors: Iterable[Connector]) -> None:
 
 
 def quota_mark(owner: str) -> str:
-    """Return what client ids with a quota of this owner begin with; no name has a slash, so it is no other owner's
-    beginning.
-    """
+    """Return what this owner's client ids with a quota begin with; names have no slash, so no other owner's do."""
     return f"mm2mgr.{owner}/"
 
 
@@ -90,9 +88,7 @@ class _Renderer:
         self.usual: dict[str, Mapping[str, Text]] = {}
 
     def client(self, flow: Flow, block: str) -> Mapping[str, Text]:
-        """Return the settings of a flow's client; settings without declarations are equal for all flows, and made
-        once.
-        """
+        """Return the settings of a flow's client; those without declarations are equal for all flows, made once."""
         if getattr(flow.settings, block) or flow.route or flow.exactly_once:
             return flow.client(block)
         if block not in self.usual:

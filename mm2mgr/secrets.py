@@ -282,9 +282,7 @@ _TELLTALE = r"[=:]|(?i:basic|bearer|authorization|cookie)|Invalid value"
 
 
 def mask_text(text: str) -> str:
-    """Return a text of any origin without secrets: those that were seen, and what is one by its look or by the key
-    before it.
-    """
+    """Return a text of any origin without secrets: those seen, and what is one by its look or its key."""
     text = _without_known(text)
     for shape in _SHAPES:
         text = shape.sub(_without_secret, text)

@@ -143,9 +143,7 @@ class Flow:
         return self.settings.checkpoints.enabled and self.settings.offset_syncs.enabled
 
     def connector_name(self, type_: ConnectorType) -> Text:
-        """Return the name of its connector of this type. Offsets are stored under it: another name mirrors everything
-        again.
-        """
+        """Return its connector's name of this type. Offsets are stored under it: a new name mirrors all again."""
         path = ("connector_name",) if type_ == "source" else (f"{type_}s", "connector_name")
         own: str | None = attrgetter(".".join(path))(self.settings)
         if own:
@@ -229,9 +227,7 @@ class Flow:
 
     @cached_property
     def carries(self) -> Callable[[str], bool]:
-        """A predicate on source topic names: does this flow mirror the topic? Heartbeats are not included (see
-        `with_heartbeats`).
-        """
+        """Tells whether this flow mirrors a source topic; heartbeats are not included (see `with_heartbeats`)."""
         return self.selection.takes
 
     def assigns(self, topic: str) -> bool:
@@ -324,9 +320,7 @@ def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
 
 
 def connector_names(flows: Iterable[Flow]) -> Iterator[tuple[Flow, ConnectorType, str]]:
-    """Yield the connectors of flows whose heartbeats are marked, by pair as they are rendered: flow, type and name of
-    each.
-    """
+    """Yield connectors of flows with marked heartbeats by pair, as rendered: flow, type and name of each."""
     for group in by_pair(flows).values():
         yield from ((flow, "heartbeat", flow.connector_name("heartbeat")) for flow in group if flow.with_heartbeats)
         yield from ((flow, "source", flow.connector_name("source")) for flow in group)
@@ -342,9 +336,7 @@ def by_pair(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
 
 
 def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
-    """Return a message if a flow matches none of the visible topics of its source, internal ones excepted; None if it
-    matches one.
-    """
+    """Return a message if a flow matches none of its source's visible topics, internal ones excepted, else None."""
     topics_seen = [topic for topic in topics if not flow.selection.is_internal(topic)]
     if any(map(flow.carries, topics_seen)):
         return None

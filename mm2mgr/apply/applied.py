@@ -193,9 +193,7 @@ class Progress:
             self.recorder.end(result.change, "failed", result.error)
 
     def without_users(self, deletes: Iterable[QuotaChange]) -> tuple[list[QuotaChange], list[QuotaResult]]:
-        """Return the quotas that may be deleted, and as failed those whose client id a connector kept that could not be
-        written.
-        """
+        """Return the quotas that may be deleted, and as failed those whose client id an unwritten connector kept."""
         done = {result.full_name for result in self.so_far().done_results}
         users = {
             client_id_of(self.plan.owner, change.before): change.connector
@@ -258,9 +256,7 @@ async def write_approved(
 async def _write(
     topology: Topology, progress: Progress, rollout: Rollout, interrupts: Interrupts, leases: Leases
 ) -> bool:
-    """Write and verify wave by wave, then read back; return whether an interrupt, or a lease that was lost, cut that
-    short.
-    """
+    """Write and verify wave by wave, then read back; return whether an interrupt or a lost lease cut that short."""
     before, after = (
         [change for change in progress.plan.quota_writes if (change.action == "delete") is is_last]
         for is_last in (False, True)

@@ -235,9 +235,7 @@ def _pairs(arrivals: Arrivals) -> tuple[Iterable[TopicPartition], Iterable[Topic
 def _both(
     arrivals: Arrivals, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int | None]
 ) -> Ends:
-    """Return both ends of its partitions, none where mm2mgr's login sees none of its topics on the target: 0 would be
-    no reading.
-    """
+    """Return both ends of its partitions, none where mm2mgr sees none of its topics there: 0 would be no reading."""
     remotes = {partition: _remote(arrivals.flow, partition) for partition in arrivals.partitions}
     arrivals.sees_target = any(target.get(remote) is not None for remote in remotes.values())
     return {

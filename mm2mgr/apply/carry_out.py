@@ -90,9 +90,7 @@ async def carry_out(
 
 
 async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -> list[QuotaResult]:
-    """Write quotas, all of a Kafka cluster in one request; return what became of each. One that is refused stops no
-    other.
-    """
+    """Write quotas, a Kafka cluster's in one request; return what became of each. A refused one stops no other."""
     by_kafka: dict[str, list[QuotaChange]] = {}
     for change in changes:
         by_kafka.setdefault(change.kafka, []).append(change)
@@ -395,9 +393,7 @@ async def _wait_until(
 
 
 def refusal_of_unplanned(todo: Iterable[Stage], planned: Collection[Named]) -> Mm2mgrError | None:
-    """Return why a list is not carried out that writes to a connector which the plan does not name as written: a fault
-    of mm2mgr.
-    """
+    """Return why a list is not carried out: it writes to a connector that the plan does not name, a fault of mm2mgr."""
     for named in sorted(written_by(todo) - set(planned)):
         return error_at(
             named, "the plan does not name it as written, so nothing was done", "report this as a fault of mm2mgr"

@@ -338,9 +338,7 @@ class _ClusterRun:
     async def _verify_wave(
         self, verification: Verification, wave: Wave, changes: Sequence[Change]
     ) -> tuple[Verdict, str]:
-        """Return the verdict on a wave, and what is wrong; a write that was refused broke nothing, unless it goes
-        first.
-        """
+        """Return the verdict on a wave, and what is wrong; a refused write broke nothing, unless it goes first."""
         results = [self.results[change.connector] for change in changes if change.connector in self.results]
         refused = [result for result in results if result.error is not None]
         if refused and self.apply_run.rollout.is_canary(changes[0]):
@@ -383,9 +381,7 @@ class _ClusterRun:
         return "" if is_as_written(change, live) else "it was changed since"
 
     async def _roll_back(self, client: ConnectClient, verification: Verification) -> None:
-        """Take back what this apply wrote here, except what somebody else changed since, and wait until that runs
-        again.
-        """
+        """Take back what this apply wrote here, except what was changed since, and wait until that runs again."""
         done = {name: result.change for name, result in self.results.items() if result.error is None and result.change}
         try:
             live = {name: info.config for name, info in (await client.infos()).items()}

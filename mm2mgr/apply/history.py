@@ -79,9 +79,7 @@ class Recorder:
         reason: str = "",
         failed_before: Mapping[Named, HistoryEntry] = MappingProxyType({}),
     ) -> None:
-        """Begin; a change that is tried again, and is in `failed_before`, keeps its entry instead of getting one each
-        time.
-        """
+        """Begin; a change that is tried again and is in `failed_before` keeps its entry."""
         self.topology, self.author = topology, Author(_safe(author.who), author.commit)
         self._failed_before = failed_before
         self._common = {
@@ -224,9 +222,7 @@ async def record(topology: Topology, entries: Sequence[HistoryEntry]) -> dict[st
 
 
 async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
-    """Read what is recorded of this tree's owner on some Connect clusters, or on all, from their Kafka clusters side by
-    side.
-    """
+    """Read what is recorded of this tree's owner on some Connect clusters, or on all, side by side."""
     return await ask_all(read_history(topology, connects), topology)
 
 
@@ -269,9 +265,7 @@ async def settle_claims(topology: Topology, parts: Sequence[ClusterPlan], record
 
 
 async def read_undeclared_claims(topology: Topology, connects: Iterable[str]) -> list[Claim]:
-    """Return this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of
-    `release:`.
-    """
+    """Return this tree's claims on connectors that it adopts no more: `adopt:` may go without a `release:`."""
     declared = Ownership.of_tree(topology).adopted
     claims = await ask_all(read_claims(topology, {}, connects), topology)
     return [claim for claim in claims.own if claim.full_name not in declared]
@@ -283,9 +277,7 @@ _NAMES = ("MM2MGR_WHO", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "GIT_AUTHOR_NAME")
 
 
 def author(files: Sequence[Path]) -> Author:
-    """Return who runs this, from the environment, git or the system, and the commit of the tree, with `+dirty` where
-    files differ from it.
-    """
+    """Return who runs this (environment, git or system), and the tree's commit, `+dirty` where files differ."""
     folder = next((file if file.is_dir() else file.parent for file in files if file.exists()), Path())
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
     if commit and _git(folder, "status", "--porcelain", "--", *(str(file.resolve()) for file in files)):

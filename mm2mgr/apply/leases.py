@@ -82,9 +82,7 @@ async def read_holders(
 
 
 class Leases:
-    """The leases of this process, one per Kafka cluster that Connect clusters run on; `group_of` names their consumer
-    group.
-    """
+    """The leases of this process, one per Kafka cluster that workers use; `group_of` names their consumer group."""
 
     def __init__(self, group_of: Callable[[Topology], str]) -> None:
         self._group_of = group_of

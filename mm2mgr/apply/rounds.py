@@ -265,9 +265,7 @@ AnyRound = TypeVar("AnyRound")
 
 @dataclass
 class Rounds:
-    """A loop in which one process at a time writes to a Connect cluster, and one that fails is asked less and less
-    often.
-    """
+    """A loop in which one process at a time writes to a Connect cluster, and a failing one is asked ever less often."""
 
     leases: Leases
     schedule: RoundSchedule

@@ -379,9 +379,7 @@ class WrittenConnector:
 
 
 def _failures(status: ConnectorStatus) -> set[tuple[bool, str]]:
-    """Return what failed, the connector itself or a task, each with the root of its trace; numbers in it may differ
-    each time.
-    """
+    """Return what failed, connector or task, each with the root of its trace; numbers in it may differ each time."""
     failures = [(True, status.trace)] if status.state == "FAILED" else []
     failures += [(False, task.trace) for task in status.tasks if task.state == "FAILED"]
     return {(is_connector, _root(trace or "")) for is_connector, trace in failures}
@@ -468,9 +466,7 @@ class Verification:
         return worst(self.states[named].verdict for named in concerned)
 
     def _judge_late(self, connector: WrittenConnector, written_at: float | None) -> Steps[Settled]:
-        """Return what counts at the end of the wait of a connector that was not seen to be right; None: no excuse
-        counts.
-        """
+        """Return what counts when a connector was not seen to be right in time; None: no excuse counts."""
         state, verdict = self.states[self._key_of(connector)].state, self.states[self._key_of(connector)].verdict
         if connector.is_good_if_late and connector.is_on_its_way:
             return Settled("RUNNING, no new records to judge by", "ok")
@@ -576,9 +572,7 @@ class Verification:
             connector.takes_topics = yield from self._logs.takes_topics(change)
 
     def _ask_record(self, connector: WrittenConnector) -> Steps[None]:
-        """Ask for the first record that the target acknowledged: at once in the topics written to, later in stored
-        offsets.
-        """
+        """Ask for the first record that the target has: at once in topics written to, later in stored offsets."""
         topics, offsets = WrittenTopics(self._connect, connector.name), StoredOffsets(self._connect, connector.name)
         try:
             connector.arrived = bool((yield [topics])[topics] or (yield [offsets])[offsets])

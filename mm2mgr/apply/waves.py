@@ -120,9 +120,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class WaveVerified(Wave):
-    """What the connectors of a wave, and of those before it, were seen to do; `unwritten` are those whose write
-    failed.
-    """
+    """What the connectors of this wave and those before were seen to do; `unwritten`: those whose write failed."""
 
     verdict: Verdict = "ok"
     unwritten: tuple[str, ...] = ()
@@ -133,9 +131,7 @@ Trouble = Literal["failed", "inconclusive"]
 
 @dataclass(frozen=True)
 class Halted:
-    """No further change of a Connect cluster is begun: it is broken (`failed`), or a person has to look
-    (`inconclusive`).
-    """
+    """No further change of a Connect cluster is begun: it is broken (`failed`), or to be looked at (`inconclusive`)."""
 
     connect: str
     verdict: Trouble
@@ -153,9 +149,7 @@ class RolledBack:
 
 @dataclass(frozen=True)
 class LeaseAwaited:
-    """Another process holds the lease on a Kafka cluster; nothing is written before it gives it up, or is missed,
-    within so many seconds.
-    """
+    """Another process holds a Kafka cluster's lease; nothing is written until it ends or is missed, in `seconds`."""
 
     kafka: str
     holder: str

@@ -14,13 +14,14 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from mm2mgr.check.needs import EFFECTS, RequiredRight, knows_names
 from mm2mgr.connectors import Connector, ConnectorType
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right, is_allowed
+from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.live.principals import Principal
@@ -151,19 +152,29 @@ _BY_HOST = "its ACLs name single hosts, and the workers' are not known here"
 _SUPER = "ClusterAction"  # what no ACL of a client holds: a super user's, or there is no authorizer
 
 
-@dataclass(frozen=True)
-class LoginAnswers:
-    """What the brokers answered one login. `acls` of its cluster, None when no login could read them.
+@dataclass
+class Session:
+    """A login and what it was answered; `asked_as` is None for mm2mgr's own.
 
-    `operations` on the cluster itself; `without`: rights that no snapshot has.
+    `without`: rights that were to be asked and are not in the snapshot. Not `is_usable`: no login was tried. `acls` of
+    its cluster, None when no login could read them.
     """
 
+    login: ClientLogin
     principal: Principal
     servers: str
-    permissions: Mapping[Right, Permission]
-    operations: frozenset[str] = frozenset()
-    acls: Sequence[Acl] | None = None
+    asked_as: ClientLogin | None = None
+    view: ClusterView | None = None
+    failure: Failure | None = None
+    is_usable: bool = True
+    is_stored: bool = True
+    permissions: dict[Right, Permission] = field(default_factory=dict)
     without: frozenset[Right] = frozenset()
+    acls: tuple[Acl, ...] | None = None
+
+    @property
+    def alias(self) -> str:
+        return self.login.cluster
 
 
 _Verdict = tuple[Status, str, str]
@@ -173,7 +184,7 @@ _Verdict = tuple[Status, str, str]
 class _Book:
     """The ACLs of one principal by resource: there can be thousands of them, and thousands of questions."""
 
-    def __init__(self, answers: LoginAnswers) -> None:
+    def __init__(self, answers: Session) -> None:
         name = answers.principal.name
         own = [acl for acl in answers.acls or () if acl.principal in (name, "User:*")]
         self._named: dict[tuple[str, str], list[Acl]] = {}
@@ -184,7 +195,9 @@ class _Book:
         self.principal = name
         self.is_complete = answers.acls is not None and answers.principal.is_known
         # No ACL explains what it may do to the cluster: a super user, or there is no authorizer.
-        self.outranked = _SUPER in answers.operations and not self.allows(Right(_SUPER, "cluster"))
+        self.outranked = (
+            answers.view is not None and _SUPER in answers.view.operations and not self.allows(Right(_SUPER, "cluster"))
+        )
 
     def covering(self, right: Right) -> list[Acl]:
         return [*self._named.get((right.kind, right.name), ()), *self._wide]
@@ -193,15 +206,16 @@ class _Book:
         return is_allowed(self.covering(right), self.principal, right)
 
 
-def judge_rights(needs: Iterable[RequiredRight], answers: Mapping[ClientLogin, LoginAnswers]) -> list[CheckRow]:
+def judge_rights(needs: Iterable[RequiredRight], sessions: Mapping[ClientLogin, Session]) -> list[CheckRow]:
     """Return one row for each right of each login that was asked, with every client and connector that needs it."""
+    answers = {login: session for login, session in sessions.items() if session.view and not session.failure}
     by_right: dict[tuple[ClientLogin, Right], list[RequiredRight]] = {}
     operations: dict[tuple[ClientLogin, str, str], set[str]] = {}
     for need in needs:
         if need.login in answers:
             by_right.setdefault((need.login, need.right), []).append(need)
             operations.setdefault((need.login, need.right.kind, need.right.name), set()).add(need.right.operation)
-    books = {login: _Book(login_answers) for login, login_answers in answers.items()}
+    books = {login: _Book(session) for login, session in answers.items()}
     rows = []
     for (login, right), group in by_right.items():
         verdict = _verdict(right, answers[login], books[login], operations[login, right.kind, right.name])
@@ -209,7 +223,7 @@ def judge_rights(needs: Iterable[RequiredRight], answers: Mapping[ClientLogin, L
     return rows
 
 
-def _verdict(right: Right, answers: LoginAnswers, book: _Book, needed: set[str]) -> _Verdict:
+def _verdict(right: Right, answers: Session, book: _Book, needed: set[str]) -> _Verdict:
     """Judge one right; `needed` are all operations that its login needs on the resource."""
     permission = answers.permissions.get(right, "open")
     if permission != "open":
@@ -236,7 +250,7 @@ def _by_acls(right: Right, book: _Book) -> _Verdict:
     return ("unknown", "ACLs", _OUTSIDE) if outside else ("missing", "ACLs", "")
 
 
-def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdict, book: _Book) -> CheckRow:
+def _row(group: Sequence[RequiredRight], answers: Session, verdict: _Verdict, book: _Book) -> CheckRow:
     first = group[0]
     numbers = tuple(sorted({need.number for need in group}))
     status, how, fix = verdict

@@ -6,7 +6,7 @@ A failure is kept with its login, so that one unreachable cluster or wrong passw
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import defaults
@@ -15,7 +15,7 @@ from mm2mgr.check.judge import (
     STATUSES,
     Checked,
     CheckRow,
-    LoginAnswers,
+    Session,
     WorkerAnswer,
     commands,
     judge_rights,
@@ -38,7 +38,7 @@ from mm2mgr.check.needs import (
 from mm2mgr.connectors import Connector, RunningConnector
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Failure, Mm2mgrError
-from mm2mgr.kafka.acls import Acl, Permission, Right
+from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.compacted import DELETE_TOPIC, several_partitions
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.kafka.wire import Versions
@@ -65,30 +65,6 @@ T = TypeVar("T")
 RunningThere = tuple[dict[str, RunningConnector], str]
 """What a Connect cluster runs, and the id of its workers' Kafka cluster."""
 _GROUPS_AT_MOST = 500  # each is a request of its own
-
-
-@dataclass
-class Session:
-    """A login and what it was answered; `asked_as` is None for mm2mgr's own.
-
-    `without`: rights that were to be asked and are not in the snapshot. Not `is_usable`: no login was tried.
-    """
-
-    login: ClientLogin
-    principal: Principal
-    servers: str
-    asked_as: ClientLogin | None = None
-    view: ClusterView | None = None
-    failure: Failure | None = None
-    is_usable: bool = True
-    is_stored: bool = True
-    permissions: dict[Right, Permission] = field(default_factory=dict)
-    without: frozenset[Right] = frozenset()
-    acls: tuple[Acl, ...] | None = None
-
-    @property
-    def alias(self) -> str:
-        return self.login.cluster
 
 
 Sessions = dict[ClientLogin, Session]
@@ -140,7 +116,7 @@ def check(
         *identity_rows(sessions, topology),
         *history_rows(sessions, topology),
         *old_broker_rows(chosen, new, brokers),
-        *judge_rights(required, _login_answers(sessions)),
+        *judge_rights(required, sessions),
         *unverified_rows(topology, chosen),
         *unmatched_rows(
             flows, {alias: topics for alias, topics in names[0].items() if sessions_in_use(sessions, alias)}
@@ -295,7 +271,8 @@ def _read_acls(sessions: Sessions, alias: str) -> Steps[None]:
         question = EveryAcl(alias, session.asked_as, view)
         answer = (yield [question]).get(question) if "Describe" in view.operations else None
         if answer is not None and not isinstance(answer, Mm2mgrError):
-            session.acls = answer
+            for other in sessions.values():
+                other.acls = answer if other.alias == alias else other.acls
             return
 
 
@@ -347,22 +324,6 @@ def ask_versions(
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------
-
-
-def _login_answers(sessions: Sessions) -> dict[ClientLogin, LoginAnswers]:
-    acls = {session.alias: session.acls for session in sessions.values() if session.acls is not None}
-    return {
-        login: LoginAnswers(
-            session.principal,
-            session.servers,
-            session.permissions,
-            session.view.operations,
-            acls.get(session.alias),
-            session.without,
-        )
-        for login, session in sessions.items()
-        if session.view and not session.failure
-    }
 
 
 def lint_with_facts(

@@ -33,9 +33,7 @@ _ALIASES = ("source.cluster.alias", "target.cluster.alias")
 
 @dataclass(frozen=True)
 class WorkerClients:
-    """What the workers bring: their Kafka version ("": unknown), and how their own clients reach the Kafka that they
-    run on.
-    """
+    """What the workers bring: Kafka version ("": unknown), and how their clients reach the Kafka they run on."""
 
     version: str = ""
     client: Config = field(default_factory=dict, repr=False)  # may hold secrets
@@ -145,9 +143,7 @@ class _Sides:
         return definition is not None and self._both(switch, definition) == ("false", "false")
 
     def only_escapes(self, key: str) -> bool:
-        """Tell whether a list of names and patterns differs only in the dots of names, which match any character
-        without a backslash.
-        """
+        """Tell whether a list differs only in the dots of names, which match any character without a backslash."""
         live, other = self.live.get(key), self.desired.get(key)
         if key not in _SETS - {"bootstrap.servers"} or live is None or other is None:
             return False
@@ -200,9 +196,7 @@ SELECTING = (
 
 @dataclass(frozen=True)
 class KeyChange:
-    """One key of one connector: None before means added, None after means removed. `origin` is where the value after
-    comes from.
-    """
+    """A key of a connector: None before: added, None after: removed. `origin`: where the value after is from."""
 
     key: str
     before: str | None = field(repr=False)  # may be secrets

@@ -56,17 +56,13 @@ class Ownership:
         )
 
     def is_ours(self, named: _Named, config: Mapping[str, str]) -> bool:
-        """Tell whether this tree may write and delete a connector that runs: it carries the mark, or is adopted, and is
-        not released.
-        """
+        """Tell whether this tree may write a connector that runs: marked or adopted, and not released."""
         if named in self.released:
             return False
         return config.get(OWNER_KEY) == self.owner or self.is_adopted(named, config)
 
     def is_adopted(self, named: _Named, config: Mapping[str, str]) -> bool:
-        """Tell whether it is this tree's by the list alone: it carries no mark, or that of the owner it is adopted
-        from.
-        """
+        """Tell whether it is this tree's by the list alone: no mark, or that of the owner it is adopted from."""
         entry = self.adopted.get(named)
         mark = config.get(OWNER_KEY) or None
         return entry is not None and mark != self.owner and mark in {None, entry.from_owner}

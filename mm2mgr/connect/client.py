@@ -63,9 +63,7 @@ class ConnectClient:
         self._caller = Caller(self._wire, deadline_seconds, first_backoff_seconds)
 
     def with_deadline(self, deadline_seconds: float) -> ConnectClient:
-        """Return a client that uses the connections of this one, as long as it is open, and bounds its calls
-        otherwise.
-        """
+        """Return a client that uses this one's connections while it is open, and bounds its calls otherwise."""
         return ConnectClient(self.target, deadline_seconds=deadline_seconds, wire=self._wire)
 
     async def __aenter__(self) -> Self:

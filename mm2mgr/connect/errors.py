@@ -11,9 +11,7 @@ from mm2mgr.secrets import cut, mask_text
 
 
 class ConnectError(Mm2mgrError):
-    """Names the Connect cluster, the connector and what to do (`hint`); `status` is the HTTP code, if there was an
-    answer.
-    """
+    """Names Connect cluster, connector and what to do (`hint`); `status`: the HTTP code, if there was an answer."""
 
     def __init__(
         self,

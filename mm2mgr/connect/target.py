@@ -132,9 +132,7 @@ class ConnectTarget:
 
 
 def _check_url(url: str, key: str, whose: str) -> str:
-    """Return a URL without the slash at its end; ConnectError when no request can go there, or when it holds
-    credentials.
-    """
+    """Return a URL without its last slash; ConnectError when no request can go there, or it holds credentials."""
     import httpx  # loaded with the client in any case; the types do without it
 
     try:

@@ -322,9 +322,7 @@ class Caller:
 
     @property
     def pauses(self) -> tuple[float, ...]:
-        """How long to wait before each look at what was written: followers learn of it a moment after the leader
-        did.
-        """
+        """How long to wait before each look at what was written: followers learn of it just after the leader."""
         return 0.0, self._first_backoff_seconds, 4 * self._first_backoff_seconds
 
     async def read(self, call: Call, deadline: Deadline | None = None) -> Answer:

@@ -105,9 +105,7 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
 
 
 def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
-    """Read the mean load by day of week and hour of day of each flow from the newest weeks of roll-ups, four at
-    most.
-    """
+    """Read the mean load by weekday and hour of each flow from the newest weeks of roll-ups, four at most."""
     from mm2mgr.throughput.hourly import WEEKS_SECONDS, hourly, members, week_pattern
     from mm2mgr.throughput.windows import last_hours, read_window
 
@@ -186,9 +184,7 @@ def measured_capacities(
 
 
 def _history(rows: Iterable[TaskRow]) -> dict[_Link, dict[str, tuple[Saturated, float]]]:
-    """Return by link what the tasks of each connector carried while they lagged, and for how many seconds; absent if
-    only briefly.
-    """
+    """Return by link what each connector's tasks carried while they lagged, and for how long; absent if briefly."""
     by_connector: defaultdict[tuple[_Link, str], list[TaskRow]] = defaultdict(list)
     for row in rows:
         by_connector[_Link(row.connect, row.source, row.target, row.settings), row.connector].append(row)

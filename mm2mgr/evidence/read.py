@@ -191,9 +191,7 @@ def _placement(status: ConnectorStatus) -> ConnectorPlacement:
 
 
 def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
-    """Return the assignment to size with: the running connector's if it has today's partitions, else a predicted
-    one.
-    """
+    """Return the assignment to size with: the running connector's if its partitions are today's, else a prediction."""
     note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
     if not isinstance(running, str) and _is_current(running, listing, mirrored):
         return running
@@ -247,9 +245,7 @@ class Evidence:
         return tuple(self._scenario(flow, unlisted[flow.source.alias]) for flow in self.flows)
 
     def _scenario(self, flow: Flow, unlisted: set[str]) -> Scenario:
-        """Return a flow as a scenario; measured topics that Kafka no longer lists are in it to be named, and are not
-        counted.
-        """
+        """Return a flow as a scenario; measured topics that Kafka no longer lists are named, and not counted."""
         alias = flow.source.alias
         listing = self.listings[alias]
         running = self.connects[flow.connect.name].assignments[flow.id]
@@ -326,9 +322,7 @@ def rules_of(flow: Flow, measured: MeasuredCapacity | None, statistic: Statistic
 
 
 def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacity:
-    """Return what one task of the flow can carry: as written in the tree, else as measured, else by its link, else the
-    default.
-    """
+    """Return what one task of the flow can carry: as written in the tree, measured, by its link, or the default."""
     tasks = flow.settings.tasks
     declared = Capacity(tasks.capacity, tasks.threshold)
     if flow.origin("tasks", "capacity").kind != "default":

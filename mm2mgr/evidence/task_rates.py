@@ -70,9 +70,7 @@ class _PolledEnds:
 
 
 class RecentLogs:
-    """What was polled of every cluster in the last `horizon_seconds`; the arrays of the batches are kept as they
-    are.
-    """
+    """What was polled of every cluster in the last `horizon_seconds`; arrays of batches are kept as they are."""
 
     def __init__(self, horizon_seconds: float) -> None:
         self._horizon_ms = round(horizon_seconds * 1000)
@@ -98,9 +96,7 @@ class RecentLogs:
         return polled[-1].batch.time_ms if polled else 0
 
     def growth(self, alias: str, partition: TopicPartition, at_ms: int) -> Log | None:
-        """Return the log of a partition as it was at a time; None where that is not known, or the topic was created
-        anew.
-        """
+        """Return a partition's log as it was at a time; None where that is unknown, or the topic was created anew."""
         polled = self._polls.get(alias, ())
         earlier = next((ends for ends in reversed(polled) if ends.batch.time_ms <= at_ms), None)
         then, now = (earlier.log(partition), polled[-1].log(partition)) if earlier else (None, None)
@@ -147,9 +143,7 @@ def _sizes(batch: Batch) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class TaskWatch:
-    """What all readers share: sampled logs, the history, the pace, and how long one snapshot of all connectors may
-    take.
-    """
+    """What all readers share: sampled logs, history, pace, and how long a snapshot of all connectors may take."""
 
     recent: RecentLogs
     store: TaskStore
@@ -218,9 +212,7 @@ class TaskReader:
         """Do nothing: no connection stays open between snapshots."""
 
     async def _snapshots(self) -> _Rows:
-        """Take a snapshot of every connector; those that do not answer in time are left out, and come first in the next
-        one.
-        """
+        """Take a snapshot of every connector; those that do not answer in time are first in the next one."""
         ends_at = asyncio.get_running_loop().time() + self._watch.timeout_seconds
         async with ConnectClient(connect_target(self._connect), deadline_seconds=self._watch.timeout_seconds) as client:
             names = set(await client.connectors())

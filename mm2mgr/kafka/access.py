@@ -107,16 +107,16 @@ def _sasl(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
     if mechanism not in _LOGIN_MODULES:
         _refuse(alias, f"mm2mgr cannot log in with sasl.mechanism {mechanism}")
     try:
-        login = parse_jaas(settings.get("sasl.jaas.config", ""))
+        module, options = parse_jaas(settings.get("sasl.jaas.config", ""))
     except ValueError as error:
         raise KafkaError(f"{alias}: sasl.jaas.config cannot be read: {error}", hint=_HINT) from error
-    module = _LOGIN_MODULES[mechanism]
-    if login.module != module:
-        _refuse(alias, f"sasl.jaas.config names {login.module}, but sasl.mechanism {mechanism} needs {module}")
-    missing = [name for name in ("username", "password") if name not in login.options]
+    needed = _LOGIN_MODULES[mechanism]
+    if module != needed:
+        _refuse(alias, f"sasl.jaas.config names {module}, but sasl.mechanism {mechanism} needs {needed}")
+    missing = [name for name in ("username", "password") if name not in options]
     if missing:
         _refuse(alias, f"sasl.jaas.config has no {' and no '.join(missing)}")
-    names = {"sasl.username": login.options["username"], "sasl.password": login.options["password"]}
+    names = {"sasl.username": options["username"], "sasl.password": options["password"]}
     return {"sasl.mechanism": mechanism, **names}
 
 
@@ -176,16 +176,11 @@ _ESCAPE = re.compile(r"\\(?:([0-3]?[0-7]{1,2})|(.))", re.DOTALL)
 _CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-@dataclass(frozen=True)
-class JaasEntry:
-    """One login module: the last part of its class name, and its options with quotes and escapes undone."""
+def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
+    """Read `Module flag key="value" …;`: the last part of the class, and the options, quotes and escapes undone.
 
-    module: str
-    options: dict[str, str] = field(repr=False)
-
-
-def parse_jaas(text: str) -> JaasEntry:
-    """Read `Module flag key="value" …;`; ValueError says what is missing without showing any of the text."""
+    ValueError says what is missing without showing any of the text.
+    """
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[-1] != ("sign", ";"):
         raise ValueError("a login module, a control flag such as `required` and a closing `;` are expected")
@@ -194,18 +189,17 @@ def parse_jaas(text: str) -> JaasEntry:
     triples = [body[start : start + 3] for start in range(0, len(body), 3)]
     if any(len(triple) != 3 or triple[1] != ("sign", "=") or triple[2][0] == "sign" for triple in triples):
         raise ValueError('options are written key="value", and a number needs quotes')
-    return JaasEntry(module, {key[1]: value[1] for key, _, value in triples})
+    return module, {key[1]: value[1] for key, _, value in triples}
 
 
 def login_user(alias: str, jaas: str) -> str:
-    """Return the user of a SCRAM or PLAIN login, "" for any other; KafkaError where a placeholder has no value on this
-    machine."""
+    """Return the user of a SCRAM or PLAIN login, "" for others; KafkaError where a placeholder has no value here."""
     try:
         text = jaas if _PLACEHOLDER.fullmatch(jaas.strip()) is None else resolve(alias, jaas)
-        login = parse_jaas(text)
+        module, options = parse_jaas(text)
     except ValueError:
         return ""
-    return resolve(alias, login.options.get("username", "")) if login.module in _LOGIN_MODULES.values() else ""
+    return resolve(alias, options.get("username", "")) if module in _LOGIN_MODULES.values() else ""
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:

@@ -71,8 +71,7 @@ def is_allowed(acls: Iterable[Acl], principal: str, right: Right) -> bool | None
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka
-    hides."""
+    """The settings that apply to one topic, and those of them that were `set` on it; none that Kafka hides."""
 
     values: Mapping[str, str]
     set: Mapping[str, str]

@@ -104,8 +104,7 @@ class _Meter:
 
 
 def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transfer:
-    """Measure how fast an existing topic is read from its start, again and again; KafkaError for one without
-    records."""
+    """Measure how fast an existing topic is read from its start, over and over; KafkaError without records."""
     with Kafka(access) as kafka:
         count = kafka.partition_counts().get(topic)
         if not count:
@@ -144,8 +143,7 @@ def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transf
 
 
 def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Transfer:
-    """Measure how fast a temporary topic is written, which is deleted afterwards; its name ends so that no flow mirrors
-    it."""
+    """Measure how fast a temporary topic is written; it is deleted, and named so that no flow mirrors it."""
     topic = f"mm2mgr.probe.{owner}.{uuid.uuid4().hex[:8]}.internal"
     payload = os.urandom(_RECORD_BYTES)
 

@@ -58,8 +58,7 @@ class Failures:
     all_down: bool = False
 
     def note(self, error: confluent_kafka.KafkaError) -> None:
-        """Keep a background error; a refused login stays, because the `all brokers down` that follows it is less
-        specific."""
+        """Keep a background error; a refused login stays, as `all brokers down`, which follows, says less."""
         self.all_down |= error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
         if not self.is_refused:
             self.last = error
@@ -101,8 +100,7 @@ def client_settings(access: KafkaAccess, extra: Mapping[str, object]) -> tuple[d
 def open_client(
     kind: Callable[[dict[str, object]], T], access: KafkaAccess, extra: Mapping[str, object]
 ) -> tuple[T, Failures]:
-    """Return a silent client, and where its background errors are kept; KafkaError where it does not take its
-    settings."""
+    """Return a silent client, and where its background errors are kept; KafkaError for settings it refuses."""
     settings, failures = client_settings(access, extra)
     try:
         return kind(settings), failures
@@ -189,8 +187,7 @@ class Kafka:
         return future.result(timeout=left + 1)
 
     def first_answer(self, future: Future[T], *, while_down: bool) -> T:
-        """Return an answer; give up early where the login is refused, and where no broker listens unless asked to wait
-        `while_down`."""
+        """Return an answer; give up early if the login is refused, or no broker listens (unless `while_down`)."""
         began = timing.now()
         while not future.done():
             self.admin.poll(0.05)  # delivers the background errors
@@ -287,8 +284,7 @@ class Kafka:
         return read
 
     def offsets_since(self, since_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return for each partition the first offset of this time or later (milliseconds since 1970), -1 where there is
-        none."""
+        """Return by partition the first offset of this time (ms since 1970) or later, -1 where there is none."""
         by_time: dict[int, list[TopicPartition]] = {}
         for partition, time_ms in since_ms.items():
             by_time.setdefault(time_ms, []).append(partition)
@@ -301,8 +297,7 @@ class Kafka:
         return read_offsets_since
 
     def wait_for_controller(self, timeout_seconds: float) -> None:
-        """Wait until the controller, without which no topic can be created, is one of the brokers; KafkaError if it is
-        none in time."""
+        """Wait until the controller, which creates topics, is one of the brokers; KafkaError if it is none in time."""
         end = timing.now() + timeout_seconds
         with self.doing("looking for the controller"):
             while True:

@@ -77,13 +77,11 @@ class CompactedTopic:
                 kafka.create_topics({self.name: (1, self.replication_factor, self.configs)})
 
     def exists(self) -> bool:
-        """Tell whether the topic exists; KafkaError at once where no broker listens, and where the login may not see
-        it."""
+        """Tell whether the topic exists; KafkaError at once where no broker listens, or the login may not see it."""
         return self._partitions() is not None
 
     def check_partitions(self) -> None:
-        """Raise KafkaError where the topic has more than one partition: only partition 0 is written and read, and is
-        the lease."""
+        """Raise KafkaError for more than one partition: only partition 0 is written and read, and is the lease."""
         if (count := self._partitions() or 1) > 1:
             alias = self.access.alias
             raise KafkaError(f"{alias}: topic {self.name} {several_partitions(count)}", hint=DELETE_TOPIC)

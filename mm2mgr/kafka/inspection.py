@@ -150,8 +150,7 @@ class BrokerAddress:
 
 
 def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
-    """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a
-    refused login."""
+    """Return the brokers by id, which any login may ask for; to be called first, as it notices a refused login."""
     brokers = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
     return tuple(BrokerAddress(broker.id, str(broker.host), broker.port) for broker in brokers)
 
@@ -228,8 +227,7 @@ def message_limit(kafka: Kafka, brokers: Sequence[int]) -> int | None:
 def find_compacted(
     access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0
 ) -> frozenset[str] | None:
-    """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is
-    refused."""
+    """Return the compacted ones, whose offsets do not count records; None when a topic's config is refused."""
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
         kafka.limit_time(timeout_seconds)
         configs_of = _topic_entries(kafka, topics, absent={})
@@ -241,8 +239,7 @@ def find_compacted(
 
 
 def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
-    """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not
-    be read."""
+    """Return for how many seconds each topic keeps a record, None: for ever; absent: gone, or not readable."""
     seconds_of: dict[str, float | None] = {}
     with kafka.doing("reading retention"):
         entries = _topic_entries(kafka, topics)
@@ -255,9 +252,7 @@ def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
 
 
 def expiring(kafka: Kafka, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
-    """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or
-    are so already.
-    """
+    """Return partitions whose records from these offsets on retention.ms deletes within so many seconds."""
     retention_of = retention(kafka, {partition.topic for partition in next_offsets})
     until_ms = int((time.time() + seconds) * 1000)
     kept_ms = {name: round(1000 * seconds) for name, seconds in retention_of.items() if seconds is not None}
@@ -272,8 +267,7 @@ def expiring(kafka: Kafka, next_offsets: Mapping[TopicPartition, int], seconds: 
 
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
-    """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as
-    none)."""
+    """Return every ACL of the cluster, None when this login may not read them (librdkafka shows none)."""
     with kafka.doing("reading ACLs"):
         return _acls(kafka, view.operations, _EVERY_ACL)
 
@@ -298,8 +292,7 @@ def _acls(kafka: Kafka, operations: Collection[str], pattern: AclBindingFilter) 
 
 
 def _operation_names(described: object) -> frozenset[str]:
-    """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be
-    described."""
+    """Return authorized operations by Kafka's names (`DescribeConfigs`); none where Describe is refused."""
     operations = getattr(described, "authorized_operations", None) or []
     return frozenset(_operation(operation) for operation in operations)
 
@@ -346,8 +339,7 @@ def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right,
 
 
 def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
-    """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are
-    asked for then."""
+    """Brokers return the cluster's operations only to who may describe it; else rights on its settings are asked."""
     if "Describe" in view.operations or right.operation not in {"DescribeConfigs", "AlterConfigs"}:
         return _permission(right.operation in view.operations)
     change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)

@@ -119,8 +119,7 @@ class Lease:
                 self._replied.set()
 
     def _note_refusal(self, error: confluent_kafka.KafkaError) -> bool:
-        """Note that this login may not take part, if that is what brokers say; then all that waits for an answer goes
-        on."""
+        """Note that this login may not take part, if brokers say so; then all that waits for an answer goes on."""
         if error.code() not in _NOT_ALLOWED:
             return False
         self.refused = self._failures.error(confluent_kafka.KafkaException(error), self._joining, 0)
@@ -172,8 +171,7 @@ class Holder:
 
 
 def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: float = 1.0) -> Holder | None:
-    """Return who holds the lease now, or is about to take it, without joining the group; KafkaError where that cannot
-    be asked in time."""
+    """Return who holds, or is about to take, the lease, without joining its group; KafkaError where that fails."""
     with Kafka(access, timeout_seconds) as kafka:
         kafka.limit_time(timeout_seconds)
         with kafka.doing(f"describing group {group}"):

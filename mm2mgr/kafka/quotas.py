@@ -80,8 +80,7 @@ def read_quotas(access: KafkaAccess, timeout_seconds: float = 10.0) -> ProducerQ
 def write_quotas(
     access: KafkaAccess, rates: Mapping[QuotaEntity, int | None], timeout_seconds: float = 10.0
 ) -> dict[QuotaEntity, str]:
-    """Set quotas of producers, in bytes per second and broker, or remove them (None); return why not for each that was
-    refused."""
+    """Set quotas of producers (bytes per second and broker; None: remove); return why each refused one is."""
     entries = b"".join(_packed_entity(entity) + _packed_change(rate) for entity, rate in rates.items())
     with _connect(access, timeout_seconds) as line:
         answer = line.ask(_ALTER, struct.pack(">i", len(rates)) + entries + b"\0")  # and not for validation only

@@ -53,8 +53,7 @@ _OF_RECORDS = {
 
 @dataclass(frozen=True)
 class Ends:
-    """Log start and end per watched partition, in their order, UNKNOWN (-1) where not read; reason → how many of
-    those."""
+    """Start and end per watched partition in their order, UNKNOWN (-1) where not read; reason → how many."""
 
     start: array[int]
     end: array[int]
@@ -361,8 +360,7 @@ def newest_record_at(kafka: Kafka, partitions: Collection[TopicPartition]) -> di
 def consuming(
     access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[tuple[Callable[[float], list[Message]], Failures]]:
-    """Read partitions from these offsets on; the function that is given returns messages that come within some
-    seconds."""
+    """Read partitions from these offsets on; the function returns messages that come within some seconds."""
     consumer, failures = open_client(confluent_kafka.Consumer, access, {**_OF_RECORDS, **more})
     try:
         consumer.assign([confluent_kafka.TopicPartition(*partition, offset) for partition, offset in starts.items()])

@@ -42,8 +42,7 @@ _BETWEEN_FACTOR, _BETWEEN_SECONDS = 2.0, 0.01
 
 
 def read_versions(access: KafkaAccess, timeout_seconds: float) -> Versions | None:
-    """Return what every bootstrap server that answers takes; None where none answers in time, or its settings cannot be
-    used here."""
+    """Return what all bootstrap servers that answer take; None where none does, or settings cannot be used here."""
     end, answers = timing.now() + timeout_seconds, list[Versions]()
     try:
         settings = librdkafka_config(access)
@@ -106,8 +105,7 @@ class RoundTrip:
 
     @property
     def seconds(self) -> float | None:
-        """The round trip: that of a connect, which no busy broker delays, unless something on the way answers connects
-        itself."""
+        """The round trip: that of a connect, which no busy broker delays, unless a proxy answers connects itself."""
         connect, request = self.connect_seconds, self.request_seconds
         if connect is None or request is None or request <= _BETWEEN_FACTOR * connect + _BETWEEN_SECONDS:
             return connect

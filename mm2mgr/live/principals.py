@@ -45,7 +45,7 @@ def principal_of(access: KafkaAccess) -> Principal:
 
 
 def _user(settings: Mapping[str, str]) -> str | None:
-    user = parse_jaas(settings.get("sasl.jaas.config", "")).options.get("username")
+    user = parse_jaas(settings.get("sasl.jaas.config", ""))[1].get("username")
     return f"User:{user}" if user else None
 
 

@@ -82,25 +82,19 @@ class CheckpointLook:
     synced: Mapping[str, Mapping[str, SyncedOffset]] = field(default_factory=dict)
 
     def pause(self) -> CheckpointLook:
-        """Return it after an observation without the topic, or without the source, of which no checkpoint can come
-        then.
-        """
+        """Return it after an observation without the topic, or the source, when no checkpoint can come."""
         return replace(self, still=self.still and self.still.pause(), owed=self.owed and self.owed.pause())
 
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """What a running checkpoint connector does by its config: seconds between its checkpoints, and whether it commits
-    them.
-    """
+    """What a running checkpoint connector does: seconds between its checkpoints, and whether it commits them."""
 
     interval_seconds: float
     syncs_groups: bool
 
     def is_due(self, look: CheckpointLook | None, now: float) -> bool:
-        """Tell whether offsets of groups are to be read: once per interval, where they are synced or no checkpoint has
-        come since.
-        """
+        """Tell whether groups' offsets are due: once per interval, if synced or without a checkpoint since."""
         if look is None or look.still is None:
             return False
         every = max(_LEAST_SECONDS_BETWEEN, self.interval_seconds)

@@ -53,9 +53,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Age:
-    """How many seconds ago the next record to mirror was written. `at_least`: before the oldest sample, so it may be
-    longer.
-    """
+    """How many seconds ago the next record to mirror was written. `at_least`: before the oldest sample."""
 
     seconds: float
     basis: Literal["level", "rate history", "record timestamp"]

@@ -145,9 +145,7 @@ class SyncLook:
 
 @dataclass(frozen=True)
 class SilentWorker:
-    """For how long a worker has accepted no connection. `moved`: its tasks have moved records meanwhile, so it runs,
-    out of reach.
-    """
+    """For how long a worker has accepted no connection. `moved`: its tasks have moved records since, so it runs."""
 
     clock: ConditionClock
     moved: bool = False

@@ -29,9 +29,7 @@ _STILL = 0.001  # of production: a reader this slow makes no progress
 
 
 class LagPoint(NamedTuple):
-    """Sums over some partitions at one time (seconds since 1970): log starts, log ends, and the next offsets to
-    mirror.
-    """
+    """Sums over partitions at one time (seconds since 1970): log starts, log ends, next offsets to mirror."""
 
     time: float
     partitions: int
@@ -212,9 +210,7 @@ def _fit(points: Sequence[LagPoint], values: Sequence[int]) -> RecordRate | None
 
 @dataclass(frozen=True)
 class TimeForecast:
-    """Seconds until something happens at the present rates, at the earliest and at the latest (None: it may never
-    happen).
-    """
+    """Seconds until something happens at present rates, earliest and latest (None: it may never happen)."""
 
     seconds: float
     earliest_seconds: float

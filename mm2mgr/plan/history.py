@@ -52,9 +52,7 @@ class HistoryEntry:
 
     @classmethod
     def parse(cls, text: str) -> HistoryEntry | None:
-        """Read what was written, which anybody may have done who may write to the topic; None where it is something
-        else.
-        """
+        """Read an entry, which anybody who may write to the topic may have written; None where it is something else."""
         try:
             read = json.loads(text)
             fields_read = {name: read[name] for name in (field.name for field in fields(cls)) if name in read}

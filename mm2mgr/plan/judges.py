@@ -96,9 +96,7 @@ class Connectors:
         return connector in self.owned and connector not in self.desired
 
     def with_changes(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
-        """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is
-        wanted.
-        """
+        """Return what will run once these changes are written; of a Connect cluster not read, all that is wanted."""
         result = {}
         for connector, subject in self.live.items():
             change = changes.get(connector)
@@ -278,9 +276,7 @@ def mirrors_heartbeats(source: Subject) -> bool:
 
 
 def _dispute(subject: Subject, connect: str, facts: ClusterFacts) -> Iterator[Remark]:
-    """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is
-    right.
-    """
+    """Two Connect clusters are declared on one Kafka cluster but run on two: which is right needs its id."""
     alias = facts.shared.get(connect)
     mine = _id_of(facts, connect)
     if alias is None or mine is None or alias in facts.cluster_ids or not writes_through_workers(subject.config):

@@ -113,9 +113,7 @@ _NOT_STORED_YET = 2**63  # what runs may have mirrored more than its workers hav
 
 
 def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict[TopicPartition, int]]:
-    """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as
-    the newest.
-    """
+    """Return topic → partition → last mirrored offset; unstored ones of a running connector are the newest."""
     by_topic: dict[str, dict[TopicPartition, int]] = {}
     if _is_half_made(hop):
         return by_topic
@@ -130,17 +128,13 @@ def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict
 
 
 def _is_known(named: Named, hop: Hop, state: MirroredState) -> bool:
-    """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored
-    yet.
-    """
+    """Tell whether all that a connector mirrored is known: its offsets, and topics not stored yet."""
     stored = state.offsets.get(named) is not None
     return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.kafka(hop.subject.source) is not None))
 
 
 def _is_half_made(hop: Hop) -> bool:
-    """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left,
-    if any.
-    """
+    """Tell whether a connector never ran yet: it waits for offsets, and has what a former one left, if any."""
     journal = Journal.of_config(hop.subject.config)
     return bool(journal and journal.move and journal.move.created and not journal.move.carried)
 
@@ -259,9 +253,7 @@ def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
 
 
 def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Remark | None:
-    """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the
-    topics.
-    """
+    """Return the objection to a write while an unread Connect cluster may have mirrored the topics."""
     if not unread:
         return None
     clusters = " and ".join(f"'{name}'" for name in unread)
@@ -325,9 +317,7 @@ def _arrived_without_offsets(widening: Widening, state: MirroredState) -> list[s
 
 
 def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: str | None) -> Remark | None:
-    """Return the objection to a write that takes topics which have arrived, and that cannot be tried without
-    running.
-    """
+    """Return the objection to a write that takes topics which arrived, and that needs a run to be tried."""
     can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
     if not topics or can_be_tried:
         return None

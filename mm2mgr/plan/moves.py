@@ -65,9 +65,7 @@ def with_moves(
 
 
 def with_other_sides(flows: Iterable[str], moved: Iterable[Moved]) -> frozenset[str]:
-    """Return the ids of chosen flows with those that take over from them, or that they take over from: both change, or
-    none.
-    """
+    """Return the chosen flows' ids with those they take over from, or that take over from them: both or none."""
     chosen, moved = set(flows), tuple(moved)
     while more := {flow for m in moved for flow in (m.flow, m.to) if flow and {m.flow, m.to} & chosen} - chosen:
         chosen |= more
@@ -201,9 +199,7 @@ class _Planning:
         return takes and (not entry.topics or narrowed or self.takes_up_rested(change, giver, entry))
 
     def takes_up_rested(self, change: Change, giver: Named, entry: Moved) -> bool:
-        """Tell whether the receiver begins to take a named topic that the giver took once, so that its offsets rest
-        there.
-        """
+        """Tell whether the receiver begins to take a topic that the giver once took, and whose offsets rest there."""
         running, receiver = self.running, change.full_name
         live, keeps = running.configs.get(receiver), self.desired[giver].config
         begins = change.config and running.selection(receiver, change.config)
@@ -451,9 +447,7 @@ class _Planning:
             )
 
     def blockers_of_giver(self, giver: Named, receiver: Named, entry: Moved | None) -> Iterator[Remark]:
-        """Yield why a connector may not give its topics: it is somebody else's, or no source connector that can be
-        stopped now.
-        """
+        """Yield why a connector may not give its topics: somebody else's, or no source that can be stopped now."""
         had = self.running.configs.get(giver)
         if had is None:
             return
@@ -484,9 +478,7 @@ class _Planning:
     def doubts_about_journal(
         self, receiver: Named, move: Move, had: Config | None, entry: Moved | None
     ) -> Iterator[Remark]:
-        """Yield why a journal is not followed: anybody may have written it, so the tree or the giver has to say the
-        same.
-        """
+        """Yield why a journal is not followed: anybody may have written it, so tree or giver has to agree."""
         giver = move.giver
         journal = Journal.of_config(had or {})
         where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"

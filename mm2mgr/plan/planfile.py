@@ -43,9 +43,7 @@ class PlanFile:
 
     @property
     def waiting(self) -> dict[Named, str]:
-        """The updates that waited when the plan was made, with their reasons: they are not part of what was
-        reviewed.
-        """
+        """The updates that waited when the plan was made, with reasons: not part of what was reviewed."""
         return {
             (part["connect"], change["connector"]): str(change["waits"])
             for part in self.plan["clusters"]
@@ -206,9 +204,7 @@ def _by_entity(quotas: Sequence[JsonObject]) -> dict[_QuotaKey, JsonObject]:
 
 
 def _changed_quotas(before: Sequence[JsonObject], after: Sequence[JsonObject]) -> Iterator[str]:
-    """Yield the quotas that would be written otherwise than reviewed. One that is blocked, then or now, is not
-    written.
-    """
+    """Yield the quotas that would be written otherwise than reviewed; blocked ones, then or now, are not."""
     old, new, none = _by_entity(before), _by_entity(after), {"before": None, "after": None, "action": ""}
     for named in sorted(old.keys() | new.keys()):
         was, now = old.get(named, none), new.get(named, none)

@@ -187,9 +187,7 @@ def _needed_permits(draft: Draft, verdicts: Verdicts) -> set[tuple[Named, str]]:
 def _with_topics(
     change: Change, draft: Draft, widening: Widening | None, state: MirroredState, verdicts: Verdicts
 ) -> Change:
-    """Add to a source connector which topics it will mirror, which it mirrors again on request, and what must be proved
-    first.
-    """
+    """Add to a source connector what it will mirror, what again on request, and what must be proved first."""
     is_allowed = draft.declared.allows("mirror-again", change.full_name)
     if change.needs_offsets and is_allowed:
         again = f"mirrors {few(list(change.needs_offsets))} again, if no offsets are stored under its name"

@@ -24,9 +24,7 @@ ClientId = tuple[str, str]
 
 @dataclass(frozen=True)
 class WantedQuota:
-    """A quota on the Kafka cluster `kafka`, in bytes per second over all its brokers. `note`: why it is not for a user
-    as well.
-    """
+    """A quota on `kafka`, in bytes per second over all its brokers. `note`: why it is not for a user as well."""
 
     kafka: str
     entity: QuotaEntity

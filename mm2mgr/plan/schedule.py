@@ -30,9 +30,7 @@ class RoundSchedule:
     due: Mapping[str, float] = field(default_factory=dict)
 
     def after_round(self, now: float, asked: Iterable[str], failed: Iterable[str], chance: float) -> RoundSchedule:
-        """Return the schedule after a round; `chance` is between 0 and 1. Clusters that were not asked stay as they
-        are.
-        """
+        """Return the schedule after a round; `chance`: 0 to 1. Clusters that were not asked stay as they are."""
         failures, due, failing = dict(self.failures), dict(self.due), set(failed)
         for name in asked:
             failures.pop(name, None)
@@ -47,9 +45,7 @@ class RoundSchedule:
         return {name: due - now for name, due in self.due.items() if due > now}
 
     def pause(self, chance: float) -> float:
-        """Return the seconds between two rounds: 10 % more or less, so that processes that began together drift
-        apart.
-        """
+        """Return the seconds between rounds: 10 % more or less, so that processes begun together drift apart."""
         return self._spread(self.every_seconds, chance)
 
     def _backoff(self, failures: int) -> float:
@@ -89,9 +85,7 @@ class TreeReadings:
 
 @dataclass(frozen=True)
 class OffPeak:
-    """The hours (UTC) in which restarts do not hurt, from `start_hour` up to and without `end_hour`; may span
-    midnight.
-    """
+    """The hours (UTC) in which restarts do not hurt: from `start_hour` to before `end_hour`, also over midnight."""
 
     start_hour: int
     end_hour: int
@@ -107,9 +101,7 @@ class OffPeak:
 
 @dataclass(frozen=True)
 class RestartRules:
-    """When fewer tasks are applied: so long after the sizing changed, in these hours, and so many moved partitions in
-    one apply.
-    """
+    """When fewer tasks are applied: so long after sizing changed, in these hours, at most so many moved partitions."""
 
     cool_down_seconds: float = 86_400.0
     off_peak: OffPeak | None = None

@@ -59,9 +59,7 @@ class Compare(ConnectorStage):
 
 @dataclass(frozen=True)
 class Create(ConnectorStage):
-    """Create it by POST, which cannot overwrite; `state` is the one that it begins in (None: RUNNING, on any
-    version).
-    """
+    """Create it by POST, which cannot overwrite; it begins in `state` (None: RUNNING, on any version)."""
 
     config: Config = field(repr=False)
     state: str | None = None
@@ -124,9 +122,7 @@ class ReadBack(OffsetsStage):
 
 @dataclass(frozen=True)
 class DropOffsets(OffsetsStage):
-    """Remove its stored offsets that are not further on than what `like` has of the same partitions (None: all that it
-    has).
-    """
+    """Remove its stored offsets that are no further on than those of `like` (None: all that it has)."""
 
     like: Named | None = None
 
@@ -323,9 +319,7 @@ def _move_stages(  # noqa: PLR0912  in one piece it can be read
 
 
 def _carry_resting(named: Named, over: TakeOver) -> Iterable[Stage]:
-    """Yield how offsets are carried that the giver stored once; the receiver may have mirrored the same topics
-    later.
-    """
+    """Yield how offsets are carried that the giver once stored, whose topics the receiver may have mirrored since."""
     if over.resting and over.before is not None:
         yield ReadOffsets(over.giver, over.resting)
         yield from (WriteOffsets(named, over.resting, ahead=True), ReadBack(named, over.resting))

@@ -48,9 +48,7 @@ class MirroredState:
 
 @dataclass(frozen=True)
 class Widening:
-    """A write of a source connector that may take other topics than before, with the connectors that may have had
-    them.
-    """
+    """A write of a source that may take other topics than before, with the connectors that may have had them."""
 
     full_name: Named
     new: Hop
@@ -125,9 +123,7 @@ class Widening:
 def widenings(
     writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
 ) -> tuple[Widening, ...]:
-    """Return the writes that take other topics than before, each with the other source connectors of its two
-    clusters.
-    """
+    """Return the writes that take other topics than before, each with the other sources of its two clusters."""
     chosen = [
         named
         for change in writes
@@ -247,9 +243,7 @@ def new_names(widening: Widening, state: MirroredState, formers: Iterable[Former
 
 
 def _possible_topics(selections: Sequence[Selection], namings: Iterable[Naming]) -> list[str]:
-    """Return a topic that all selections take, and for each router one whose name it matches, where there are such
-    topics.
-    """
+    """Return a topic that all selections take, and one for each router whose name it matches, if there are any."""
     routed = {(naming.selection.prefix, step.regex) for naming in namings for step in naming.steps if step.regex}
     any_topic = meeting(selections).topic
     topics = [

@@ -335,9 +335,7 @@ def topic_copies_differ(case: FlowCase) -> Iterator[LiveProblem]:
 
 @kind("heartbeats-not-emitted")
 class HeartbeatsNotEmitted(ProblemEvidence):
-    """A heartbeat connector's task runs, and no heartbeat has arrived for several of its intervals and at least a
-    minute.
-    """
+    """A heartbeat connector's task runs, but no heartbeat came for several intervals and at least a minute."""
 
     cluster: str
     "alias of the cluster that it writes to"

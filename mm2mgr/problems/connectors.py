@@ -144,32 +144,22 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
 """Every cause by its identifier, which stays the same from release to release; the first that fits is taken."""
 
 
-@dataclass(frozen=True)
-class Classified:
-    """The cause of a failure and the exception that showed it (its class; empty without a trace)."""
+def classify(trace: str | None) -> tuple[str, str]:
+    """Return what made a task or connector FAIL, and the class of the exception that showed it ("" without a trace).
 
-    cause: str
-    exception: str = ""
-
-    @property
-    def retryable(self) -> bool:
-        """Whether a restart alone can cure it."""
-        return CAUSES[self.cause].retryable
-
-
-def classify(trace: str | None) -> Classified:
-    """Return what made a task or connector FAIL; `bug` where its trace names nothing known or is missing."""
+    The cause is `bug` where the trace names nothing known or is missing.
+    """
     chain = list(_chain(trace or ""))
     if not chain:
-        return Classified("bug")
+        return "bug", ""
     for cause, known_cause in CAUSES.items():
         if known_cause.retryable:
             continue
         for exception in reversed(chain):
             if _shows(known_cause, exception):
-                return Classified(cause, exception)
+                return cause, exception
     root = chain[-1]
-    return Classified(next((cause for cause, known_cause in CAUSES.items() if _shows(known_cause, root)), "bug"), root)
+    return next((cause for cause, known_cause in CAUSES.items() if _shows(known_cause, root)), "bug"), root
 
 
 def _chain(trace: str) -> Iterator[str]:
@@ -231,26 +221,26 @@ class Failed(ProblemEvidence):
 
     trace_summary: str
     "first line and last cause of the trace, secrets masked, cut"
-    classified: Classified
+    classified: tuple[str, str]
     json_keys = "trace_summary exception remedy"
 
     @property
     def exception(self) -> str:
         "class of the exception that decided the cause; empty without a trace"
-        return self.classified.exception
+        return self.classified[1]
 
     @property
     def remedy(self) -> str:
         "what to do before a restart"
-        return CAUSES[self.classified.cause].remedy
+        return CAUSES[self.cause].remedy
 
     @property
     def cause(self) -> str:
-        return self.classified.cause
+        return self.classified[0]
 
     @property
     def retryable(self) -> bool:
-        return self.classified.retryable
+        return CAUSES[self.cause].retryable
 
     def text(self, problem: LiveProblem) -> str:
         return f"{self.trace_summary}; {self.remedy}, then run mm2mgr restart --failed {problem.argument}"

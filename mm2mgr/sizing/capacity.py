@@ -50,8 +50,7 @@ class TaskMeasurement:
 
 @dataclass(frozen=True)
 class Saturated:
-    """What tasks carried at least in three quarters of the time that they lagged, how long that was in all, and when it
-    ended."""
+    """What tasks carried in at least three quarters of their lag, how long that was in all, and when it ended."""
 
     bytes_per_second: float
     seconds: float
@@ -103,8 +102,7 @@ MeasuredCapacity = tuple[Capacity, float]
 
 
 def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capacity:
-    """Return the measured capacity, except where it is the lower one and there is little to it: then the reason has
-    both."""
+    """Return the measured capacity, unless it is the lower one with little to it: then the reason has both."""
     if measured is None:
         return otherwise
     capacity, lagged_seconds = measured
@@ -275,8 +273,7 @@ class Stretches:
         step_of: Mapping[TopicPartition, Step],
         assigned: Mapping[int, TaskAssignment],
     ) -> list[MeasuredSpan]:
-        """Return a measurement for each task that committed and lags; the stretches of all that changed or caught up
-        end."""
+        """Return a measurement per task that committed and lags; stretches of all that changed or caught up end."""
         spans = []
         for task in self._open.keys() - assigned.keys():
             del self._open[task]

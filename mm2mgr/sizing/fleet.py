@@ -63,8 +63,7 @@ class Failover:
 
 @dataclass(frozen=True)
 class Buffers:
-    """What one task may hold in memory, from the settings of its clients; `brokers`: how many it fetches from at
-    once."""
+    """What a task may hold in memory, by its clients' settings; `brokers`: how many it fetches from at once."""
 
     fetch_bytes: int
     partition_fetch_bytes: int
@@ -131,8 +130,7 @@ class ConnectLoad:
 
 @dataclass(frozen=True)
 class Fullest:
-    """What may come together on one of so many workers: tasks that move records, what goes in and out again, and
-    heap."""
+    """What may meet on one of so many workers: tasks that move records, what goes in and out again, and heap."""
 
     workers: int
     tasks: int
@@ -142,8 +140,7 @@ class Fullest:
 
 @dataclass(frozen=True)
 class WorkerNeed:
-    """How many workers a Connect cluster needs; None where no number does. `by_limit`: what each limit alone asks
-    for."""
+    """How many workers a Connect cluster needs; None: no number does. `by_limit`: what each limit asks for."""
 
     connect: str
     tasks: int
@@ -357,8 +354,7 @@ class WorkerNow:
 
 @dataclass(frozen=True)
 class RunningFlow:
-    """A flow with the tasks that its connector has now, whatever number is recommended, and whether every one of them
-    holds."""
+    """A flow with the tasks that its connector has now, not those recommended, and whether each one holds."""
 
     flow_id: str
     tasks: int
@@ -369,8 +365,7 @@ class RunningFlow:
 
 @dataclass(frozen=True)
 class Placement:
-    """The workers that have anything, the flows that run, and the tasks without a worker. `note`: why nothing could be
-    read."""
+    """The workers with anything, the flows that run, tasks without a worker. `note`: why nothing was read."""
 
     workers: tuple[WorkerNow, ...] = ()
     nowhere: tuple[str, ...] = ()
@@ -379,8 +374,7 @@ class Placement:
     limits: WorkerLimits = field(default_factory=WorkerLimits)
 
     def sentences(self, declared: int | None) -> list[str]:
-        """Say what is unusual: other workers than declared, too much for one, tasks without a worker, or nothing to be
-        read."""
+        """Say what is unusual: undeclared workers, too much for one, tasks without a worker, or nothing read."""
         if self.note:
             return [f"Running tasks could not be read, so an even spread is assumed: {self.note}."]
         worker_count = len(self.workers)

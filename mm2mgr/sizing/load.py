@@ -137,8 +137,7 @@ class Load:
         return max(self.per_task(tasks))
 
     def busiest_share(self, tasks: int) -> float:
-        """Return the load of the busiest task as a share of what is usable, in bytes or in records, whichever is
-        more."""
+        """Return the busiest task's load as a share of the usable, in bytes or in records, whichever is more."""
         return float(self._loads_of(tasks)[1].max(initial=0.0))
 
     def strain(self, tasks: int) -> float:
@@ -164,8 +163,7 @@ class Load:
 
     @cached_property
     def _records(self) -> Array | None:
-        """Records per second like `hours`; None where no record is so small that they could decide before the bytes
-        do."""
+        """Records per second like `hours`; None where no record is so small that they decide before bytes do."""
         if self.record_bytes is None or not len(self.hours) or math.isinf(self.usable_records):
             return None
         sizes = np.asarray(self.record_bytes, np.float64)
@@ -396,8 +394,7 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
 
 
 def _ratios(sums: Array, column: dict[int, int], day: int, weeks: int) -> tuple[Array, Array]:
-    """Return median and lower quartile of a day's hours over those some weeks before; 1 where too few can be
-    compared."""
+    """Return median and lower quartile of a day's hours over those weeks before; 1 where too few compare."""
     ages = range(day * _DAY_HOURS, (day + 1) * _DAY_HOURS)
     pairs = [
         (column[age], column[age + weeks * _WEEK_HOURS])

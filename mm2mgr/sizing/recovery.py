@@ -38,8 +38,7 @@ class CatchUp:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Time to catch up on so many workers: with the current tasks, and with as many as the workers hold and partitions
-    allow."""
+    """Time to catch up on so many workers: with today's tasks, and with as many as workers and partitions allow."""
 
     workers: int
     tasks: int
@@ -125,8 +124,7 @@ def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
 
 
 def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = ()) -> Outlook:
-    """Return what happens to a Connect cluster of `workers` when one or two are lost, and its recoveries by number of
-    workers."""
+    """Return what happens to a Connect cluster of `workers` that loses one or two, and recoveries by workers."""
     losses = tuple(loss(load, workers, lost) for lost in (1, 2) if lost <= workers)
     behind = behind_seconds(load, lag)
     if behind is None:

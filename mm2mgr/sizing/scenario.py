@@ -130,8 +130,7 @@ def size_scenario(scenario: Scenario) -> SizedFlow:
 
 
 def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers]) -> Outcome:
-    """Size every scenario and put it on its Connect cluster; a cluster without scenarios needs nothing and is
-    absent."""
+    """Size every scenario on its Connect cluster; a cluster without scenarios needs nothing and is absent."""
     scenarios = tuple(scenarios)
     flows = {scenario.flow_id: size_scenario(scenario) for scenario in scenarios}
     used = _limits_used(scenarios, flows)

@@ -53,8 +53,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Least and most tasks of a flow, and most partitions of a task; where they contradict each other, the limit
-    wins."""
+    """Least and most tasks of a flow, most partitions of a task; where they contradict, the limit wins."""
 
     minimum: int = 1
     limit: int | None = None
@@ -151,8 +150,7 @@ class Sizing:
 
 @dataclass(frozen=True, eq=False)
 class FlowLoad:
-    """What a flow is sized from: its assignment, the load by position, where the rates come from, and the measured
-    partitions."""
+    """What a flow is sized from: assignment, load by position, where rates come from, measured partitions."""
 
     assignment: Assignment
     load: Load

@@ -34,8 +34,7 @@ _LEADS_OUT = "a link that leads out of the tree: move the files into the tree, o
 
 @dataclass(frozen=True)
 class Spec:
-    """A validated tree. `raw` has the written values (nested dicts), `places` their places, `overrides` the override
-    files."""
+    """A validated tree: `raw` written values (nested dicts), `places` theirs, `overrides` the override files."""
 
     tree: Tree
     raw: dict[str, Any]
@@ -100,8 +99,7 @@ def _remember(values: object) -> None:
 
 
 def check_merged(merged: dict[str, object], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
-    """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems
-    too."""
+    """Check merged settings: valid layers may give an invalid whole. Returns problems' paths and messages too."""
     try:
         return FlowSettings.model_validate(merged), []
     except ValidationError as error:
@@ -366,8 +364,7 @@ BROKERS = OverrideFile(
 def merge(
     now: Entries, entries: Entries, known_names: Collection[str], before: Entries
 ) -> dict[str, Mapping[str, object]]:
-    """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it
-    is new."""
+    """Return the content with these entries for those there; unknown ones are left out, unless new."""
     stay = {name: entry for name, entry in now.items() if name in known_names or name not in before}
     return stay | dict(entries)
 

@@ -191,8 +191,7 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
 
 
 def syntax(text: str) -> list[yaml.Node]:
-    """Return the nodes of YAML text that `read_yaml` accepts, one for each document that is not empty, with their
-    marks."""
+    """Return the nodes of YAML that `read_yaml` accepts, with their marks: one per document that is not empty."""
     return [node for node in yaml.compose_all(text, Loader=_YamlLoader) if node is not None and not _is_null(node)]
 
 
@@ -205,8 +204,7 @@ def _place(file: str, mark: Mark | None) -> Place:
 
 
 def _refuse_bombs(file: str, text: str) -> None:
-    """Refuse files with too many values or levels (libyaml recurses in C, which ends the process instead of
-    raising)."""
+    """Refuse files with too many values or levels (libyaml recurses in C, which would end the process)."""
     opened = text.count("[") + text.count("{") + text.count("- -") + text.count("? ?")
     if opened < _HARMLESS_DEPTH and text.count(",") + text.count("\n") < _MAX_VALUES // 2:
         return

@@ -189,8 +189,7 @@ _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*(/\s*s|ps)?\s*"
 # A flow's patterns are checked where they are written, and again with its defaults laid over.
 @lru_cache(maxsize=10_000)
 def check_pattern(text: str) -> str:
-    """Return `text` if it is a topic name or a valid regular expression for Connect's lists; ValueError says why
-    not."""
+    """Return `text` if it is a topic name or a valid pattern for Connect's lists; ValueError says why not."""
     if _PLAIN.fullmatch(text):
         return text
     if not text.strip():
@@ -432,8 +431,7 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def duration_seconds(value: object, bare_unit: str = "") -> float:
-    """Parse `80ms`, `10min`, `1h`; returns seconds. `bare_unit`: that of a bare number. ValueError says what is
-    accepted."""
+    """Parse `80ms`, `10min`, `1h` to seconds; `bare_unit`: of a bare number. ValueError says what is accepted."""
     number, unit, per_second = _split(value)
     unit = unit or bare_unit
     if not unit and not per_second:

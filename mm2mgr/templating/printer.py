@@ -45,8 +45,7 @@ class _MarkingLoader(jinja2.BaseLoader):
 
 
 class _CompiledTemplates(jinja2.BytecodeCache):
-    """The code of templates by file and text, for as long as this process lives: a loop that renders again compiles
-    nothing."""
+    """The code of templates by file and text for this process's life: a loop that renders again compiles none."""
 
     def __init__(self) -> None:
         self.code: dict[tuple[str, str], CodeType | None] = {}
@@ -123,8 +122,7 @@ class Printer:
         return _read(self.environment.get_template(template).render(context), template)
 
     def read_back(self, line: _TemplateLine) -> object:
-        """Return the value of a line; one of several parts takes the origin of its first inserted value that has
-        one."""
+        """Return a line's value; one of several parts has the origin of its first inserted value with one."""
         if line.alone:
             return self.inserted[line.inserted[0]]
         values = [self.inserted[number] for number in line.inserted]
@@ -137,8 +135,7 @@ class Printer:
     # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
     @jinja2.pass_eval_context
     def insert(self, _: object, value: object) -> str:
-        """Return a mark for a value until the lines are read back: values may contain line breaks, equals signs and
-        blanks."""
+        """Return a mark for a value until lines are read back: it may hold line breaks, equals signs, blanks."""
         if isinstance(value, _Lines):
             return value
         if isinstance(value, jinja2.Undefined):
@@ -154,8 +151,7 @@ class Printer:
 
 @dataclass(frozen=True)
 class _TemplateLine:
-    """A rendered line with the numbers of what is inserted: `parts` is text, number, text, … of the value, or it
-    `is_block`."""
+    """A rendered line with the numbers inserted: `parts` is text, number, text, … of the value, or it `is_block`."""
 
     at: str
     origin: Origin

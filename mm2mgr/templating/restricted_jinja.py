@@ -47,8 +47,7 @@ class Overrun(jinja2.TemplateRuntimeError):
 
 
 def read_template(folders: Iterable[Path], template: str) -> tuple[str, str]:
-    """Return the source and the path of a template; a link that leads out of its folder, a device or a huge file is
-    refused."""
+    """Return a template's source and path; a link out of its folder, a device or a huge file is refused."""
     for folder in folders:
         path = folder.joinpath(*jinja2.loaders.split_template_path(template))
         if not (path.is_file() or path.is_fifo()):
@@ -65,8 +64,7 @@ def read_template(folders: Iterable[Path], template: str) -> tuple[str, str]:
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """Compiles and runs templates. `functions` are what they may call beside Jinja2's own; `begin` starts a connector's
-    budget."""
+    """Compiles and runs templates, which may call `functions`; `begin` starts a connector's budget."""
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 

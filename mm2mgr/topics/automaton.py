@@ -301,9 +301,7 @@ class Search:
 
 
 def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
-    """Find the shortest text that all `required` machines accept and none of the `refused`; breadth first, so None is a
-    proof.
-    """
+    """Find the shortest text that all `required` and no `refused` machine accepts; breadth first: None proves it."""
     try:
         return _shortest(required, refused, most_states)
     except TooLarge:
@@ -387,9 +385,7 @@ class Backtracker:
         return self._run(0, 0, ((-1, -1),) * self._program.groups, text, len(text)) is not None
 
     def _run(self, start: int, at: int, texts: _Texts, name: str, must_end: int | None) -> _Match | None:
-        """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails
-        again.
-        """
+        """Return the first way through a program, its end and its groups' texts. A state that failed fails again."""
         waiting, tried = [(start, at, texts)], set()
         while waiting:
             state = waiting.pop()

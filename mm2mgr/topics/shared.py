@@ -55,9 +55,7 @@ _Texts = dict[str, bool]  # text → whether nothing follows it
 
 @dataclass(frozen=True)
 class Affixes:
-    """Each name begins with one of `starts` and ends with one of `ends`; `names` are all of them, None when they are
-    many.
-    """
+    """Each name begins with one of `starts`, ends with one of `ends`; `names`: all, None when many."""
 
     starts: tuple[str, ...]
     ends: tuple[str, ...]
@@ -260,9 +258,7 @@ def _decide(begun: _Begun, items_of: Sequence[Items], taken: _Taken, but: Items,
 
 
 def _sample_topics(begun: _Begun, items_of: Sequence[Items]) -> Iterator[str]:
-    """Yield readable topics to try: samples of the patterns, then samples with one of another where a pattern takes any
-    text.
-    """
+    """Yield readable topics to try: samples of patterns, and of one in another where that takes any text."""
     for (_, before), items in zip(begun, items_of, strict=True):
         for item in items:
             yield from (name.removeprefix(before) for name in samples(item))

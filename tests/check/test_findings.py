@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.run import Session, Sessions, history_rows, lint_with_facts, shared_rows
+from mm2mgr.check.judge import Session
+from mm2mgr.check.run import Sessions, history_rows, lint_with_facts, shared_rows
 from mm2mgr.connectors import ConnectorStatus, RunningConnector
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.expand import expand

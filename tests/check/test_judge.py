@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.check.judge import CheckRow, LoginAnswers, judge_rights
+from mm2mgr.check.judge import CheckRow, Session, judge_rights
 from mm2mgr.check.needs import RequiredRight
 from mm2mgr.kafka.acls import Acl, Permission, Right
+from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 
@@ -31,7 +32,11 @@ def judge(
 ) -> CheckRow:
     """Return the row of the first right."""
     needs = [RequiredRight(7, "c/mm2.x", "record producer", login, right) for right in rights]
-    answers = LoginAnswers(principal, "agg:9092", dict.fromkeys(rights, said), operations, acls)
+    view = ClusterView("", (), operations, {}, frozenset())
+    permissions = dict.fromkeys(rights, said)
+    answers = Session(
+        login, principal, "agg:9092", view=view, permissions=permissions, acls=None if acls is None else tuple(acls)
+    )
     return judge_rights(needs, {login: answers})[0]
 
 
@@ -94,6 +99,17 @@ def test_a_login_that_the_workers_bring_is_told_as_assumed() -> None:
 
 def test_one_right_needed_by_two_rows_is_one_row() -> None:
     needs = [RequiredRight(number, f"c/{number}", "source admin", LOGIN, WRITE) for number in (1, 14)]
-    (row,) = judge_rights(needs, {LOGIN: LoginAnswers(Principal("User:m"), "agg:9092", {WRITE: "no"})})
+    (row,) = judge_rights(
+        needs,
+        {
+            LOGIN: Session(
+                LOGIN,
+                Principal("User:m"),
+                "agg:9092",
+                view=ClusterView("", (), frozenset(), {}, frozenset()),
+                permissions={WRITE: "no"},
+            )
+        },
+    )
     assert row.rows == (1, 14)
     assert row.connectors == ("c/1", "c/14")

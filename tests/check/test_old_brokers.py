@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.judge import CheckRow, new_workers, old_broker_rows
-from mm2mgr.check.run import Session, Sessions, ask_versions
+from mm2mgr.check.judge import CheckRow, Session, new_workers, old_broker_rows
+from mm2mgr.check.run import Sessions, ask_versions
 from mm2mgr.connectors import Connector
 from mm2mgr.expand import expand
 from mm2mgr.kafka.wire import decode

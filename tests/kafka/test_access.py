@@ -159,13 +159,12 @@ def test_any_quoted_login_comes_back_as_it_was(username: str, password: str) -> 
         return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r") + '"'
 
     login = parse_jaas(f"{PLAIN} required username={quoted(username)}\n password={quoted(password)} ;")
-    assert login.module == "PlainLoginModule"
-    assert login.options == {"username": username, "password": password}
+    assert login == ("PlainLoginModule", {"username": username, "password": password})
 
 
 def test_comments_octal_escapes_and_single_quotes_of_javas_tokenizer() -> None:
     login = parse_jaas("/* who */ a.B required // why\n k='x\\101\"y' other-key=w.o-r_d$;")
-    assert login.options == {"k": 'xA"y', "other-key": "w.o-r_d$"}
+    assert login == ("B", {"k": 'xA"y', "other-key": "w.o-r_d$"})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from mm2mgr.observe.losses import LossEntry
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems import KINDS
 from mm2mgr.problems.arrival import RewoundOffset
-from mm2mgr.problems.connectors import Classified
 from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject
 
 _LOSS = LossEntry("id1", "f:a->b", "a", TopicPartition("t", 0), "id", "retention", "log-start", 1, 2, 2, 2, None, 0.0)
@@ -18,7 +17,7 @@ _BY_NAME: dict[str, Any] = {
     "difference": "missing",
     "standing": "unmarked",
     "type": "source",
-    "classified": Classified("bug"),
+    "classified": ("bug", ""),
     "losses": (_LOSS,),
     "offsets": (RewoundOffset("g", "t-0", 1, 2),),
 }

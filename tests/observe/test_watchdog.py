@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.problems.connectors import CAUSES, Classified, TaskFailed
+from mm2mgr.problems.connectors import CAUSES, TaskFailed
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.watchdog import (
     FailedPart,
@@ -26,7 +26,7 @@ PART: FailedPart = ("east", "mm2.a.b.source.orders", 0)
 
 def failed(cause: str = "time-out", *tasks: int) -> LiveProblem:
     subject = ProblemSubject("east", "mm2.a.b.source.orders", "orders:a->b", tasks or (0,))
-    return LiveProblem(TaskFailed("boom", Classified(cause, "x.Y")), subject)
+    return LiveProblem(TaskFailed("boom", (cause, "x.Y")), subject)
 
 
 def restart(number: int) -> tuple[str, object]:

@@ -17,7 +17,7 @@ from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import Assignment, TopicPartition
 from mm2mgr.problems import KINDS
-from mm2mgr.problems.connectors import Classified, ConnectorFailed, Orphan, TaskFailed
+from mm2mgr.problems.connectors import ConnectorFailed, Orphan, TaskFailed
 from mm2mgr.problems.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.loss import OffsetsNotStored
@@ -40,7 +40,7 @@ def failure(kind: str, flow: str, summary: str, tasks: tuple[int, ...] = ()) -> 
     subject = ProblemSubject(
         "east", f"mm2.a.b.{f'source.{flow}' if flow else 'checkpoint'}", flow and f"{flow}:a->b", tasks
     )
-    bug = Classified("bug")
+    bug = ("bug", "")
     evidence = TaskFailed(summary, bug) if kind == "task-failed" else ConnectorFailed(summary, bug, tasks_run=False)
     return LiveProblem(evidence, subject)
 

@@ -31,7 +31,7 @@ from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.history import HistoryEntry
-from mm2mgr.problems.connectors import Classified, NotApplied, TaskFailed
+from mm2mgr.problems.connectors import NotApplied, TaskFailed
 from mm2mgr.problems.health import FlowStatus, Status, TaskState
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.watchdog import WatchAction
@@ -111,7 +111,7 @@ def problem(flow: str, connector: str = "mm2") -> LiveProblem:
 
 def watchdog_view(flow: str, connector: str, why: str) -> WatchdogView:
     """Return what a watchdog did about a task that FAILED with these words: a restart, and one that Connect refused."""
-    failed = LiveProblem(TaskFailed(why, Classified("time-out")), ProblemSubject("main", connector, flow, (0,)))
+    failed = LiveProblem(TaskFailed(why, ("time-out", "")), ProblemSubject("main", connector, flow, (0,)))
     actions = (WatchAction("restart", failed, number=1), WatchAction("restart", failed, number=2, error=why))
     return WatchdogView().after_round(WatchRound(1, NOW, actions, unread={connector: why}))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
@@ -47,22 +47,14 @@ from mm2mgr.topics.shared import meeting, overlaps
 from mm2mgr.truth.reach import numbers
 
 
-@dataclass(frozen=True)
-class ConnectorsOfPair:
-    """The source and checkpoint connectors between two clusters."""
-
-    sources: list[Hop]
-    checkpoints: list[Subject]
-
-
 @lru_cache(maxsize=4)
-def pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], ConnectorsOfPair]:
+def pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], tuple[list[Hop], list[Subject]]]:
     """Group source and checkpoint connectors by their two clusters."""
     ends_of = clusters(subjects)
-    connectors_of = {pair: ConnectorsOfPair(group, []) for pair, group in by_pair(hops(subjects)).items()}
+    connectors_of = {pair: (group, list[Subject]()) for pair, group in by_pair(hops(subjects)).items()}
     for subject in subjects:
         if subject.type == "checkpoint":
-            connectors_of.setdefault(ends_of[subject], ConnectorsOfPair([], [])).checkpoints.append(subject)
+            connectors_of.setdefault(ends_of[subject], ([], []))[1].append(subject)
     return connectors_of
 
 
@@ -184,8 +176,8 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     """
     ends_of = clusters(estate.subjects)
     written_into = {ends_of[subject][1] for subject in _heartbeat_connectors(estate)}
-    for (source, _), pair in pairs(estate.subjects).items():
-        carrying = [hop.subject for hop in pair.sources if not hop.subject.is_off and carries_heartbeats(hop.subject)]
+    for (source, _), (sources, _) in pairs(estate.subjects).items():
+        carrying = [hop.subject for hop in sources if not hop.subject.is_off and carries_heartbeats(hop.subject)]
         if source in written_into and len(carrying) > 1:
             first, later, *more = carrying
             effect = f"each heartbeat arrives {len(carrying)} times"
@@ -402,10 +394,10 @@ def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
     emit.offset-syncs.enabled=false or emit.checkpoints.enabled=false (400). If you want no checkpoints, do not create
     the connector; emit.checkpoints.enabled=false does not sync group offsets alone. Seen on 4.3.1.
     """
-    for pair in pairs(estate.subjects).values():
-        for subject in pair.checkpoints:
+    for sources, checkpoints in pairs(estate.subjects).values():
+        for subject in checkpoints:
             if subject.flag("enabled", default=True):
-                yield from _without_syncs(subject, pair.sources, complete=estate.complete)
+                yield from _without_syncs(subject, sources, complete=estate.complete)
 
 
 def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> Iterator[Hit]:
@@ -462,9 +454,9 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
     its own policy. If they differ it reads a topic that is missing or empty, or writes checkpoints for topics that do
     not exist: RUNNING, and no offset is translated. Use the same values in both. Source: KIP-716, KIP-690.
     """
-    for pair in pairs(estate.subjects).values():
-        for subject, key in product(pair.checkpoints, (_LOCATION, _POLICY, _SEPARATOR)):
-            source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
+    for sources, checkpoints in pairs(estate.subjects).values():
+        for subject, key in product(checkpoints, (_LOCATION, _POLICY, _SEPARATOR)):
+            source = next((hop.subject for hop in sources if _differ(hop.subject, subject, key)), None)
             if source:
                 theirs = _of_pair(source, key)
                 effect = f"and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
@@ -510,9 +502,9 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
     possibly without a task. Remove the list, or use the same as the source connector. Source:
     MirrorCheckpointConnector, DefaultTopicFilter.
     """
-    for pair in pairs(estate.subjects).values():
-        selections = [hop.selection for hop in pair.sources]
-        for subject in pair.checkpoints:
+    for sources, checkpoints in pairs(estate.subjects).values():
+        selections = [hop.selection for hop in sources]
+        for subject in checkpoints:
             names = filter_of(subject) if _TOPIC_LISTS & subject.config.keys() else None
             if (
                 not names
@@ -562,8 +554,8 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
     last record, which may be the older one, and with sync.group.offsets.enabled=true both set the group's offsets.
     There is no error. Delete one of them, or give each different groups. Source: KIP-382.
     """
-    for pair in pairs(estate.subjects).values():
-        running = [subject for subject in pair.checkpoints if not subject.is_off]
+    for _, checkpoints in pairs(estate.subjects).values():
+        running = [subject for subject in checkpoints if not subject.is_off]
         driven = [subject for subject in running if subject.form == "dedicated"]
         # Nodes with a file each are one MirrorMaker.
         running = [subject for subject in running if subject not in driven[1:]]
