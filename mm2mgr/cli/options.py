@@ -258,7 +258,7 @@ def store_option(help: str) -> Callable[[Decorated], Decorated]:
 
 
 def spark_option(command: Decorated) -> Decorated:
-    """Add `--spark/--no-spark`; neither: what `operations.engine` chooses."""
+    """Add `--spark/--no-spark`; neither: what `Workspace.engine` chooses."""
     help = (
         "Where to compute. Default: on Spark where it, Java 17+ and 2.5 GiB are found. MM2MGR_SPARK=off turns it off."
     )

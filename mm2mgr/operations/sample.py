@@ -16,8 +16,7 @@ from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder
 from mm2mgr.metric_sources import METRIC_SOURCES, SourceKind
-from mm2mgr.operations.engine import spark_java
-from mm2mgr.operations.workspace import Workspace
+from mm2mgr.operations.workspace import Workspace, spark_java
 from mm2mgr.text import list_names
 from mm2mgr.timing import wait_for
 

@@ -13,7 +13,6 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.read import Changes, Evidence, EvidenceOptions, apply_changes, declared_workers, read
 from mm2mgr.files import cache_folder
 from mm2mgr.json_values import to_json
-from mm2mgr.operations.engine import engine_of
 from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.samples.schema import utc_text
@@ -34,7 +33,7 @@ from mm2mgr.spec.files import SIZING, override_target
 
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
-    from mm2mgr.throughput.engine import Engine
+    from mm2mgr.throughput.engine import ChosenEngine
     from mm2mgr.throughput.hourly import GroupRate, WeekPattern
     from mm2mgr.throughput.rollup_writer import Report
     from mm2mgr.throughput.windows import PartitionRate, Throughput
@@ -286,7 +285,7 @@ class RolledUp:
     samples that the answers leave out."""
 
     report: Report | None
-    engine: Engine | None = None
+    engine: ChosenEngine | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -317,7 +316,7 @@ def roll_up(
     notes = (ahead_text(str(store), early),) if early else ()
     if not is_due(store):
         return RolledUp(None, notes=notes)
-    engine = engine_of(workspace, spark)
+    engine = workspace.engine(spark)
     if not engine.on_spark:
         with working(f"rolling up {store}"):
             return RolledUp(make(store), engine, notes)

@@ -20,7 +20,7 @@ _UNLIMITED = 1 << 60  # what cgroups v1 reports without a limit
 
 
 @dataclass(frozen=True)
-class Engine:
+class ChosenEngine:
     """Spark, or this process and why. `java_home` is that of a local session; None where spark-submit started one."""
 
     on_spark: bool
@@ -52,7 +52,7 @@ def choose_engine(
     java_home: Callable[[], Path],
     environment: Mapping[str, str] = os.environ,
     memory_bytes: Callable[[], int | None] = memory_limit,
-) -> Engine:
+) -> ChosenEngine:
     """Return where to work. The first of these that decides: `option` (--spark, --no-spark), spark-submit, the variable
     MM2MGR_SPARK, `setting` of the tree, and then whether PySpark, Java and enough memory are there.
 
@@ -61,17 +61,17 @@ def choose_engine(
     """
     is_on = _variable(environment)
     if option is False:
-        return Engine(False, "--no-spark")
+        return ChosenEngine(False, "--no-spark")
     if "PYSPARK_GATEWAY_PORT" in environment:
-        return Engine(True)
+        return ChosenEngine(True)
     if option is None and (reason := _turned_off(is_on, setting) or _missing(memory_bytes)):
-        return Engine(False, reason)
+        return ChosenEngine(False, reason)
     try:
-        return Engine(True, java_home=java_home())
+        return ChosenEngine(True, java_home=java_home())
     except JavaMissing:
         if option:
             raise
-        return Engine(False, "no Java 17 or newer was found")
+        return ChosenEngine(False, "no Java 17 or newer was found")
 
 
 def _turned_off(is_on: bool | None, setting: Callable[[], bool]) -> str:

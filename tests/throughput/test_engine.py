@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
 from mm2mgr.throughput import engine as engine_module
-from mm2mgr.throughput.engine import Engine, choose_engine, memory_limit
+from mm2mgr.throughput.engine import ChosenEngine, choose_engine, memory_limit
 
 HOME, GIB = Path("/jdk"), 1 << 30
 
@@ -24,20 +24,20 @@ def never() -> bool:
 @pytest.mark.parametrize(
     ("option", "environment", "setting", "memory", "chosen"),
     [
-        (None, {}, True, 4 * GIB, Engine(True, java_home=HOME)),
-        (None, {}, True, None, Engine(True, java_home=HOME)),
-        (None, {"MM2MGR_SPARK": "on"}, False, 4 * GIB, Engine(True, java_home=HOME)),
-        (None, {"MM2MGR_SPARK": "off"}, True, 4 * GIB, Engine(False, "MM2MGR_SPARK=off")),
-        (None, {}, False, 4 * GIB, Engine(False, "`spark: false` below defaults: of the tree")),
-        (None, {}, True, 2 * GIB, Engine(False, "2.0 GiB of memory, and Spark needs 2.5")),
-        (False, {"MM2MGR_SPARK": "on"}, True, 4 * GIB, Engine(False, "--no-spark")),
-        (True, {"MM2MGR_SPARK": "off"}, False, GIB, Engine(True, java_home=HOME)),
-        (None, {"PYSPARK_GATEWAY_PORT": "1", "MM2MGR_SPARK": "off"}, False, GIB, Engine(True)),
-        (False, {"PYSPARK_GATEWAY_PORT": "1"}, True, 4 * GIB, Engine(False, "--no-spark")),
+        (None, {}, True, 4 * GIB, ChosenEngine(True, java_home=HOME)),
+        (None, {}, True, None, ChosenEngine(True, java_home=HOME)),
+        (None, {"MM2MGR_SPARK": "on"}, False, 4 * GIB, ChosenEngine(True, java_home=HOME)),
+        (None, {"MM2MGR_SPARK": "off"}, True, 4 * GIB, ChosenEngine(False, "MM2MGR_SPARK=off")),
+        (None, {}, False, 4 * GIB, ChosenEngine(False, "`spark: false` below defaults: of the tree")),
+        (None, {}, True, 2 * GIB, ChosenEngine(False, "2.0 GiB of memory, and Spark needs 2.5")),
+        (False, {"MM2MGR_SPARK": "on"}, True, 4 * GIB, ChosenEngine(False, "--no-spark")),
+        (True, {"MM2MGR_SPARK": "off"}, False, GIB, ChosenEngine(True, java_home=HOME)),
+        (None, {"PYSPARK_GATEWAY_PORT": "1", "MM2MGR_SPARK": "off"}, False, GIB, ChosenEngine(True)),
+        (False, {"PYSPARK_GATEWAY_PORT": "1"}, True, 4 * GIB, ChosenEngine(False, "--no-spark")),
     ],
 )
 def test_the_first_that_decides(
-    option: bool | None, environment: dict[str, str], setting: bool, memory: int | None, chosen: Engine
+    option: bool | None, environment: dict[str, str], setting: bool, memory: int | None, chosen: ChosenEngine
 ) -> None:
     assert choose_engine(option, lambda: setting, lambda: HOME, environment, lambda: memory) == chosen
 
