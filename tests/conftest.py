@@ -29,6 +29,9 @@ from tests.fake_connect import without_sockets
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# Starting Spark costs seconds: tests choose it, with `--spark`, with a session, or by taking this away.
+os.environ["MM2MGR_SPARK"] = "off"
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -257,6 +257,14 @@ def store_option(help: str) -> Callable[[Decorated], Decorated]:
     return option("--store", type=StoreLocation(), default=DEFAULT_STORE, help=help)
 
 
+def spark_option(command: Decorated) -> Decorated:
+    """Add `--spark/--no-spark`; neither: what `Workspace.engine` chooses."""
+    help = (
+        "Where to compute. Default: on Spark where it, Java 17+ and 2.5 GiB are found. MM2MGR_SPARK=off turns it off."
+    )
+    return option("--spark/--no-spark", default=None, help=help)(command)
+
+
 def window_option(such_as: str, default: str) -> Callable[[Decorated], Decorated]:
     """Return `--window` with an example and what it means when it is not given."""
     help = f"Only the newest hours, such as {such_as} (whole hours). Default: {default}."

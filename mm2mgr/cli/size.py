@@ -26,6 +26,7 @@ from mm2mgr.cli.options import (
     output_option,
     page_option,
     snapshot_option,
+    spark_option,
     store_option,
     window_option,
     write_page,
@@ -261,9 +262,7 @@ By = Literal["partition", "topic", "flow", "hour"]
 )
 @option("--top", type=Count(0), default=20, help="Rows to print, busiest first; 0: no row as text, every row as JSON.")
 @option("--show", is_flag=True, help="Only print what is rolled up already.")
-@option(
-    "--spark/--no-spark", default=None, help="Where to roll up. Default: Spark when over 100 million samples are due."
-)
+@spark_option
 @output_option
 @click.pass_obj
 def throughput(
@@ -278,9 +277,10 @@ def throughput(
 ) -> int:
     """Roll up samples by hour; print bytes/s and records/s.
 
-    Only hours with new samples cost anything. Small jobs run in this process, without Spark or Java. Percentiles over
-    several hours are at most 2 % off; means and maxima are exact. Spark needs Java 17+; the same job runs on a
-    cluster: spark-submit mm2mgr/throughput/job.py --store DIR, or any command as spark-submit mm2mgr/__main__.py.
+    Only hours with new samples cost anything. They are rolled up on Spark where PySpark, Java 17+ and 2.5 GiB of memory
+    are found, else in this process; the numbers are the same. Percentiles over several hours are at most 2 % off; means
+    and maxima are exact. On a cluster: spark-submit mm2mgr/throughput/job.py --store DIR, or any command as spark-submit
+    mm2mgr/__main__.py. --show starts nothing.
 
     \b
     Example:
@@ -292,7 +292,7 @@ def throughput(
     from mm2mgr.output.load_text import say_groups, say_rates, say_week
 
     if not show:
-        _roll_up(store, spark)
+        _roll_up(workspace, store, spark)
     as_json = output == "json"
     rates = read_throughput(store, window)
     measured = rates.window.text()
@@ -319,11 +319,11 @@ def throughput(
     return 0
 
 
-def _roll_up(store: Path, spark: bool | None) -> None:
+def _roll_up(workspace: Workspace, store: Path, spark: bool | None) -> None:
     from mm2mgr.operations.size import roll_up
     from mm2mgr.output.console import talk, working
 
-    done = roll_up(store, spark, working)
+    done = roll_up(workspace, store, spark, working)
     for note in done.notes:
         talk(note, style="yellow")
     if done.report is None:
@@ -331,9 +331,8 @@ def _roll_up(store: Path, spark: bool | None) -> None:
         return
     for path, reason in done.report.unreadable.items():
         talk(f"  left out: {path}: {reason}", style="yellow")
-    where = "on Spark" if done.on_spark else "in this process"
     roll_ups = number_of(len(done.report.made), "roll-up")
-    talk(f"{done.report.samples} samples rolled up {where}, {roll_ups} made in {store}")
+    talk(f"{number_of(done.report.samples, 'sample')} rolled up {done.engine}, {roll_ups} made in {store}")
 
 
 _WITH_PAST = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)

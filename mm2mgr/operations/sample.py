@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder
 from mm2mgr.metric_sources import METRIC_SOURCES, SourceKind
-from mm2mgr.operations.workspace import Workspace
+from mm2mgr.operations.workspace import Workspace, spark_java
 from mm2mgr.text import list_names
 from mm2mgr.timing import wait_for
 
@@ -258,15 +257,9 @@ def _metric_source_readers(
     for cluster, accepts in clusters:
         metrics, access = _declared_metrics(cluster, kind), kafka_access(cluster)
         http, log_file = partial(_http, kind, cluster), log_file_of(store.store, cache_folder)
-        opening = Opening(access, metrics, order.interval_seconds, http, _java_home, log_file, store.store, order.spark)
+        opening = Opening(access, metrics, order.interval_seconds, http, spark_java, log_file, store.store, order.spark)
         readers.append(MetricSourceReader(access, accepts, open_source(kind, opening), store, order.back_seconds))
     return readers
-
-
-def _java_home() -> Path | None:
-    from mm2mgr.sandbox.runtime import find_java, spark_java_home
-
-    return spark_java_home(find_java())
 
 
 def _http(kind: SourceKind, cluster: KafkaCluster) -> Http:

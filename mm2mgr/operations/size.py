@@ -33,6 +33,7 @@ from mm2mgr.spec.files import SIZING, override_target
 
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
+    from mm2mgr.throughput.engine import ChosenEngine
     from mm2mgr.throughput.hourly import GroupRate, WeekPattern
     from mm2mgr.throughput.rollup_writer import Report
     from mm2mgr.throughput.windows import PartitionRate, Throughput
@@ -280,11 +281,11 @@ Working = Callable[[str], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class RolledUp:
-    """What a roll-up did: its report, and whether it ran on Spark; no report where nothing was new. `notes` are
-    sentences about samples that the answers leave out."""
+    """What a roll-up did: its report, and on which engine; neither where nothing was new. `notes` are sentences about
+    samples that the answers leave out."""
 
     report: Report | None
-    on_spark: bool = False
+    engine: ChosenEngine | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -299,38 +300,32 @@ class BusiestPartitions:
     gaps: int
 
 
-def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _: nullcontext()) -> RolledUp:
-    """Roll up the hours that are new or changed. `spark` None: on Spark where so much is due that it is faster.
+def roll_up(
+    workspace: Workspace, store: Store, spark: bool | None = None, working: Working = lambda _: nullcontext()
+) -> RolledUp:
+    """Roll up the hours that are new or changed, on the engine that `spark` (--spark, --no-spark or neither) and the
+    machine decide on; where nothing is due none is started.
 
     `working` is entered with a sentence while the job runs. Mm2mgrError when the store holds no sample.
     """
-    from mm2mgr.samples.schema import ahead, ahead_text
+    from mm2mgr.samples.schema import ahead, ahead_text, log_file_of
     from mm2mgr.samples.store import SampleStore
-    from mm2mgr.throughput.engine import under_spark_submit
-    from mm2mgr.throughput.rollup_job import (
-        SAMPLES_WORTH_SPARK,
-        is_due,
-        make,
-        samples_due,
-    )
+    from mm2mgr.throughput.rollup_job import is_due, make
 
     early = ahead(SampleStore(store).hours(), time.time_ns() // 1_000_000)
     notes = (ahead_text(str(store), early),) if early else ()
     if not is_due(store):
         return RolledUp(None, notes=notes)
-    if spark is None:
-        spark = under_spark_submit() or samples_due(store) > SAMPLES_WORTH_SPARK
-    if not spark:
+    engine = workspace.engine(spark)
+    if not engine.on_spark:
         with working(f"rolling up {store}"):
-            return RolledUp(make(store), notes=notes)
-    from mm2mgr.samples.schema import log_file_of
-    from mm2mgr.sandbox.runtime import find_java, spark_java_home
-
-    home = spark_java_home(find_java())
+            return RolledUp(make(store), engine, notes)
     from mm2mgr.throughput.job import run
 
-    with working(f"rolling up {store} with Spark"):
-        return RolledUp(run(store, java_home=home, log_file=log_file_of(store, cache_folder)), True, notes)
+    with working(f"rolling up {store} on Spark"):
+        return RolledUp(
+            run(store, java_home=engine.java_home, log_file=log_file_of(store, cache_folder)), engine, notes
+        )
 
 
 def read_throughput(store: Store, window_seconds: float | None = None) -> Throughput:

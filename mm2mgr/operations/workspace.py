@@ -21,12 +21,20 @@ if TYPE_CHECKING:
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.snapshot import Snapshot, Steps
     from mm2mgr.spec.files import Spec
+    from mm2mgr.throughput.engine import ChosenEngine
     from mm2mgr.topology import Flow, Topology
 
 Answer = TypeVar("Answer")
 _NAP_SECONDS = 1.0
 DEFAULT_STORE = Path(".mm2mgr/samples")
 """Where the tables of samples and roll-ups are, unless another folder or URI is named."""
+
+
+def spark_java() -> Path:
+    """Return the JAVA_HOME of a local Spark session; JavaMissing where there is none."""
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
+
+    return spark_java_home(find_java())
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,23 @@ class Workspace:
     def now(self) -> float:
         """The time by which changes are judged, in seconds since 1970: that of the snapshot, if it is looked at."""
         return time.time() if self.snapshot is None or self.snapshot.taken_at is None else self.snapshot.taken_at
+
+    def engine(self, option: bool | None) -> ChosenEngine:
+        """Choose where to compute; `option` is --spark, --no-spark or None. JavaMissing where Spark is demanded without
+        a Java.
+
+        No session starts here. The tree is read only where nothing else decides, and one that cannot be read decides
+        nothing: a command that needs it fails by itself.
+        """
+        from mm2mgr.throughput.engine import choose_engine
+
+        def setting() -> bool:
+            try:
+                return self.spec.tree.defaults.spark
+            except Mm2mgrError:
+                return True
+
+        return choose_engine(option, setting, spark_java)
 
     def only(self, names: Sequence[str]) -> list[str] | None:
         """Return the ids of the named flows, or None for no names."""

@@ -498,6 +498,10 @@ class Defaults(Model, json_schema_extra=_example(flows={"refresh_interval": "10m
     """For every Connect cluster."""
     flows: FlowSettings = FlowSettings.model_construct()
     """For every flow."""
+    spark: bool = True
+    """Whether roll-ups, audits and Cruise Control's topic run on Spark where PySpark, Java and 2.5 GiB of memory are found;
+    `false` turns Spark off, and they run in the process of the command. Outranked by `MM2MGR_SPARK`, and by `--spark` and
+    `--no-spark`."""
 
 
 class Sized(Model, json_schema_extra=_example(tasks_max=8)):

