@@ -91,6 +91,10 @@ class ThroughputSink(DataSource):
         expected = [*(column.name for column in TABLES[_TABLE]), _PERIOD_REPORT]
         if schema.names != expected or overwrite:
             raise Mm2mgrError(f"{THROUGHPUT} appends frames of {ROLLUPS} as they are, with all of their columns")
+        if ANSWER not in self.options:  # a notebook, where nobody made sure that there is a table
+            from mm2mgr.throughput.rollup import throughput_table
+
+            throughput_table(_store_in(self.options, THROUGHPUT)).create()
         return _Throughput(self.options)
 
 

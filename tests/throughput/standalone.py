@@ -59,17 +59,18 @@ def deploy(name: str, *arguments: str) -> list[str]:
 
 
 @contextmanager
-def daemon(log: Path, command: Sequence[str], serves: str) -> Iterator[None]:
-    """Run a daemon from the line in its log that says it is ready to the end of the block."""
+def daemon(log: Path, command: Sequence[str], serves: str, **more: str) -> Iterator[int]:
+    """Run a daemon, with `more` in its environment, from the line in its log that says it is ready to the end of the
+    block; yields its process group."""
     with log.open("wb") as out:
-        process = subprocess.Popen(command, env=environment(), stdout=out, stderr=out, start_new_session=True)
+        process = subprocess.Popen(command, env=environment(**more), stdout=out, stderr=out, start_new_session=True)
     try:
         ends_at = time.monotonic() + DEADLINE_SECONDS
         while serves not in (said := log.read_text(errors="replace")):
             assert process.poll() is None, said
             assert time.monotonic() < ends_at, said
             time.sleep(0.1)
-        yield
+        yield process.pid
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # a worker's executors are in its group
         process.wait(20)
@@ -81,3 +82,10 @@ def master(folder: Path) -> Iterator[str]:
     (port,) = free_ports(1)
     with daemon(folder / "master.log", deploy("master.Master", "--port", str(port)), "I have been elected leader"):
         yield f"spark://{HOST}:{port}"
+
+
+def executors(group: int) -> list[int]:
+    """Return the processes of executors in a worker's process group."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid=,pgid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    return [int(pid) for pid, of, args in rows if int(of) == group and "CoarseGrainedExecutorBackend" in args]

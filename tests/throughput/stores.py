@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.schema import KAFKA_OFFSETS, Store
 from mm2mgr.samples.store import SampleStore
+from mm2mgr.throughput.rollup import throughput_table
 from mm2mgr.throughput.rollup_job import make
 from mm2mgr.throughput.rollup_writer import Report
 from mm2mgr.throughput.windows import PartitionRate, read_throughput
@@ -68,3 +69,24 @@ def throughput_of(folder: Path, *samples: Sequence[Sample]) -> dict[str, Partiti
     rolled(folder)
     found = read_throughput(folder)
     return {rate.topic if rate.cluster == "dc1" else f"{rate.cluster}/{rate.topic}": rate for rate in found}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a table of roll-ups holds, and what its periods were made from."""
+
+    marks: list[tuple[str, ...]]
+    rows: list[dict[str, Any]]
+
+
+def contents(store: Store) -> Contents:
+    table = throughput_table(store)
+    files = table.files()
+    rows = [
+        {"period": file.values[0], "made_from": file.values[1], **row}
+        for file in files
+        for row in table.read_file(file, table.file_schema.names).to_pylist()
+    ]
+    names = ("period", "cluster", "topic", "partition", "source")
+    rows.sort(key=lambda row: (*(row[name] for name in names), row["topic_id"] or ""))
+    return Contents(sorted({file.values for file in files}), rows)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,12 +23,14 @@ from mm2mgr.evidence.measured import read_rates
 from mm2mgr.samples.schema import Store
 from mm2mgr.sandbox.server import HOST, free_ports
 from mm2mgr.throughput import job
+from mm2mgr.throughput.rollup import throughput_table
 from mm2mgr.throughput.rollup_job import is_due
 from mm2mgr.throughput.windows import read_throughput
 
-from .standalone import DEADLINE_SECONDS, daemon, deploy, environment, master, submit
-from .stores import rolled, series, stored
+from .standalone import DEADLINE_SECONDS, daemon, deploy, environment, executors, master, submit
+from .stores import contents, rolled, series, stored
 
+STEPS = range(0, 3600, 600)
 UNSHARE = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 
 
@@ -37,6 +41,17 @@ def can_unshare() -> bool:
     return tried.returncode == 0
 
 
+def other_python() -> str | None:
+    """Return a Python of another minor version that works, if this machine has one."""
+    for minor in (10, 12, 13):
+        if minor != sys.version_info[1] and (path := shutil.which(f"python3.{minor}")):
+            tried = subprocess.run([path, "-c", "import sys; print(sys.executable)"], capture_output=True, check=False)
+            if tried.returncode == 0:
+                return tried.stdout.decode().strip()
+    return None
+
+
+OTHER_PYTHON = other_python()
 pytestmark = pytest.mark.spark
 
 
@@ -48,20 +63,29 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def worker(folder: Path, cluster: str, name: str, hidden: Path | None) -> Iterator[None]:
-    """A worker of one core; `hidden` is empty where it and its executors look."""
+def worker(folder: Path, cluster: str, name: str, hidden: Path | None, **more: str) -> Iterator[int]:
+    """A worker of one core; `hidden` is empty where it and its executors look. Yields its process group."""
     command = deploy("worker.Worker", "-c", "1", "-m", "1g", "-d", str(folder / name), cluster)
     if hidden:
         command = [*UNSHARE, "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "worker", *command]
-    with daemon(folder / f"{name}.log", command, "Successfully registered with master"):
-        yield
+    with daemon(folder / f"{name}.log", command, "Successfully registered with master", **more) as group:
+        yield group
 
 
-def submitted(cluster: str, store: Store) -> subprocess.CompletedProcess[str]:
+def submitted(
+    cluster: str, store: Store, meanwhile: Callable[[], None] = lambda: None, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Submit the job, do something `meanwhile`, and wait for its end."""
     command = submit(cluster, job.__file__, "--store", str(store))
-    return subprocess.run(
-        command, env=environment(), capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS
-    )
+    with subprocess.Popen(
+        command, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            meanwhile()
+            out, err = process.communicate(timeout=DEADLINE_SECONDS)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 @pytest.mark.skipif(not can_unshare(), reason="this system lets nobody make a mount namespace")
@@ -88,7 +112,7 @@ def test_executors_without_the_store_fail_the_job_and_those_with_it_do_the_work(
     assert not is_due(store)
 
 
-def test_executors_share_nothing_but_the_uri_of_the_tables(
+def test_executors_share_nothing_but_the_uri_of_the_tables_and_one_is_killed_in_its_work(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (port,) = free_ports(1)
@@ -97,19 +121,35 @@ def test_executors_share_nothing_but_the_uri_of_the_tables(
     for name, value in {**login, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}.items():
         monkeypatch.setenv(name, value)
     uri, local = "s3://metrics/mm2mgr", tmp_path / "local"
+    hours = [hour for hour in range(24) if hour % 3]  # eight runs of two hours: eight tasks
     rows = [
-        series(f"t{n}", [(second, (n + 1) * second) for second in range(11 * 3600, 17 * 3600, 600)]) for n in range(4)
+        series(
+            f"t{n}", [(hour * 3600 + second, (n + 1) * (hour * 3600 + second)) for hour in hours for second in STEPS]
+        )
+        for n in range(4)
     ]
     # A process of its own: the library does not let other threads of its own process run while it waits for an answer.
     server = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
     with daemon(tmp_path / "s3.log", server, "Running on"):
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="metrics")
+        s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+        s3.create_bucket(Bucket="metrics")
         stored(uri, *rows)
         stored(local, *rows)
-        with worker(tmp_path, cluster, "one", None), worker(tmp_path, cluster, "two", None):
-            done = submitted(cluster, uri)
+        with worker(tmp_path, cluster, "one", None) as one, worker(tmp_path, cluster, "two", None) as two:
+
+            def kill_an_executor() -> None:
+                """Kill an executor as soon as a task has written a file that is in no commit yet."""
+                ends_at = time.monotonic() + DEADLINE_SECONDS
+                while not s3.list_objects_v2(Bucket="metrics", Prefix="mm2mgr/throughput/period=").get("KeyCount"):
+                    assert time.monotonic() < ends_at
+                    time.sleep(0.02)
+                assert throughput_table(uri).files() == []
+                victim, *_ = [*executors(one), *executors(two)]
+                os.kill(victim, signal.SIGKILL)
+
+            done = submitted(cluster, uri, kill_an_executor)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "144 samples rolled up" in done.stdout
+        assert f"{4 * 6 * len(hours)} samples rolled up" in done.stdout
         logs = [
             path.read_text(errors="replace")
             for path in tmp_path.rglob("*")
@@ -117,6 +157,24 @@ def test_executors_share_nothing_but_the_uri_of_the_tables(
         ]
         assert all(login["AWS_SECRET_ACCESS_KEY"] not in text for text in (done.stdout, done.stderr, *logs))
         rolled(local)
-        assert read_throughput(uri) == read_throughput(local)
+        assert contents(uri) == contents(local), "every number and sketch, nothing half and nothing twice"
         assert repr(read_rates(uri)) == repr(read_rates(local))  # what `size`, `fleet` and `simulate` plan with
         assert not is_due(uri)
+
+
+@pytest.mark.skipif(not OTHER_PYTHON, reason="this system has no Python of another minor version")
+def test_executors_with_another_python_version_fail_the_job_and_say_so(cluster: str, tmp_path: Path) -> None:
+    stored(tmp_path / "store", series("t", [(second, 10 * second) for second in range(0, 3600, 600)]))
+    python = tmp_path / "python"  # one path on all machines, and not one version
+    python.write_text(
+        f'#!/bin/sh\nif [ "$ON_WORKER" ]; then exec {OTHER_PYTHON} "$@"; fi\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    with worker(tmp_path, cluster, "other", None, ON_WORKER="yes"):
+        failed = submitted(cluster, tmp_path / "store", PYSPARK_PYTHON=str(python))
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    (error,) = [line for line in failed.stderr.splitlines() if line.startswith("error: ")]
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"than that in driver: {here}, PySpark cannot run with different minor versions" in error
+    assert is_due(tmp_path / "store")
+    assert throughput_table(tmp_path / "store").files() == []

@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,28 +25,7 @@ from mm2mgr.throughput.rollup_writer import ThroughputWriter
 from mm2mgr.throughput.spark_source import ROLLUPS, THROUGHPUT, RollupSource, register
 from tests.samples.rows import Sample, data_files
 
-from .stores import HOUR_MS, START, rates, rolled, series, stored
-
-
-@dataclass(frozen=True)
-class Contents:
-    """All that a table of roll-ups holds, and what its periods were made from."""
-
-    marks: list[tuple[str, ...]]
-    rows: list[dict[str, Any]]
-
-
-def contents(store: Path) -> Contents:
-    table = throughput_table(store)
-    files = table.files()
-    rows = [
-        {"period": file.values[0], "made_from": file.values[1], **row}
-        for file in files
-        for row in table.read_file(file, table.file_schema.names).to_pylist()
-    ]
-    names = ("period", "cluster", "topic", "partition", "source")
-    rows.sort(key=lambda row: (*(row[name] for name in names), row["topic_id"] or ""))
-    return Contents(sorted({file.values for file in files}), rows)
+from .stores import HOUR_MS, START, contents, rates, rolled, series, stored
 
 
 def random_store(folder: Path, seed: int, *, steps: int) -> Iterator[Path]:
@@ -181,7 +158,6 @@ def test_a_notebook_reads_roll_ups_as_a_frame_and_writes_only_whole_ones(
     assert [row.asDict() for row in first.groupBy("period").agg({"samples": "sum"}).collect()] == [
         {"period": "2025-11-21T10", "sum(samples)": 18}
     ]
-    throughput_table(tmp_path).create()
     for part in (frame.where("topic = 't1'"), frame.select("topic"), frame.orderBy("topic")):
         with pytest.raises(Exception, match=f"{THROUGHPUT} (takes|appends)|rows of it are missing"):
             part.write.format(THROUGHPUT).mode("append").save(str(tmp_path))
