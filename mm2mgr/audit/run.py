@@ -15,7 +15,7 @@ import pyarrow as pa
 from mm2mgr import timing
 from mm2mgr.audit import gaps
 from mm2mgr.audit.blocks import Gap, align_blocks, block_bits
-from mm2mgr.audit.differences import Edges, settle, tally, unexplained
+from mm2mgr.audit.differences import Edges, settle, tally, copies_to_find
 from mm2mgr.audit.engines import Engine, InProcess, LogSums, OnSpark
 from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare, records_in, rest_in
 from mm2mgr.audit.latest import sides_of
@@ -291,7 +291,7 @@ class _Run:
     def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
         """Look for the first copies of records that no gap explains in the source before them."""
         rest = rest_in(_of_kind(rows, gaps.REST), 0)
-        surplus = unexplained(rest, part.order.expectation.fields)
+        surplus = copies_to_find(rest, part.order.expectation.fields)
         if not len(surplus) or part.order.expectation.matching is Matching.FAN_IN:
             return
         end = part.source_ranges[-1].end

@@ -1,8 +1,8 @@
 """The longest common subsequence of two sequences of hashes, without quadratic cost.
 
-Exact where one of three bounds holds: what is left between common ends has few pairs of equal hashes (Hunt and Szymanski
-1977), or few differences (Myers 1986), or hashes that occur once. Beyond all of them the answer is still a common
-subsequence and still the same at each run, but may be shorter than the longest.
+Exact where what is left between common ends has few pairs of equal hashes (Hunt and Szymanski 1977) or few differences
+(Myers 1986). Beyond both bounds the answer is still a common subsequence and the same at each run, but may be shorter
+than the longest, where hashes repeat.
 """
 
 from __future__ import annotations

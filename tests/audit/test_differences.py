@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mm2mgr.audit.differences import Edges, Unmatched, compare_gap, runs_of, settle, tally, unexplained
+from mm2mgr.audit.differences import Edges, Unmatched, compare_gap, runs_of, settle, tally, copies_to_find
 from mm2mgr.audit.records import Records, records_of
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 
@@ -316,9 +316,9 @@ def test_the_rest_of_a_gap_comes_back_from_arrow():
     gap = compare_gap(as_log(records).columns(), as_log([*records[:20], *records[15:40], *records[41:]]).columns())
     back = Unmatched.from_arrow(gap.to_arrow(), gap.matched)
     assert back.to_arrow().equals(gap.to_arrow())
-    assert Unmatched.joined([back]).to_arrow().equals(gap.to_arrow())
+    assert Unmatched.join([back]).to_arrow().equals(gap.to_arrow())
     assert settle(back, due=None) == settle(gap, due=None)
-    empty = Unmatched.joined([])
+    empty = Unmatched.join([])
     assert settle(empty, due=None) == []
 
 
@@ -381,4 +381,4 @@ def test_a_gap_of_100_000_altered_records_is_compared_in_linear_time():
     target = Records(offset, offset, hashes[1], keys, hashes[1], keys)
     rest = compare_gap(source, target)
     assert (rest.matched, len(rest.source), len(rest.target)) == (0, count, count)
-    assert len(unexplained(rest, ("key", "value", "headers"))) == 0
+    assert len(copies_to_find(rest, ("key", "value", "headers"))) == 0
