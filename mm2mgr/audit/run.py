@@ -15,7 +15,7 @@ import pyarrow as pa
 from mm2mgr import timing
 from mm2mgr.audit import gaps
 from mm2mgr.audit.blocks import Gap, align_blocks, block_bits
-from mm2mgr.audit.differences import Edges, settle, tally, copies_to_find
+from mm2mgr.audit.differences import Edges, copies_to_find, settle, tally
 from mm2mgr.audit.engines import Engine, InProcess, LogSums, OnSpark
 from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare, records_in, rest_in
 from mm2mgr.audit.latest import sides_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mm2mgr.audit.differences import Edges, Unmatched, compare_gap, runs_of, settle, tally, copies_to_find
+from mm2mgr.audit.differences import Edges, Unmatched, compare_gap, copies_to_find, runs_of, settle, tally
 from mm2mgr.audit.records import Records, records_of
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 
