@@ -90,7 +90,7 @@ def core(records: int, payload: bytes) -> int:
         return built
 
     def read(mirrored: bool) -> Callable[[int, int], Records]:
-        return lambda first, end: Records.joined(
+        return lambda first, end: Records.join(
             [records_of(batch, algorithm=algorithm) for batch in batches(records, payload, mirrored, first, end)]
         )
 

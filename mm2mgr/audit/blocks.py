@@ -187,8 +187,8 @@ def align_blocks(source: Blocks, target: Blocks, context: int = 1) -> Alignment:
     """Align two logs by equal blocks in order.
 
     `context` matched blocks before each gap are in the gap, too (and not in the matched records), as most repeated
-    records repeat those right before, and some after it. Windows that start within a block differ in their first block at least, so a gap at the
-    start, and one at the end, says little yet.
+    records repeat those right before, and some after it. Windows that start within a block differ in their first block
+    at least, so a gap at the start, and one at the end, says little yet.
     """
     source_rows, target_rows = common_subsequence(source.fingerprints(), target.fingerprints(), source.count)
     keep = _without_context(source, target, source_rows, target_rows, context)

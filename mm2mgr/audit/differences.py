@@ -50,7 +50,7 @@ class Unmatched:
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the columns of REST_SCHEMA; `matched` is not in it."""
-        both = Records.joined([self.source, self.target]).to_arrow()
+        both = Records.join([self.source, self.target]).to_arrow()
         sources, targets = len(self.source), len(self.target)
         columns = [
             pa.array(np.repeat([False, True], [sources, targets])),
@@ -69,10 +69,10 @@ class Unmatched:
         return cls(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)
 
     @classmethod
-    def joined(cls, parts: Sequence[Unmatched]) -> Unmatched:
+    def join(cls, parts: Sequence[Unmatched]) -> Unmatched:
         """Return the rest of several gaps, in the order of their offsets."""
         empty = np.zeros(0, np.int64)
-        source, target = Records.joined([part.source for part in parts]), Records.joined([p.target for p in parts])
+        source, target = Records.join([part.source for part in parts]), Records.join([p.target for p in parts])
         by_source, by_target = np.argsort(source.offset, kind="stable"), np.argsort(target.offset, kind="stable")
         return cls(
             source.take(by_source),
@@ -199,7 +199,7 @@ def settle(
     return sorted((replace(item, expected=explain(item)) for item in differences), key=_by_offsets)
 
 
-def unexplained(
+def copies_to_find(
     rest: Unmatched, counted: Sequence[str] = ALL_FIELDS, window_ms: tuple[int, int] | None = None
 ) -> Records:
     """Return the target records that may be copies of source records that are in no gap.
@@ -232,10 +232,10 @@ def find_differences(
 ) -> list[RecordDifference]:
     """Compare a partition whose blocks are summed up, source first: read the gaps again and say what is different.
 
-    `edges` are those of the windows. What runs gaps on other machines calls align_blocks, compare_gap and settle itself.
+    `edges` are those of the windows. What compares gaps on other machines calls align_blocks, compare_gap and settle.
     """
     alignment = align_blocks(*blocks)
-    rest = Unmatched.joined(
+    rest = Unmatched.join(
         [compare_gap(readers[0](*gap.source), readers[1](*gap.target), gap_edges(gap, edges)) for gap in alignment.gaps]
     )
     return settle(rest, read_earlier(rest, blocks[0], readers[0], counted), counted, explain, due=edges.due)
@@ -253,7 +253,7 @@ def read_earlier(
     window_ms = (int(source.min_time_ms.min()), int(source.max_time_ms.max())) if len(source) else None
     if "timestamp" not in counted:
         window_ms = -(1 << 62), 1 << 62
-    records = unexplained(rest, counted, window_ms)
+    records = copies_to_find(rest, counted, window_ms)
     earlier: list[Records] = []
     for first, end in ranges_to_search(source, records.time_ms, "timestamp" in counted) if len(records) else ():
         read_records = read(first, end)
@@ -300,7 +300,7 @@ def runs_of(differences: Iterable[RecordDifference]) -> list[Run]:
     A run rises on both sides and its target offsets are at most RUN_GAP apart.
     """
     groups: list[list[RecordDifference]] = []
-    for difference in sorted(differences, key=lambda one: (one.kind, one.expected, *_by_target(one))):
+    for difference in sorted(differences, key=lambda item: (item.kind, item.expected, *_by_target(item))):
         if groups and _follows(groups[-1][-1], difference):
             groups[-1].append(difference)
         else:
@@ -344,8 +344,8 @@ def _pair_altered(rest: Unmatched, lost: Flags, surplus: Flags, counted: Sequenc
         sources, targets = source_rows, target_rows
         # All fields but one are enough, also where they are null; not a null key without headers.
         if len(subset) < len(names) - 1 or not {"value", "timestamp"} & {*subset}:
-            sources = sources[_identified(source, sources, subset)]
-            targets = targets[_identified(target, targets, subset)]
+            sources = sources[_has_identity(source, sources, subset)]
+            targets = targets[_has_identity(target, targets, subset)]
         if "value" not in subset or len({"key", "timestamp"} & {*subset}) == 0:
             # Too little of a record that may be of another window; a key and a timestamp will do.
             keyed = {"key", "timestamp"} <= {*subset}
@@ -380,7 +380,7 @@ def _pair_null_keys(rest: Unmatched, source_rows: Rows, target_rows: Rows) -> Ro
     )
 
 
-def _identified(records: Records, rows: Rows, subset: Sequence[str]) -> Flags:
+def _has_identity(records: Records, rows: Rows, subset: Sequence[str]) -> Flags:
     """Return which records have one of the fields that tell records apart: a key, a value, a timestamp."""
     flags = np.full(len(rows), "timestamp" in subset)
     if "key" in subset:
@@ -396,13 +396,13 @@ def _hash_at_place(records: Records, place: Ints, rows: Rows, subset: Sequence[s
 
 def _pair_equal(left: Hashes, right: Hashes) -> RowPairs:
     """Return rows with equal hashes: the n-th occurrence on one side with the n-th on the other."""
-    left_ranked, right_ranked = _ranked(left), _ranked(right)
+    left_ranked, right_ranked = _number_occurrences(left), _number_occurrences(right)
     _, left_rows, right_rows = np.intersect1d(left_ranked, right_ranked, assume_unique=True, return_indices=True)
     order = np.argsort(right_rows)
     return left_rows[order], right_rows[order]
 
 
-def _ranked(hashes: Hashes) -> Hashes:
+def _number_occurrences(hashes: Hashes) -> Hashes:
     """Return distinct hashes: those of the second, third and further occurrences are mixed with that number."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]

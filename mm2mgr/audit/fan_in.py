@@ -1,7 +1,7 @@
-"""Fan-in: several source logs mirrored into one target log. Each source's records are there in its order, among others'.
+"""Fan-in: several source logs mirrored into one target log, each source's records in its order among others'.
 
-Blocks cannot be aligned, as the order between sources is free: their order-independent sums show at once whether a
-window is equal up to order; otherwise each target record is assigned to its source, and each source compared with its share.
+Blocks cannot be aligned, as the order between sources is free. Their order-independent sums show whether a window is
+equal up to order; otherwise each target record is assigned to its source, and each source compared with its share.
 """
 
 from __future__ import annotations

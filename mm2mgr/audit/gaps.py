@@ -98,7 +98,7 @@ def _read(task: GapTask, side: LogSide, *, values: bool) -> tuple[Records, list[
         parts.append(records)
         if values:
             kept += [message.value() for message in messages]
-    return Records.joined(parts), kept
+    return Records.join(parts), kept
 
 
 def _rest(task: GapTask, rest: Unmatched, source: Records, target: Records, values: _Values) -> pa.RecordBatch:

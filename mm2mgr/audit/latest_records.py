@@ -42,7 +42,7 @@ class LatestRecords:
 
     def records(self) -> Records:
         """Return the latest record of each key."""
-        return latest_of(Records.joined(self.parts))
+        return latest_of(Records.join(self.parts))
 
 
 def compare_latest(

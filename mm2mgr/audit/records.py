@@ -1,8 +1,8 @@
 """Records as columns: offset, timestamp, and 64-bit hashes of the whole and of its parts.
 
-Two records are the same when the fields that count are the same: a null key is not an empty one, headers count in their
-order, with null values and repeated names. Each part has its own hash, and the hash of the record is mixed from those of
-the fields that count, so that other fields can be chosen without reading again.
+Two records are the same when the fields that count are the same: a null key is not an empty one, headers count in
+their order, with null values and repeated names. Each part has its own hash, and the hash of the record is mixed from
+those of the fields that count, so that other fields can be chosen without reading again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Records:
         return cls(*(table.column(name).to_numpy(zero_copy_only=False) for name in RECORD_SCHEMA.names))
 
     @classmethod
-    def joined(cls, parts: Sequence[Records]) -> Records:
+    def join(cls, parts: Sequence[Records]) -> Records:
         """Return all records of consecutive parts."""
         if not parts:
             return cls.from_arrow(RECORD_SCHEMA.empty_table())

@@ -15,7 +15,7 @@ import pyarrow as pa
 from mm2mgr import timing
 from mm2mgr.audit import gaps
 from mm2mgr.audit.blocks import Gap, align_blocks, block_bits
-from mm2mgr.audit.differences import Edges, settle, tally, unexplained
+from mm2mgr.audit.differences import Edges, copies_to_find, settle, tally
 from mm2mgr.audit.engines import Engine, InProcess, LogSums, OnSpark
 from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare, records_in, rest_in
 from mm2mgr.audit.latest import sides_of
@@ -262,7 +262,8 @@ class _Run:
                 rest = f"{name} offsets {bounds[0] + MOST_IN_A_GAP}-{bounds[1] - 1}"
                 found.not_judged.append(f"{rest}: too many differ to compare them one by one")
         is_cut = bool(found.not_judged)
-        edges = Edges(gap.at_start and part.has_open_start, is_open or is_cut, part.order.source.end)
+        timed = "timestamp" in part.order.expectation.fields  # else an equal record may be that of another time
+        edges = Edges(gap.at_start and part.has_open_start, is_open or is_cut, part.order.source.end, timed)
         yield GapTask(
             part.side(SOURCE, source[0], min(source[1], source[0] + MOST_IN_A_GAP)),
             part.side(TARGET, target[0], min(target[1], target[0] + MOST_IN_A_GAP)),
@@ -291,7 +292,7 @@ class _Run:
     def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
         """Look for the first copies of records that no gap explains in the source before them."""
         rest = rest_in(_of_kind(rows, gaps.REST), 0)
-        surplus = unexplained(rest, part.order.expectation.fields)
+        surplus = copies_to_find(rest, part.order.expectation.fields)
         if not len(surplus) or part.order.expectation.matching is Matching.FAN_IN:
             return
         end = part.source_ranges[-1].end

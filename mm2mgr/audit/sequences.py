@@ -1,8 +1,8 @@
 """The longest common subsequence of two sequences of hashes, without quadratic cost.
 
-Exact where one of three bounds holds: what is left between common ends has few pairs of equal hashes (Hunt and Szymanski
-1977), or few differences (Myers 1986), or hashes that occur once. Beyond all of them the answer is still a common
-subsequence and still the same at each run, but may be shorter than the longest.
+Exact where what is left between common ends has few pairs of equal hashes (Hunt and Szymanski 1977) or few differences
+(Myers 1986). Beyond both bounds the answer is still a common subsequence and the same at each run, but may be shorter
+than the longest, where hashes repeat.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ Pairs = tuple[Rows, Rows]
 
 MOST_PAIRS = 400_000
 MOST_EDITS = 400
+EDITS_OF_A_STRETCH, MOST_STRETCHES = 100, 400
 
 
 def common_subsequence(first: Hashes, second: Hashes, weights: Rows | None = None) -> Pairs:
@@ -91,13 +92,13 @@ def _middle(first: Hashes, second: Hashes, weights: Rows | None) -> Pairs:
     right_counts = np.bincount(right, minlength=len(hashes))
     if int(left_counts @ right_counts) <= MOST_PAIRS:
         return _by_pairs(left.tolist(), right.tolist(), weights)
-    pairs = _by_edits(first, second)
-    if pairs is not None:
+    pairs, is_done = _by_edits(first, second, MOST_EDITS)
+    if is_done:
         return pairs
     once = (left_counts == 1) & (right_counts == 1)
     if once.any():
         return _between_anchors(first, second, weights, np.flatnonzero(once[left]), np.flatnonzero(once[right]))
-    return _by_occurrence(left, right, weights)
+    return _by_stretches(first, second, weights)
 
 
 def _by_pairs(left: list[int], right: list[int], weights: Rows | None) -> Pairs:
@@ -111,44 +112,71 @@ def _by_pairs(left: list[int], right: list[int], weights: Rows | None) -> Pairs:
     return rows[chain], partners[chain]
 
 
-def _by_edits(first: Hashes, second: Hashes) -> Pairs | None:
-    """Myers: the fewest insertions and deletions, None beyond MOST_EDITS; equal stretches are compared as arrays."""
+def _by_edits(first: Hashes, second: Hashes, most_edits: int) -> tuple[Pairs, bool]:
+    """Myers: pair with the fewest insertions and deletions; equal stretches are compared as arrays.
+
+    Beyond so many edits: the pairs of the way that came farthest, and False.
+    """
     rows, columns = len(first), len(second)
     reached = {1: 0}
     history: list[dict[int, int]] = []
-    for edits in range(min(rows + columns, MOST_EDITS) + 1):
+    for edits in range(most_edits + 1):
         history.append(dict(reached))
         for diagonal in range(-edits, edits + 1, 2):
-            down = diagonal == -edits or (
-                diagonal != edits and reached.get(diagonal - 1, -1) < reached.get(diagonal + 1, -1)
-            )
-            row = reached[diagonal + 1] if down else reached[diagonal - 1] + 1
+            row = _step(reached, edits, diagonal)[1]
             column = row - diagonal
             if row < rows and column < columns and first[row] == second[column]:
                 length = min(rows - row, columns - column)
                 row += _common_length(first[row : row + length], second[column : column + length])
             reached[diagonal] = row
             if row >= rows and row - diagonal >= columns:
-                return _trace_back(history, edits, rows, columns)
-    return None
+                return _trace_back(history, edits, rows, columns), True
+    inside = [
+        (2 * row - diagonal, diagonal, row) for diagonal, row in reached.items() if (most_edits - diagonal) % 2 == 0
+    ]
+    inside = [
+        (total, row, row - diagonal) for total, diagonal, row in inside if row <= rows and row - diagonal <= columns
+    ]
+    if not inside:
+        return (np.zeros(0, np.intp), np.zeros(0, np.intp)), False
+    _, row, column = max(inside)
+    return _trace_back(history, most_edits, row, column), False
+
+
+def _step(reached: dict[int, int], edits: int, diagonal: int) -> tuple[int, int]:
+    """Return the diagonal before the last edit on the way to this one, and the row behind that edit."""
+    down = diagonal == -edits or (diagonal != edits and reached.get(diagonal - 1, -1) < reached.get(diagonal + 1, -1))
+    return (diagonal + 1, reached[diagonal + 1]) if down else (diagonal - 1, reached[diagonal - 1] + 1)
 
 
 def _trace_back(history: list[dict[int, int]], edits: int, row: int, column: int) -> Pairs:
     stretches: list[tuple[int, int, int]] = []
     for number in range(edits, 0, -1):
-        reached, diagonal = history[number], row - column
-        down = diagonal == -number or (
-            diagonal != number and reached.get(diagonal - 1, -1) < reached.get(diagonal + 1, -1)
-        )
-        before = diagonal + 1 if down else diagonal - 1
-        before_row = reached[before]
-        start = before_row if down else before_row + 1
+        diagonal = row - column
+        before, start = _step(history[number], number, diagonal)
         stretches.append((start, start - diagonal, row - start))
-        row, column = before_row, before_row - before
+        row = history[number][before]
+        column = row - before
     stretches.append((0, 0, row))
     left = [np.arange(start, start + length) for start, _, length in reversed(stretches)]
     right = [np.arange(start, start + length) for _, start, length in reversed(stretches)]
     return np.concatenate(left), np.concatenate(right)
+
+
+def _by_stretches(first: Hashes, second: Hashes, weights: Rows | None) -> Pairs:
+    """Go the way that comes farthest with some edits, and on from there; what is left after that by occurrence."""
+    parts: list[Pairs] = []
+    row = column = 0
+    for _ in range(MOST_STRETCHES):
+        (left, right), is_done = _by_edits(first[row:], second[column:], EDITS_OF_A_STRETCH)
+        parts.append((left + row, right + column))
+        if is_done or not len(left):
+            break
+        row, column = row + int(left[-1]) + 1, column + int(right[-1]) + 1
+    if not is_done:
+        left, right = _by_occurrence(first[row:], second[column:], None if weights is None else weights[row:])
+        parts.append((left + row, right + column))
+    return np.concatenate([left for left, _ in parts]), np.concatenate([right for _, right in parts])
 
 
 def _between_anchors(first: Hashes, second: Hashes, weights: Rows | None, left: Rows, right: Rows) -> Pairs:
@@ -170,7 +198,7 @@ def _between_anchors(first: Hashes, second: Hashes, weights: Rows | None, left: 
     return np.sort(np.concatenate(left_parts)), np.sort(np.concatenate(right_parts))
 
 
-def _by_occurrence(left: Rows, right: Rows, weights: Rows | None) -> Pairs:
+def _by_occurrence(left: Hashes, right: Hashes, weights: Rows | None) -> Pairs:
     """Pair the n-th occurrence of a hash with the n-th, and take the longest rising chain of these pairs."""
     places: dict[tuple[int, int], int] = {}
     counts: Counter[int] = Counter()
@@ -244,17 +272,18 @@ def _as_pairs(pairs: list[tuple[int, int]]) -> Pairs:
 
 def _embed_early(hashes: Hashes, rows: Rows) -> None:
     """Move each row, first to last, to the first equal element after the row before it."""
+    gaps = np.flatnonzero(np.diff(rows, prepend=-1) > 1)
+    following = np.append(gaps[1:], len(rows)).tolist()
     index = 0
-    for gap in np.flatnonzero(np.diff(rows, prepend=-1) > 1).tolist():
+    for number, gap in enumerate(gaps.tolist()):
         index = max(index, gap)
-        while index < len(rows):
+        while index < following[number]:
             start, row = int(rows[index - 1]) + 1 if index else 0, int(rows[index])
             equal = hashes[start:row] == hashes[row]
             if not equal.any():
                 break
             start += int(equal.argmax())
-            breaks = np.flatnonzero(np.diff(rows[index:]) > 1)
-            stretch = int(breaks[0]) + 1 if len(breaks) else len(rows) - index
+            stretch = following[number] - index
             moved = _common_length(hashes[start : start + stretch], hashes[row : row + stretch])
             rows[index : index + moved] = np.arange(start, start + moved)
             index += moved

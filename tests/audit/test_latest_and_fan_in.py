@@ -159,5 +159,5 @@ def test_ten_thousand_equal_records_of_two_sources_are_assigned_quickly():
     hashes = np.full(10_000, 5, np.uint64)
     offset = np.arange(10_000, dtype=np.int64)
     source = Records(offset, offset, hashes, hashes, hashes, hashes)
-    target = Records.joined([source, source])
+    target = Records.join([source, source])
     assert np.bincount(assign_to_sources([source, source], target)).tolist() == [10_000, 10_000]

@@ -61,7 +61,7 @@ def test_records_that_differ_anywhere_have_different_hashes(algorithm):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_record_has_one_hash_whatever_is_read_with_it(algorithm):
     together = columns(DISTINCT, algorithm=algorithm)
-    alone = Records.joined([columns([record], algorithm=algorithm) for record in DISTINCT])
+    alone = Records.join([columns([record], algorithm=algorithm) for record in DISTINCT])
     for name in ("hash", "key_hash", "value_hash", "headers_hash", "time_ms"):
         assert getattr(together, name).tolist() == getattr(alone, name).tolist()
 
@@ -117,7 +117,7 @@ def test_columns_come_back_from_arrow():
     back = Records.from_arrow(log.to_arrow())
     assert back.to_arrow().equals(log.to_arrow())
     assert back.hash.dtype == np.uint64
-    assert len(Records.joined([])) == 0
+    assert len(Records.join([])) == 0
 
 
 def test_without_xxhash_python_s_own_hash_is_taken(monkeypatch):

@@ -69,3 +69,21 @@ def test_a_million_elements_with_some_edits_are_quick_also_where_they_repeat():
     second = np.delete(first, [3, 350_000, 699_990])
     left, _ = common_subsequence(first, second)
     assert len(left) == len(second)
+
+
+def test_few_kinds_of_elements_and_many_edits_are_paired_nearly_as_long_as_can_be():
+    rng = np.random.default_rng(1)
+    first = rng.integers(0, 10, 100_000).astype(np.uint64)
+    second = np.delete(first, rng.choice(len(first), 600, replace=False))
+    left, right = common_subsequence(first, second)
+    assert (first[left] == second[right]).all()
+    assert len(left) > len(second) - 100
+
+
+def test_shuffled_elements_are_paired_in_rising_order():
+    rng = np.random.default_rng(1)
+    first = rng.integers(0, 1 << 63, 200_000).astype(np.uint64)
+    left, right = common_subsequence(first, np.concatenate([rng.permutation(first), first[:5]]))
+    assert (np.diff(left) > 0).all()
+    assert (np.diff(right) > 0).all()
+    assert len(left) > 500
