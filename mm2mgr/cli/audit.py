@@ -26,6 +26,7 @@ from mm2mgr.cli.options import (
     store_option,
     write_html,
 )
+from mm2mgr.errors import InvalidArgument
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -146,8 +147,7 @@ def audit(
         return _follow(workspace, names, options, every, store, output)
     with _progress("reading Connect and Kafka") as progress, invalid_arguments():
         if compare:
-            first, second = names
-            report = operations.audit_compare(workspace, first, second, options, progress)
+            report = _compare(workspace, names, options, progress)
         else:
             report = operations.audit(workspace, names, options, progress)
     warnings = [] if counts or compare else operations.record_audit(workspace, report, store=store)
@@ -156,6 +156,21 @@ def audit(
     if page:
         _write_page(workspace, report, page, store)
     return report.exit_code
+
+
+def _compare(
+    workspace: Workspace,
+    names: tuple[str, ...],
+    options: AuditOptions,
+    progress: Callable[[AuditProgress], None],
+) -> AuditReport:
+    first, second = names
+    try:
+        return operations.audit_compare(workspace, first, second, options, progress)
+    except InvalidArgument as error:
+        if error.argument not in ("first", "second"):
+            raise
+        raise click.UsageError(f"--compare: {error.message}") from error
 
 
 def _check_usage(names: tuple[str, ...], *, compare: bool, follow: bool, counts: bool, bounded: bool) -> None:

@@ -8,10 +8,10 @@ beyond its limit one range is the whole window.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, Verdict
+from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, Verdict, worst
 from mm2mgr.observe.losses import Cause, LossEntry, LostRange, row_of
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import AuditRow, LossRow, utc_text
@@ -25,12 +25,14 @@ def audit_rows(report: AuditReport, flows: Mapping[str, Flow], started_by: str) 
     """Return a row per partition, and one per flow that could not be judged at all; of these flows alone."""
     rows = []
     for audit, flow in _declared_flows(report, flows):
-        rows += [_row(report, flow, part, started_by) for part in audit.partitions]
+        windows: dict[tuple[TopicPartition, TopicPartition], list[PartitionAudit]] = {}
+        for part in audit.partitions:
+            windows.setdefault((part.source, part.target), []).append(part)
+        rows += [_row(report, flow, parts, started_by) for parts in windows.values()]
         if audit.not_judged:
-            nothing = PartitionAudit(
-                TopicPartition("", -1), TopicPartition("", -1), (0, 0), (0, 0), not_judged=audit.not_judged
-            )
-            rows.append(_row(report, flow, nothing, started_by))
+            nowhere = TopicPartition("", -1)
+            nothing = PartitionAudit(nowhere, nowhere, (0, 0), (0, 0), not_judged=audit.not_judged)
+            rows.append(_row(report, flow, [nothing], started_by))
     return rows
 
 
@@ -38,25 +40,27 @@ def _declared_flows(report: AuditReport, flows: Mapping[str, Flow]) -> Iterator[
     return ((audit, flows[audit.flow]) for audit in report.flows if audit.flow in flows)
 
 
-def _row(report: AuditReport, flow: Flow, part: PartitionAudit, started_by: str) -> AuditRow:
-    (source_first, source_end), (target_first, target_end) = part.source_window, part.target_window
+def _row(report: AuditReport, flow: Flow, windows: Sequence[PartitionAudit], started_by: str) -> AuditRow:
+    """Return the row of one partition, of which a sample has several windows."""
+    first, reasons = windows[0], [reason for part in windows for reason in part.not_judged]
     return AuditRow(
         flow=flow.id,
         cluster=flow.source.alias,
-        topic=part.source.topic,
-        partition=part.source.partition,
-        target_topic=part.target.topic,
+        topic=first.source.topic,
+        partition=first.source.partition,
+        target_topic=first.target.topic,
         time_ms=round(report.began * 1000),
-        source_first=source_first,
-        source_end=source_end,
-        target_first=target_first,
-        target_end=target_end,
-        source_records=part.source_records,
-        target_records=part.target_records,
-        **{kind.value: part.counts.get(kind, 0) for kind in DifferenceKind},
-        expected=sum(part.expected.values()),
-        not_judged=fit_text(few(part.not_judged, 3, "; "), _LONGEST_REASON) if part.not_judged else None,
-        verdict=part.verdict.value,
+        windows=len(windows),
+        source_first=min(part.source_window[0] for part in windows),
+        source_end=max(part.source_window[1] for part in windows),
+        target_first=min(part.target_window[0] for part in windows),
+        target_end=max(part.target_window[1] for part in windows),
+        source_records=sum(part.source_records for part in windows),
+        target_records=sum(part.target_records for part in windows),
+        **{kind.value: sum(part.counts.get(kind, 0) for part in windows) for kind in DifferenceKind},
+        expected=sum(sum(part.expected.values()) for part in windows),
+        not_judged=fit_text(few(reasons, 3, "; "), _LONGEST_REASON) if reasons else None,
+        verdict=worst([part.verdict for part in windows]).value,
         engine=report.engine,
         started_by=started_by,
     )

@@ -118,7 +118,7 @@ def flow_table(report: AuditReport, title: str = "") -> Table:
         (
             flow.flow,
             str(flow.verdict),
-            str(len(flow.partitions)),
+            str(len({(part.source, part.target) for part in flow.partitions})),
             str(sum(part.source_records for part in flow.partitions)),
             *(str(flow.counts[kind]) for kind in kinds),
             str(sum(bool(part.not_judged) for part in flow.partitions) + len(flow.not_judged)),
@@ -132,9 +132,10 @@ def flow_table(report: AuditReport, title: str = "") -> Table:
 def closing(report: AuditReport) -> str:
     """Return the sentence that says how the audit ended, over how much, and how long it took."""
     parts = [part for flow in report.flows for part in flow.partitions]
+    partitions = {(flow.flow, part.source, part.target) for flow, part in _parts(report)}
     records = sum(part.source_records for part in parts)
     took = f"{span_text(report.seconds)}, {report.engine}"
-    scope = f"{number_of(records, 'record')} of {number_of(len(parts), 'partition')}"
+    scope = f"{number_of(records, 'record')} of {number_of(len(partitions), 'partition')}"
     if report.verdict is Verdict.EQUAL:
         return f"Equal: {scope} ({took})."
     open_ = sum(bool(part.not_judged) for part in parts) + sum(len(flow.not_judged) for flow in report.flows)

@@ -180,10 +180,11 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("partition", "int32", "", "number of the partition on the source; -1 where the topic is empty"),
         TableColumn("target_topic", "string", "", "topic on the target"),
         TableColumn("time_ms", "int64", "ms since 1970 UTC", "when the audit began"),
-        TableColumn("source_first", "int64", "offset", "first offset of the window of the source log"),
-        TableColumn("source_end", "int64", "offset", "offset behind that window"),
-        TableColumn("target_first", "int64", "offset", "first offset of the window of the target log"),
-        TableColumn("target_end", "int64", "offset", "offset behind that window"),
+        TableColumn("windows", "int32", "", "how many windows were compared; a sample has several"),
+        TableColumn("source_first", "int64", "offset", "first offset of the first window of the source log"),
+        TableColumn("source_end", "int64", "offset", "offset behind the last of them"),
+        TableColumn("target_first", "int64", "offset", "first offset of the first window of the target log"),
+        TableColumn("target_end", "int64", "offset", "offset behind the last of them"),
         TableColumn("source_records", "int64", "records", "records of the source that were compared"),
         TableColumn("target_records", "int64", "records", "records of the target that were compared"),
         TableColumn("missing", "int64", "records", "not on the target"),
@@ -264,6 +265,7 @@ class AuditRow:
     partition: int
     target_topic: str
     time_ms: int
+    windows: int
     source_first: int
     source_end: int
     target_first: int

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from mm2mgr import operations
 from mm2mgr.audit.report import AuditReport
 from mm2mgr.audit.run import AuditProgress
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.acls import TopicSettings
 from mm2mgr.operations import AuditOptions, AuditRound, Workspace
 from mm2mgr.samples.store import AuditStore
 from tests.audit.reports import DIFFERS, EQUAL, MISSING, NOT_JUDGED, report
 from tests.spec.trees import write
 
 from .command import Command
+from .load import ORDERS_SOURCE, one_flow
 
 TREE = """\
 owner: team
@@ -232,3 +236,39 @@ def test_a_round_that_fails_ends_no_follower(
 def test_a_tree_that_declares_no_audits_is_told_how(mm2mgr: Command, engine: Engine) -> None:
     said = mm2mgr("audit", "--follow", code=1)
     assert said.err.startswith("error: no flow of the tree declares audits\nhint: write `audit: 2%` for a flow")
+
+
+# --- the engine itself ------------------------------------------------------------------------------------------------
+
+
+def test_real_logs_are_compared_in_this_process(
+    mm2mgr: Command, mock_cluster: KafkaAccess, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settings(_: object, topics: Iterable[str]) -> dict[str, TopicSettings]:
+        return {topic: TopicSettings({"cleanup.policy": "delete"}, {}) for topic in topics}  # mock brokers tell none
+
+    monkeypatch.setattr("mm2mgr.kafka.inspection.topic_configs", settings)
+    producer = Producer({"bootstrap.servers": mock_cluster.bootstrap_servers})
+    with one_flow(mm2mgr, mock_cluster, produced=0, mirrored=0) as fake:
+        for number in range(100):
+            record: dict[str, Any] = {"key": b"k%d" % number, "partition": 0, "timestamp": 1_700_000_000_000 + number}
+            producer.produce("orders", b"password=geheim123 %d" % number, **record)
+            if number != 30:
+                producer.produce("a.orders", b"v" if number == 20 else b"password=geheim123 %d" % number, **record)
+        assert producer.flush(30) == 0
+        fake.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
+        said = mm2mgr("audit", "orders", "--no-spark", "--show-values", "--store", "store", "-o", "json", code=2)
+    (flow,) = said.json["flows"]
+    (part,) = [part for part in flow["partitions"] if part["verdict"] != "equal"]
+    assert (part["source_window"], part["source_records"], part["target_records"]) == ([0, 100], 100, 99)
+    found = [
+        (each["kind"], each["source_offset"], each["target_offset"], each["fields"]) for each in part["differences"]
+    ]
+    assert found == [("altered", 20, 20, ["value"]), ("missing", 30, None, [])]
+    assert part["differences"][0]["target_value"] == "v"
+    assert "geheim123" not in said.out
+    losses = mm2mgr("losses", "--store", "store", "-o", "json", code=1).json["losses"]
+    assert [(loss["cause"], loss["first_offset"], loss["last_offset"]) for loss in losses] == [
+        ("altered", 20, 20),
+        ("missing", 30, 30),
+    ]

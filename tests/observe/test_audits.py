@@ -57,6 +57,16 @@ def test_a_row_has_windows_counts_and_verdict(flow: Flow) -> None:
     assert str(eaten.not_judged).startswith("offsets 1000 to 1049 were deleted")
 
 
+def test_the_windows_of_a_sample_are_one_row_of_their_partition(flow: Flow) -> None:
+    windows = [
+        part(0, source_window=(1000, 1010), source_records=10),
+        part(0, source_window=(1050, 1060), source_records=9),
+    ]
+    (row,) = rows_of(flow, report(*windows, replace(MISSING, source_window=(1090, 1100), source_records=10)))
+    assert (row.windows, row.source_first, row.source_end, row.source_records) == (3, 1000, 1100, 29)
+    assert (row.missing, row.verdict) == (3, "differs")
+
+
 def test_a_flow_that_could_not_be_judged_at_all_has_a_row_and_a_strange_flow_none(flow: Flow) -> None:
     (row,) = rows_of(flow, report(not_judged=("source a: no broker answered",)))
     assert (row.topic, row.partition, row.verdict, row.not_judged) == (
