@@ -190,18 +190,24 @@ def _placement(status: ConnectorStatus) -> ConnectorPlacement:
     return ConnectorPlacement(status.name, status.worker_id if status.state != "UNASSIGNED" else "", tuple(tasks))
 
 
-def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
+def current_assignment(listing: Listing, flow: Flow, running: Assignment | str) -> Assignment:
     """Return the assignment to size with: the running connector's if its partitions are today's, else a prediction."""
     note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
-    if not isinstance(running, str) and _is_current(running, listing, mirrored):
+    if not isinstance(running, str) and _is_current(running, listing, flow):
         return running
-    return replace(predict(listing, mirrored), note=note)
+    return replace(predict(listing, flow.assigns), note=note)
 
 
-def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str], bool]) -> bool:
+def _is_current(running: Assignment, listing: Listing, flow: Flow) -> bool:
+    """Tell whether a connector has today's partitions; heartbeats are no load, and workers before 4.0 give them to each
+    source connector (KIP-1089).
+    """
     counts = Counter([partition.topic for partition in running.order])
-    numbers_fit = all(partition.partition < counts[partition.topic] for partition in running.order)
-    return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if mirrored(name)}
+    if any(partition.partition >= counts[partition.topic] for partition in running.order):
+        return False
+    mirrored = {name: count for name, count in listing.partitions.items() if flow.carries(name)}
+    is_heartbeats = flow.selection.is_heartbeats
+    return mirrored == {name: count for name, count in counts.items() if name in mirrored or not is_heartbeats(name)}
 
 
 class ExpandedTree(Protocol):
@@ -249,7 +255,7 @@ class Evidence:
         alias = flow.source.alias
         listing = self.listings[alias]
         running = self.connects[flow.connect.name].assignments[flow.id]
-        assignment = current_assignment(listing, flow.assigns, running)
+        assignment = current_assignment(listing, flow, running)
         topics = {partition.topic for partition in assignment.order} | {
             topic for topic in unlisted if flow.carries(topic)
         }

@@ -32,6 +32,7 @@ SETTINGS = {**WORKER, "offset.flush.interval.ms": str(round(1000 * FLUSH_SECONDS
 EVENLY = {"quota.window.num": "2"}  # a quota else lets ten seconds' worth through at once
 RECORDS_PER_SECOND = 400.0
 RUNNING_SECONDS = 35.0  # three flushes
+LEAST_LOOKS = 5  # however long a busy machine takes for each
 QUIET = "checkpoints: false, "
 
 
@@ -80,18 +81,24 @@ def test_lag_is_within_a_flush_of_the_truth_and_exact_when_stopped(pair: Pair, t
     declare(pair, tree, flow("traffic", "'traffic[.].*'", ", tasks: {max: 2}"))
     workspace, errors, refined = tree.workspace(), list[float](), list[float]()
 
-    def total(by: LagLevel = "flow") -> tuple[float, str]:
+    def total(by: LagLevel = "flow") -> tuple[float, str] | None:
+        """Return the records that wait, None where a busy worker did not answer in time and that is said."""
         row = lag(workspace, ["traffic"], LagOptions(by)).rows[0]
-        assert row.records.value is not None
+        if row.records.value is None:
+            assert "no answer in time" in str(row), row
+            return None
         assert not row.records.at_least
         return row.records.value, row.basis
 
     with Traffic(pair.source, topics, RECORDS_PER_SECOND) as traffic:
         until(lambda: truth.read()[1], lambda mirrored: min(mirrored) > 0, "nothing arrives")
         ends_at = time.monotonic() + RUNNING_SECONDS
-        while time.monotonic() < ends_at:
+        while time.monotonic() < ends_at or len(errors) < LEAST_LOOKS:
+            assert time.monotonic() < ends_at + 180, "the workers hardly ever answer"
             logs, mirrors = truth.read()
-            seen, basis = total()
+            if (look := total()) is None:
+                continue
+            seen, basis = look
             later_logs, later_mirrors = truth.read()
             least, most = sum(logs) - sum(later_mirrors), sum(later_logs) - sum(mirrors)
             assert seen >= least, "never less than what waits"
