@@ -26,6 +26,9 @@ class SourceKind:
     past: str = ""
     """What `--back` reads the past from; "" where it has no past to choose from."""
 
+    on_spark: bool = False
+    """Whether Spark reads it where Spark is found; each process that samples it then has a session."""
+
     @property
     def key(self) -> str:
         """Its key under `metrics:` of a cluster."""
@@ -48,7 +51,11 @@ METRIC_SOURCES = (
         past="Cruise Control's REST",
     ),
     SourceKind(
-        "cruise-control-topic", "Cruise Control's topic", "mm2mgr.throughput.cruise_topic", "cruise-control-topic"
+        "cruise-control-topic",
+        "Cruise Control's topic",
+        "mm2mgr.throughput.cruise_topic",
+        "cruise-control-topic",
+        on_spark=True,
     ),
 )
 """Best first: of a partition that several sources know, the first counts. Kafka's own offsets are better than any."""

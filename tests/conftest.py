@@ -214,12 +214,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 # In a process of its own: the environment of Spark stays there.
 FIRST_SPARK = """
-from pyspark.sql import functions as F
 from mm2mgr.sandbox.runtime import find_java, spark_java_home
-from mm2mgr.throughput.spark_session import end, session
-spark = session(spark_java_home(find_java()))
-spark.range(2).select(F.udf(str)("id")).collect()
-end(spark)
+from mm2mgr.throughput.class_archive import prepare
+prepare(spark_java_home(find_java()))
 """
 
 

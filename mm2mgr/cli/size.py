@@ -263,6 +263,11 @@ By = Literal["partition", "topic", "flow", "hour"]
 @option("--top", type=Count(0), default=20, help="Rows to print, busiest first; 0: no row as text, every row as JSON.")
 @option("--show", is_flag=True, help="Only print what is rolled up already.")
 @spark_option
+@option(
+    "--prepare-spark",
+    is_flag=True,
+    help="Only make the archive of classes with which Spark starts in half the time (20 s, 160 MB).",
+)
 @output_option
 @click.pass_obj
 def throughput(
@@ -273,6 +278,7 @@ def throughput(
     top: int,
     show: bool,
     spark: bool | None,
+    prepare_spark: bool,
     output: str,
 ) -> int:
     """Roll up samples by hour; print bytes/s and records/s.
@@ -291,6 +297,12 @@ def throughput(
     from mm2mgr.output.console import say_json
     from mm2mgr.output.load_text import say_groups, say_rates, say_week
 
+    if prepare_spark:
+        from mm2mgr.operations.size import prepare_spark as prepare
+        from mm2mgr.output.console import say, working
+
+        say(str(prepare(working)))
+        return 0
     if not show:
         _roll_up(workspace, store, spark)
     as_json = output == "json"

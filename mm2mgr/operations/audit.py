@@ -100,7 +100,7 @@ def audit(
     order = _narrowed(workspace, _order(workspace, chosen, _read_bounds(workspace, chosen), options), options)
     if options.counts:
         return counted(order, began, timing.now() - started)
-    return _checked(workspace, order, _run(order, options, progress))
+    return _checked(workspace, order, _run(workspace, order, options, progress))
 
 
 def audit_compare(
@@ -126,7 +126,7 @@ def audit_compare(
         raise InvalidArgument("second", f"{first} and {second} have different sources, {sources}: nothing to compare")
     whole = same_windows(_order(workspace, chosen, _read_bounds(workspace, chosen), options))
     order = _narrowed(workspace, whole, options)
-    return beside(_checked(workspace, order, _run(order, options, progress)))
+    return beside(_checked(workspace, order, _run(workspace, order, options, progress)))
 
 
 def _refuse_wrong(options: AuditOptions) -> None:
@@ -136,16 +136,18 @@ def _refuse_wrong(options: AuditOptions) -> None:
         raise InvalidArgument("since", "since is not before until")
 
 
-def _run(order: AuditOrder, options: AuditOptions, progress: Callable[[AuditProgress], None] | None) -> AuditReport:
+def _run(
+    workspace: Workspace, order: AuditOrder, options: AuditOptions, progress: Callable[[AuditProgress], None] | None
+) -> AuditReport:
     from mm2mgr.audit.run import run_audit
 
-    if not options.spark:
+    engine = workspace.engine(options.spark)
+    if not engine.on_spark:
         return run_audit(order, progress=progress)
     from mm2mgr.files import cache_file
-    from mm2mgr.sandbox.runtime import find_java, spark_java_home
     from mm2mgr.throughput.spark_session import end, session
 
-    spark = session(spark_java_home(find_java()), cache_file("spark-audit", suffix=".log"))
+    spark = session(engine.java_home, cache_file("spark-audit", suffix=".log"))
     try:
         return run_audit(order, spark, progress)
     finally:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mm2mgr.samples.store import SampleStore
     from mm2mgr.spec.models import MetricsEndpoint
     from mm2mgr.throughput.cruise_reader import TopicReader
+    from mm2mgr.throughput.engine import ChosenEngine
     from mm2mgr.topology import Flow, KafkaCluster
 
 
@@ -84,7 +85,7 @@ def sample(
 
     kind = next((kind for kind in METRIC_SOURCES if kind.name == order.source), None)
     readers = (
-        _metric_source_readers(kind, order, _clusters_to_sample(chosen), store)
+        _metric_source_readers(kind, order, _clusters_to_sample(chosen), store, workspace.engine)
         if kind
         else [
             *_with_tasks(chosen, schedule, warn, order.store),
@@ -248,16 +249,18 @@ def _metric_source_readers(
     order: SampleOrder,
     clusters: Iterable[tuple[KafkaCluster, Callable[[str], bool]]],
     store: SampleStore,
+    engine: Callable[[bool | None], ChosenEngine],
 ) -> list[Reader]:
     from mm2mgr.live.endpoints import kafka_access
     from mm2mgr.samples.readers import MetricSourceReader, Opening, open_source
     from mm2mgr.samples.schema import log_file_of
 
     readers: list[Reader] = []
+    on_spark = kind.on_spark and engine(order.spark).on_spark
     for cluster, accepts in clusters:
         metrics, access = _declared_metrics(cluster, kind), kafka_access(cluster)
         http, log_file = partial(_http, kind, cluster), log_file_of(store.store, cache_folder)
-        opening = Opening(access, metrics, order.interval_seconds, http, spark_java, log_file, store.store, order.spark)
+        opening = Opening(access, metrics, order.interval_seconds, http, spark_java, log_file, store.store, on_spark)
         readers.append(MetricSourceReader(access, accepts, open_source(kind, opening), store, order.back_seconds))
     return readers
 

@@ -14,7 +14,7 @@ from mm2mgr.evidence.read import Changes, Evidence, EvidenceOptions, apply_chang
 from mm2mgr.files import cache_folder
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.plan import seconds_of
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, spark_java
 from mm2mgr.samples.schema import utc_text
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, Placement, WorkerNeed, per_pair, placement_of
 from mm2mgr.sizing.recovery import Lag, Outlook, outlook
@@ -326,6 +326,16 @@ def roll_up(
         return RolledUp(
             run(store, java_home=engine.java_home, log_file=log_file_of(store, cache_folder)), engine, notes
         )
+
+
+def prepare_spark(working: Working = lambda _: nullcontext()) -> Path:
+    """Make the archive of classes for local Spark sessions where there is none; return its path. JavaMissing without a
+    Java."""
+    home = spark_java()
+    from mm2mgr.throughput.class_archive import prepare
+
+    with working("archiving Spark's classes"):
+        return prepare(home)
 
 
 def read_throughput(store: Store, window_seconds: float | None = None) -> Throughput:

@@ -63,7 +63,7 @@ class ForkServer:
             listening.bind(address)
             listening.listen(64)  # launchers that come before everything is imported wait
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(listening.fileno()), *_MODULES, *modules],
+                [sys.executable, "-m", __name__, self._folder, str(listening.fileno()), *_MODULES, *modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 env=environment,
@@ -80,7 +80,7 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)  # where it was killed
 
 
 def serve(listening: int, modules: Sequence[str]) -> None:
@@ -167,4 +167,7 @@ if __name__ == "__main__":
     if _ADDRESS in os.environ:
         launcher(sys.argv[1:])
     else:
-        serve(int(sys.argv[1]), sys.argv[2:])
+        try:
+            serve(int(sys.argv[2]), sys.argv[3:])
+        finally:
+            shutil.rmtree(sys.argv[1], ignore_errors=True)

@@ -13,9 +13,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
@@ -62,16 +64,65 @@ _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _NO_PACKAGE = re.compile(r"No module named '(\w+)")
 
 
-def session(java_home: Path | None = None, log_file: Path | None = None) -> SparkSession:
+def session(
+    java_home: Path | None = None, log_file: Path | None = None, *, archives_classes: bool = False
+) -> SparkSession:
     """Start a local session on all cores, or the one that spark-submit prepared, with its settings as they are.
 
     `java_home` decides which Java a local one has; without it JAVA_HOME, then PATH; JavaMissing when there is none.
     With `log_file`, what its JVM writes to stderr in its whole life goes there instead of the terminal.
+    A process has one local session: while it runs, further calls return it, and the last `end` ends it.
+    `archives_classes` writes the archive of classes at its end, which takes many seconds (`class_archive.prepare`).
     """
     if under_spark_submit():
         spark = _start_session(SparkSession.builder, "see what spark-submit printed: master, memory, cores")
         _hand_over(spark, Path(__file__).parents[1])
         return spark
+    with _local.lock:
+        if _local.spark is not None and not is_running(_local.spark):
+            _stop(_local.spark)
+        if _local.spark is None:
+            _local.spark = _start_local(java_home, log_file, archives_classes)
+        _local.users += 1
+        return _local.spark
+
+
+def is_running(spark: SparkSession) -> bool:
+    """Say whether a session still answers; one whose JVM has ended never will."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except (PySparkException, Py4JError, OSError, AttributeError):
+        return False
+
+
+def end(spark: SparkSession) -> None:
+    """Stop a local session of `session`, once all that use it have ended it, and its JVM; return when the JVM is gone.
+    What spark-submit prepared, it ends."""
+    if under_spark_submit():
+        return
+    with _local.lock:
+        if spark in _local.stopped:
+            return
+        _local.users -= 1
+        if _local.users > 0 and is_running(spark):
+            return
+        _stop(spark)
+
+
+class _Local:
+    """The local session of this process, how many use it, and those that were stopped."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.spark: SparkSession | None = None
+        self.users = 0
+        self.stopped: WeakSet[SparkSession] = WeakSet()
+
+
+_local = _Local()
+
+
+def _start_local(java_home: Path | None, log_file: Path | None, archives_classes: bool) -> SparkSession:
     _require_java(java_home)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", FAST_START)
@@ -81,7 +132,7 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
         os.environ["JAVA_HOME"] = str(java_home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need this environment, not PATH's Python
     builder = SparkSession.builder.master("local[*]").appName("mm2mgr")
-    options = f"{FAST_START} {_archive_option(java_home)} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
+    options = f"{FAST_START} {_archive_option(archives_classes)} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
     for key, value in {**_LOCAL, "spark.driver.extraJavaOptions": options}.items():
         builder = builder.config(key, value)
     where = f"; its own messages are in {log_file}" if log_file else ""
@@ -95,18 +146,22 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
             raise
 
 
-def end(spark: SparkSession) -> None:
-    """Stop a local session of `session` and its JVM; return when the JVM is gone. What spark-submit prepared, it
-    ends."""
-    if under_spark_submit():
-        return
+def _stop(spark: SparkSession) -> None:
+    """Stop a session and its JVM, also one that has crashed."""
+    _local.spark, _local.users = None, 0
+    _local.stopped.add(spark)
     gateway = spark.sparkContext._gateway
-    spark.stop()
+    with suppress(PySparkException, Py4JError, OSError):
+        spark.stop()
+    # What PySpark leaves behind where the JVM does not answer: the next session starts anew.
+    SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
     process = getattr(gateway, "proc", None)
     if gateway is None or process is None:
         return
-    gateway.shutdown()
-    process.stdin.close()  # the JVM lives as long as this pipe
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    with suppress(OSError):
+        process.stdin.close()  # the JVM lives as long as this pipe
     _end_fork_server()
     SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM of its own
     archive = class_archive(os.environ.get("JAVA_HOME"))
@@ -119,6 +174,23 @@ def end(spark: SparkSession) -> None:
         draft.unlink(missing_ok=True)
     if draft.is_file():
         draft.replace(archive)
+    elif not archive.is_file() and sys.stderr.isatty() and "CI" not in os.environ:
+        _archive_classes_later()
+
+
+def _archive_classes_later() -> None:
+    """Have the archive made in the background, for the next start: only for people, whose machine stays."""
+    command = [sys.executable, "-m", "mm2mgr.throughput.class_archive"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with suppress(OSError):
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
 
 
 def failure(problem: str, error: Exception, hint: str | None = None) -> Mm2mgrError:
@@ -193,18 +265,12 @@ def _draft(archive: Path) -> Path:
     return archive.with_name(f"{archive.name}.{os.getpid()}")
 
 
-def _archive_option(java_home: Path | None) -> str:
-    """Return the options that read the archive of classes, or write it at exit where there is none yet."""
-    archive = class_archive(java_home or os.environ.get("JAVA_HOME"))
-    try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return ""
+def _archive_option(archives_classes: bool) -> str:
+    """Return the options that read the archive of classes, or write it at exit."""
+    archive = class_archive(os.environ.get("JAVA_HOME"))
     if archive.is_file():
         return f'{_QUIET_ARCHIVE} "-XX:SharedArchiveFile={archive}"'
-    return (
-        f'{_QUIET_ARCHIVE} "-XX:ArchiveClassesAtExit={_draft(archive)}"' if os.access(archive.parent, os.W_OK) else ""
-    )
+    return f'{_QUIET_ARCHIVE} "-XX:ArchiveClassesAtExit={_draft(archive)}"' if archives_classes else ""
 
 
 @contextmanager
