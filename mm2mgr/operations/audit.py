@@ -499,6 +499,7 @@ def _between(workspace: Workspace, flows: Iterable[FlowOrder], options: AuditOpt
 
     def narrow(flow: FlowOrder, part: PartitionOrder) -> PartitionOrder:
         window, reasons, alias = part.source, list[str](), flow.source.alias
+        since, until = -1, part.source_log.end
         if part.not_judged or window.first >= window.end:
             return part
         for offsets, name in ((first, "first"), (end, "end")):
@@ -512,12 +513,22 @@ def _between(workspace: Workspace, flows: Iterable[FlowOrder], options: AuditOpt
             offset = answer[window.partition]
             if name == "first":
                 window = replace(window, first=window.end if offset < 0 else max(window.first, offset))
+                since = offset
             elif offset >= 0:
-                window = replace(window, end=min(window.end, offset))
+                window, until = replace(window, end=min(window.end, offset)), offset
+        reasons += _not_mirrored(part, since, until)
         window = replace(window, end=max(window.first, window.end))
         return replace(part, source=window, not_judged=tuple(reasons))
 
     return [replace(flow, partitions=tuple(narrow(flow, part) for part in flow.partitions)) for flow in flows]
+
+
+def _not_mirrored(part: PartitionOrder, since: int, until: int) -> Iterator[str]:
+    """Yield why a window is not judged that begins behind the stored offset: an empty one would look equal, however
+    long the flow has stood still. One offset may be the end marker of a transaction."""
+    stored = part.source.end - 1
+    if stored < since < until - 1:
+        yield f"the {until - since} offsets from {since} on are not mirrored yet: the flow has stored {stored}"
 
 
 def _offsets_since(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -17,9 +17,12 @@ from mm2mgr.audit.report import AuditReport
 from mm2mgr.audit.run import AuditProgress
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import TopicSettings
+from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations import AuditOptions, AuditRound, Workspace
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.store import AuditStore
 from tests.audit.reports import DIFFERS, EQUAL, MISSING, NOT_JUDGED, report
+from tests.fake_connect import FakeConnect
 from tests.spec.trees import write
 
 from .command import Command
@@ -241,9 +244,12 @@ def test_a_tree_that_declares_no_audits_is_told_how(mm2mgr: Command, engine: Eng
 # --- the engine itself ------------------------------------------------------------------------------------------------
 
 
-def test_real_logs_are_compared_in_this_process(
+@pytest.fixture
+def mirrored(
     mm2mgr: Command, mock_cluster: KafkaAccess, impatient: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Iterator[FakeConnect]:
+    """Put 100 records into partition 0 of `orders`, and their mirror, in which one differs and one is missing."""
+
     def settings(_: object, topics: Iterable[str]) -> dict[str, TopicSettings]:
         return {topic: TopicSettings({"cleanup.policy": "delete"}, {}) for topic in topics}  # mock brokers tell none
 
@@ -256,8 +262,12 @@ def test_real_logs_are_compared_in_this_process(
             if number != 30:
                 producer.produce("a.orders", b"v" if number == 20 else b"password=geheim123 %d" % number, **record)
         assert producer.flush(30) == 0
-        fake.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
-        said = mm2mgr("audit", "orders", "--no-spark", "--show-values", "--store", "store", "-o", "json", code=2)
+        yield fake
+
+
+def test_real_logs_are_compared_in_this_process(mm2mgr: Command, mirrored: FakeConnect) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
+    said = mm2mgr("audit", "orders", "--no-spark", "--show-values", "--store", "store", "-o", "json", code=2)
     (flow,) = said.json["flows"]
     (part,) = [part for part in flow["partitions"] if part["verdict"] != "equal"]
     assert (part["source_window"], part["source_records"], part["target_records"]) == ([0, 100], 100, 99)
@@ -272,3 +282,22 @@ def test_real_logs_are_compared_in_this_process(
         ("altered", 20, 20),
         ("missing", 30, 30),
     ]
+
+
+def test_what_is_not_mirrored_yet_is_never_an_empty_window_that_is_equal(
+    mm2mgr: Command, mirrored: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 9}, alias="a")
+
+    def offsets_since(_: object, since_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {partition: 60 if partition.partition == 0 else -1 for partition in since_ms}
+
+    monkeypatch.setattr(Kafka, "offsets_since", offsets_since)
+    said = mm2mgr("audit", "orders", "--no-spark", "--since", "2023-11-14", code=1)
+    sentence = "orders-0: the 40 offsets from 60 on are not mirrored yet: the flow has stored 9"
+    assert sentence in said.out
+    assert (
+        mm2mgr("audit", "orders", "--no-spark", "--since", "2h", "--until", "1h")
+        .lines[-1]
+        .startswith("Equal: 0 records")
+    )
