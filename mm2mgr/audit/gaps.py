@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from mm2mgr.audit.differences import CLOSED, Edges, Unmatched, compare_gap
-from mm2mgr.audit.reading import ReadFault, WindowReader
+from mm2mgr.audit.reading import ClientRefused, LogConsumer, ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
 from mm2mgr.audit.scan import ScanRange, as_mirrored
 from mm2mgr.audit.windows import LogAccess
@@ -61,17 +62,45 @@ class _Unreadable(Exception):
         self.side, self.offset, self.reason = side, offset, reason
 
 
-def compare(task: GapTask) -> Iterator[pa.RecordBatch]:
-    """Read a gap and yield its rows (GAP_SCHEMA); what cannot be read is a row, nothing is raised."""
+def compare(tasks: Sequence[GapTask]) -> Iterator[pa.RecordBatch]:
+    """Read gaps one after the other and yield their rows (GAP_SCHEMA); what cannot be read is a row, nothing is
+    raised."""
+    with _Consumers() as consumers:
+        for task in tasks:
+            yield from _compare(task, consumers)
+
+
+@dataclass
+class _Consumers:
+    """The consumers of gaps, one for each cluster: a gap is often read faster than a connection opened."""
+
+    opened: dict[tuple[str, bool], LogConsumer] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for consumer in self.opened.values():
+            consumer.close()
+
+    def of(self, access: LogAccess) -> LogConsumer:
+        """Return the one of a cluster; ClientRefused where the settings are wrong."""
+        place = access.alias, access.committed
+        if place not in self.opened:
+            self.opened[place] = LogConsumer(access)
+        return self.opened[place]
+
+
+def _compare(task: GapTask, consumers: _Consumers) -> Iterator[pa.RecordBatch]:
     part = task.source.range.part
     try:
         if task.wanted is not None:
-            found, _ = _read(task, task.source, values=False)
+            found, _ = _read(task, task.source, consumers, values=False)
             yield _found(part, found.take(np.isin(found.hash, task.wanted)))
             return
         assert task.target is not None
-        source, source_values = _read(task, task.source, values=task.show_values)
-        target, target_values = _read(task, task.target, values=task.show_values)
+        source, source_values = _read(task, task.source, consumers, values=task.show_values)
+        target, target_values = _read(task, task.target, consumers, values=task.show_values)
     except _Unreadable as error:
         name = "source" if error.side is task.source else "target"
         text = f"the {name}'s records from offset {error.offset} on could not be read again: {error.reason}"
@@ -82,11 +111,16 @@ def compare(task: GapTask) -> Iterator[pa.RecordBatch]:
     yield _rest(task, rest, source, target, (source_values, target_values))
 
 
-def _read(task: GapTask, side: LogSide, *, values: bool) -> tuple[Records, list[bytes | None]]:
+def _read(task: GapTask, side: LogSide, consumers: _Consumers, *, values: bool) -> tuple[Records, list[bytes | None]]:
     parts: list[Records] = []
     kept: list[bytes | None] = []
     wanted, steps = task.wanted, side.range.steps
-    for answer in WindowReader(side.access, [side.range.window], task.silence_seconds):
+    window = side.range.window
+    try:
+        log = consumers.of(side.access)
+    except ClientRefused as error:
+        raise _Unreadable(side, window.first, str(error)) from error
+    for answer in WindowReader(side.access, [window], task.silence_seconds, log):
         if isinstance(answer, ReadFault):
             raise _Unreadable(side, answer.offset, answer.reason)
         if not isinstance(answer, tuple):

@@ -275,7 +275,7 @@ class _Run:
 
     def _compare(self, parts: Sequence[_Part], tasks: Sequence[GapTask], findings: dict[int, _Findings]) -> None:
         self.progress(AuditProgress(f"comparing records where {len(tasks)} stretches of blocks differ"))
-        rows = self.engine.rows(tasks, compare, GAP_SCHEMA)
+        rows = self.engine.rows(self._shared(tasks), compare, GAP_SCHEMA)
         by_part = _by_part(rows)
         searches: list[GapTask] = []
         for part in parts:
@@ -284,10 +284,15 @@ class _Run:
                 continue
             findings[part.number].not_judged += _faults(own)
             searches += self._searches(part, own)
-        found = _by_part(self.engine.rows(searches, compare, GAP_SCHEMA)) if searches else {}
+        found = _by_part(self.engine.rows(self._shared(searches), compare, GAP_SCHEMA)) if searches else {}
         for part in parts:
             if (own := by_part.get(part.number)) is not None:
                 self._settle(part, own, found.get(part.number), findings[part.number])
+
+    def _shared(self, tasks: Sequence[GapTask]) -> list[tuple[GapTask, ...]]:
+        """Share gaps out to about four tasks a core, in their order."""
+        size = -(-len(tasks) // (4 * self.engine.cores))
+        return [tuple(tasks[first : first + size]) for first in range(0, len(tasks), size)]
 
     def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
         """Look for the first copies of records that no gap explains in the source before them."""

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
-from mm2mgr.audit.report import DifferenceKind, FlowAudit
+from mm2mgr.audit.report import DifferenceKind, FlowAudit, Verdict
+from mm2mgr.audit.run import AuditProgress
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.operations.audit import AuditOptions, audit
+from mm2mgr.operations.audit import AuditOptions, audit, audit_compare
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.runtime import Runtime
 from mm2mgr.sandbox.server import start_all
 from tests.live.command import Tree
 from tests.live.conftest import WORKER, runtime, tree  # noqa: F401  fixtures
 from tests.live.pair import Pair, flow, serving_pair
-from tests.live.seen import create, until
+from tests.live.seen import Message, admin, create, delete, messages, topics, until, write
 from tests.live.traffic import Traffic
+
+from .faults import records
 
 pytestmark = pytest.mark.live
 SETTINGS = {**WORKER, "offset.flush.interval.ms": "3000"}
@@ -89,3 +96,145 @@ def test_a_killed_worker_sends_again_what_the_audit_counts(pair: Pair, tree: Tre
         assert set(part.counts) <= {DifferenceKind.DUPLICATED}
         assert all("came twice after a restart at" in each.note for each in part.differences)
         assert part.source_records == traffic.rounds
+
+
+def stop(tree: Tree, name: str) -> None:  # noqa: F811
+    """Let nobody but the test write from here on."""
+    tree.run("stop", name)
+
+
+def while_reading(do: Callable[[], None]) -> Callable[[AuditProgress], None]:
+    """Return a progress function that does something once, after the bounds were read and before the records are."""
+    done: list[AuditProgress] = []
+
+    def progress(now: AuditProgress) -> None:
+        if not done:
+            done.append(now)
+            do()
+
+    return progress
+
+
+@pytest.fixture
+def mirrored(pair: Pair, tree: Tree, request: pytest.FixtureRequest) -> str:  # noqa: F811
+    """A topic of two partitions with 400 records, mirrored by a flow of its name that has stopped."""
+    name = f"t{abs(hash(request.node.name)) % 100_000}"
+    create(pair.source, [name], 2)
+    declare(pair, tree, flow(name, name))
+    write(pair.source, name, [*records(random.Random(1), 200), *records(random.Random(2), 200, 1)])
+    assert stored_all(tree, pair, name, [name]).verdict is Verdict.EQUAL
+    stop(tree, name)
+    return name
+
+
+def take_away_and_judge(tree: Tree, name: str, do: Callable[[], None]) -> FlowAudit:  # noqa: F811
+    report = audit(tree.workspace(), (name,), AuditOptions(spark=False), while_reading(do))
+    assert report.exit_code == 1
+    (found,) = report.flows
+    assert found.verdict is Verdict.NOT_JUDGED
+    return found
+
+
+def test_what_is_taken_away_while_it_is_read_is_not_judged(pair: Pair, tree: Tree, mirrored: str) -> None:  # noqa: F811
+    remote = f"src.{mirrored}"
+    for access, topic in ((pair.source, mirrored), (pair.target, remote)):
+        place = confluent_kafka.TopicPartition(topic, 0, 50)
+
+        def eat(access: KafkaAccess = access, place: confluent_kafka.TopicPartition = place) -> None:
+            for future in admin(access).delete_records([place]).values():
+                future.result(20)
+
+        found = take_away_and_judge(tree, mirrored, eat)
+        first, second = found.partitions
+        assert any("50" in why or "records from offset 0 on" in why for why in first.not_judged), first
+        assert second.verdict is Verdict.EQUAL
+    log = messages(pair.target, remote)
+
+    def create_again() -> None:
+        delete(pair.target, [remote])
+        until(lambda: topics(pair.target), lambda there: remote not in there)
+        create(pair.target, [remote], 2)
+        write(pair.target, remote, log)
+
+    found = take_away_and_judge(tree, mirrored, create_again)
+    assert all(part.not_judged for part in found.partitions)
+    found = take_away_and_judge(tree, mirrored, lambda: delete(pair.source, [mirrored]))
+    assert all(part.not_judged for part in found.partitions)
+    (left,) = audit(tree.workspace(), (mirrored,), AuditOptions(spark=False)).flows
+    assert left.verdict is Verdict.NOT_JUDGED
+    assert "no such topic" in left.not_judged[0]
+
+
+def test_windows_samples_counts_and_two_mirrors(pair: Pair, tree: Tree) -> None:  # noqa: F811
+    create(pair.source, ["windows"], 2)
+    log = [*records(random.Random(3), 3_000), *records(random.Random(4), 3_000, 1)]
+    write(pair.source, "windows", log)
+    both = flow("one", "windows") + flow("two", "windows", ", replication_policy: identity")
+    declare(pair, tree, both)
+    for name in ("one", "two"):
+        assert stored_all(tree, pair, name, ["windows"]).verdict is Verdict.EQUAL
+    workspace = tree.workspace()
+    times = sorted(record.timestamp_ms for record in log if record.partition == 0)
+    since, until_ms = times[1_000], times[2_000]
+    part, other = (
+        audit(workspace, ("one",), AuditOptions(since_ms=since, until_ms=until_ms, spark=False)).flows[0].partitions
+    )
+    for each in (part, other):
+        assert each.verdict is Verdict.EQUAL
+        assert 900 < each.source_records < 1_100
+    sampled = audit(workspace, ("one",), AuditOptions(sample=0.1, seed=7, spark=False))
+    assert sampled.verdict is Verdict.EQUAL
+    assert "seed 7" in sampled.warnings[0]
+    assert 400 < sum(each.source_records for each in sampled.flows[0].partitions) < 800
+    assert audit(workspace, ("one",), AuditOptions(counts=True)).verdict is Verdict.EQUAL
+    compared = audit_compare(workspace, "one", "two", AuditOptions(spark=False))
+    assert [each.flow for each in compared.flows][2] == "one:src->tgt beside two:src->tgt"
+    assert compared.verdict is Verdict.EQUAL
+    write(pair.target, "windows", [Message(0, b"nobody's", b"x", (), times[-1])])
+    compared = audit_compare(workspace, "one", "two", AuditOptions(spark=False))
+    assert [each.verdict for each in compared.flows] == [Verdict.EQUAL, Verdict.DIFFERS, Verdict.DIFFERS]
+    (extra,) = compared.flows[2].partitions[0].differences
+    assert (extra.kind, extra.target_offset, extra.note) == (DifferenceKind.EXTRA, 3_000, "only in two:src->tgt")
+
+
+def test_what_the_config_makes_of_records_is_expected(pair: Pair, tree: Tree) -> None:  # noqa: F811
+    names = {"dropping": {}, "stamped": {}, "latest": {"cleanup.policy": "compact"}, "fan": {}, "merged": {}}
+    log = [replace(each, key=each.key or b"k") for each in records(random.Random(5), 1_500)]
+    for name, config in names.items():
+        create(pair.source, [name], config=config)
+        write(
+            pair.source,
+            name,
+            [replace(each, value=(each.value or b"") + name.encode() if each.value else None) for each in log],
+        )
+    create(pair.target, ["src.stamped"], config={"message.timestamp.type": "LogAppendTime"})
+    transforms = {
+        "transforms": "no",
+        "transforms.no.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.no.predicate": "p",
+        "predicates": "p",
+        "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+    }
+    router = {
+        "transforms": "r",
+        "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.r.regex": "src[.](fan|merged)",
+        "transforms.r.replacement": "together",
+    }
+    create(pair.target, ["together"])
+
+    def connector(settings: dict[str, str]) -> str:
+        items = ", ".join(f"'{key}': '{value}'" for key, value in settings.items())
+        return f", source_connector: {{{items}}}"
+
+    flows = flow("dropping", "dropping", connector(transforms)) + flow("stamped", "stamped") + flow("latest", "latest")
+    flows += flow("fan", "fan", connector(router)) + flow("merged", "merged", connector(router))
+    declare(pair, tree, flows)
+    for name in names:
+        found = stored_all(tree, pair, name, [name])
+        assert found.verdict is Verdict.EQUAL, found
+        said = " ".join(found.promises)
+        if name == "dropping":
+            assert sum(found.partitions[0].expected.values()) == sum(each.value is None for each in log) > 0
+        wanted = {"stamped": "LogAppendTime", "latest": "compacted", "fan": "merged:src->tgt", "dropping": "tombstones"}
+        assert wanted.get(name, "") in said
