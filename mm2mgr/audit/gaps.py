@@ -21,7 +21,7 @@ from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
 from mm2mgr.audit.scan import ScanRange, as_mirrored
 from mm2mgr.audit.windows import LogAccess
 
-REST, MATCHED, FAULT, FOUND = "rest", "matched", "fault", "found"
+REST, MATCHED, FAULT, COPY = "rest", "matched", "fault", "found"
 _SIGNED = [pa.field(f.name, pa.int64()) for f in RECORD_SCHEMA]
 _HEAD = [("part", pa.int32()), ("kind", pa.string()), ("text", pa.string())]
 _TAIL = [("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64()), ("before_ms", pa.int64())]
@@ -51,7 +51,7 @@ class GapTask:
     silence_seconds: float
     edges: Edges = CLOSED
     show_values: bool = False
-    wanted: npt.NDArray[np.uint64] | None = field(default=None, compare=False)
+    wanted_hashes: npt.NDArray[np.uint64] | None = field(default=None, compare=False)
 
 
 class _Unreadable(Exception):
@@ -83,7 +83,7 @@ class _Consumers:
         for consumer in self.opened.values():
             consumer.close()
 
-    def of(self, access: LogAccess) -> LogConsumer:
+    def consumer_of(self, access: LogAccess) -> LogConsumer:
         """Return the one of a cluster; ClientRefused where the settings are wrong."""
         place = access.alias, access.committed
         if place not in self.opened:
@@ -94,9 +94,9 @@ class _Consumers:
 def _compare(task: GapTask, consumers: _Consumers) -> Iterator[pa.RecordBatch]:
     part = task.source.range.part
     try:
-        if task.wanted is not None:
-            found, _ = _read(task, task.source, consumers, values=False)
-            yield _found(part, found.take(np.isin(found.hash, task.wanted)))
+        if task.wanted_hashes is not None:
+            equal_records, _ = _read(task, task.source, consumers, values=False)
+            yield _copy_rows(part, equal_records.take(np.isin(equal_records.hash, task.wanted_hashes)))
             return
         assert task.target is not None
         source, source_values = _read(task, task.source, consumers, values=task.show_values)
@@ -113,11 +113,11 @@ def _compare(task: GapTask, consumers: _Consumers) -> Iterator[pa.RecordBatch]:
 
 def _read(task: GapTask, side: LogSide, consumers: _Consumers, *, values: bool) -> tuple[Records, list[bytes | None]]:
     parts: list[Records] = []
-    kept: list[bytes | None] = []
-    wanted, steps = task.wanted, side.range.steps
+    values_read: list[bytes | None] = []
+    wanted_hashes, steps = task.wanted_hashes, side.range.steps
     window = side.range.window
     try:
-        log = consumers.of(side.access)
+        log = consumers.consumer_of(side.access)
     except ClientRefused as error:
         raise _Unreadable(side, window.first, str(error)) from error
     for answer in WindowReader(side.access, [window], task.silence_seconds, log):
@@ -127,12 +127,12 @@ def _read(task: GapTask, side: LogSide, consumers: _Consumers, *, values: bool) 
             continue
         messages = list(as_mirrored(answer[1], steps, Counter())) if steps else answer[1]
         records = records_of(messages, side.range.fields, task.algorithm)
-        if wanted is not None:
-            records = records.take(np.isin(records.hash, wanted))
+        if wanted_hashes is not None:
+            records = records.take(np.isin(records.hash, wanted_hashes))
         parts.append(records)
         if values:
-            kept += [message.value() for message in messages]
-    return Records.join(parts), kept
+            values_read += [message.value() for message in messages]
+    return Records.join(parts), values_read
 
 
 def _rest(task: GapTask, rest: Unmatched, source: Records, target: Records, values: _Values) -> pa.RecordBatch:
@@ -155,7 +155,7 @@ def _rest(task: GapTask, rest: Unmatched, source: Records, target: Records, valu
         pa.array(edges, pa.int8()),
         pa.array(texts, pa.binary()),
     ]
-    return _placed(task.source.range.part, REST, "", arrays, rows.num_rows)
+    return _in_schema(task.source.range.part, REST, "", arrays, rows.num_rows)
 
 
 def _edges(rest: Unmatched, source: Records, due: int | None) -> npt.NDArray[np.int8]:
@@ -168,22 +168,22 @@ def _edges(rest: Unmatched, source: Records, due: int | None) -> npt.NDArray[np.
     return flags.astype(np.int8)
 
 
-def _found(part: int, records: Records) -> pa.RecordBatch:
+def _copy_rows(part: int, records: Records) -> pa.RecordBatch:
     count = len(records)
     signed = [pa.array(getattr(records, f.name).view(np.int64), pa.int64()) for f in _SIGNED]
     zeros = pa.array(np.zeros(count, np.int64))
     flags, edges = pa.array(np.zeros(count, np.bool_)), pa.array(np.zeros(count, np.int8))
-    return _placed(part, FOUND, "", [*signed, flags, zeros, zeros, zeros, edges, pa.nulls(count, pa.binary())], count)
+    return _in_schema(part, COPY, "", [*signed, flags, zeros, zeros, zeros, edges, pa.nulls(count, pa.binary())], count)
 
 
 def _note(part: int, kind: str, text: str, number: int) -> pa.RecordBatch:
     zero = pa.array(np.zeros(1, np.int64))
     signed = [pa.array(np.full(1, number, np.int64)), *[zero] * (len(_SIGNED) - 1)]
     flags, edges = pa.array(np.zeros(1, np.bool_)), pa.array(np.zeros(1, np.int8))
-    return _placed(part, kind, text, [*signed, flags, zero, zero, zero, edges, pa.nulls(1, pa.binary())], 1)
+    return _in_schema(part, kind, text, [*signed, flags, zero, zero, zero, edges, pa.nulls(1, pa.binary())], 1)
 
 
-def _placed(part: int, kind: str, text: str, arrays: list[pa.Array], count: int) -> pa.RecordBatch:
+def _in_schema(part: int, kind: str, text: str, arrays: list[pa.Array], count: int) -> pa.RecordBatch:
     head = [pa.array(np.full(count, part, np.int32)), pa.array([kind] * count, pa.string())]
     return pa.RecordBatch.from_arrays([*head, pa.array([text] * count, pa.string()), *arrays], schema=GAP_SCHEMA)
 

@@ -11,6 +11,8 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -18,6 +20,7 @@ from pyspark.sql.window import Window
 
 from mm2mgr.audit.scan import BLOCK, SOURCE
 
+SPARK_ERRORS = (PySparkException, Py4JError)
 LOG_SOURCE = "mm2mgr.log"
 _numbers = count()
 Run = Callable[[Any], Iterator[pa.RecordBatch]]
@@ -89,7 +92,7 @@ def whole_blocks(rows: DataFrame) -> DataFrame:
 
 
 def different_blocks(blocks: DataFrame, context: int) -> DataFrame:
-    """Return the blocks of each partition from the first that differs on, with so many before it; of equal logs none."""
+    """Return the blocks of each partition from the first difference on, with so many before it; of equal logs none."""
     sides = [
         blocks.where((F.col("side") == SOURCE) == is_source).select(
             "part", "block", *(F.col(name).alias(f"{name}_{is_source}".lower()) for name in _SUMS)

@@ -92,7 +92,7 @@ class LogConsumer:
 
 @dataclass
 class WindowReader:
-    """Reads windows of one cluster, each of a partition of its own, side by side; `log` is a consumer that stays open."""
+    """Reads windows of one cluster, each of another partition, side by side; `log` is a consumer that stays open."""
 
     access: LogAccess
     windows: Sequence[LogWindow]
@@ -131,8 +131,8 @@ class WindowReader:
                 if ended := [answer.window for answer in answers if not isinstance(answer, tuple)]:
                     log.consumer.incremental_unassign([_place(window.partition) for window in ended])
             elif timing.now() - heard > self.silence_seconds:
-                why = f" ({log.last})" if log.last else ""
-                yield from self._fail_all(f"nothing came for {self.silence_seconds:g} s{why}")
+                last_error = f" ({log.last})" if log.last else ""
+                yield from self._fail_all(f"nothing came for {self.silence_seconds:g} s{last_error}")
 
     def _sort(self, messages: list[Message], log: LogConsumer) -> Iterator[Answer]:
         for partition, part in _by_partition(messages):
