@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -242,3 +248,68 @@ def test_what_the_config_makes_of_records_is_expected(pair: Pair, tree: Tree) ->
             assert sum(found.partitions[0].expected.values()) == sum(each.value is None for each in log) > 0
         wanted = {"stamped": "LogAppendTime", "latest": "compacted", "fan": "merged:src->tgt", "dropping": "tombstones"}
         assert wanted.get(name, "") in said
+
+
+@pytest.mark.matrix
+def test_a_broker_lost_in_the_middle_is_not_judged(pair: Pair, tree: Tree, mirrored: str) -> None:  # noqa: F811
+    for broker in (pair.src, pair.tgt):
+        try:
+            found = take_away_and_judge(tree, mirrored, broker.kill)
+            assert all(part.not_judged for part in found.partitions)
+            (left,) = audit(tree.workspace(), (mirrored,), AuditOptions(spark=False)).flows
+            assert left.not_judged
+        finally:
+            start_all([broker])
+    found = until(lambda: judged(tree, mirrored), lambda flow: flow.verdict is not Verdict.NOT_JUDGED)
+    assert found.verdict is Verdict.EQUAL
+
+
+@pytest.mark.matrix
+def test_an_audit_that_is_killed_gives_the_same_answer_again(pair: Pair, tree: Tree, mirrored: str) -> None:  # noqa: F811
+    until(lambda: judged(tree, mirrored), lambda flow: flow.verdict is Verdict.EQUAL)
+    with Kafka(pair.target) as kafka:
+        kafka.delete_topic(f"src.{mirrored}")
+    create(pair.target, [f"src.{mirrored}"], 2)
+    store = tree.folder.parent / "store"
+    command = ["--clusters", str(tree.folder), "audit", mirrored, "--no-spark", "--store", str(store), "-o", "json"]
+    for seconds in (0.5, 1.0, 1.5, 2.0):
+        process = subprocess.Popen([sys.executable, "-m", "mm2mgr", *command], stdout=subprocess.DEVNULL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        process.kill()
+        process.wait()
+    answers = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-m", "mm2mgr", *command], capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr
+        answers.append(json.loads(done.stdout)["flows"])
+    assert answers[0] == answers[1]
+    assert answers[0][0]["counts"]["missing"] == 400
+
+
+@pytest.mark.matrix
+def test_random_flows_under_traffic_have_no_false_difference(pair: Pair, tree: Tree) -> None:  # noqa: F811
+    """MM2MGR_FLOWS=N makes it N flows instead of 30; the worker is killed three times."""
+    chance, count = random.Random(9), int(os.environ.get("MM2MGR_FLOWS", "30"))
+    topics_of = {
+        f"r{number}": [f"r{number}.{topic}" for topic in range(chance.randrange(1, 4))] for number in range(count)
+    }
+    every = [topic for names in topics_of.values() for topic in names]
+    create(pair.source, every)
+    declare(pair, tree, "".join(flow(name, f"'{name}[.].*'") for name in topics_of))
+    (worker,) = pair.workers
+    with Traffic(pair.source, every, 1_500.0) as traffic:
+        for _ in range(3):
+            time.sleep(chance.uniform(5, 15))
+            worker.kill()
+            start_all([worker])
+        time.sleep(10)
+    counts = traffic.arrived(pair.target, "src", 300.0)
+    again = 0
+    for name, names in topics_of.items():
+        for part in stored_all(tree, pair, name, names).partitions:
+            wanted = {value: times - 1 for value, times in counts[part.source.topic].items() if times > 1}
+            assert Counter((each.source_offset or 0) + 1 for each in part.differences) == wanted
+            assert set(part.counts) <= {DifferenceKind.DUPLICATED}
+            again += sum(wanted.values())
+    print(f"{count} flows, {len(every)} topics, {traffic.rounds * len(every)} records, {again} came twice")
