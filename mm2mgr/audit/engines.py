@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from mm2mgr.audit.blocks import Blocks, join_blocks
 from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different_keys_frame, latest
-from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, scan, unsigned
+from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, from_signed, scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ class InProcess:
 
     def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
         table = self.rows(tasks, scan, SCAN_SCHEMA)
-        return _joined(table, judged)
+        return _join_ranges(table, judged)
 
     def latest(self, tasks: Sequence[ScanTask]) -> Latest:
         table = self.rows(tasks, latest, LATEST_SCHEMA)
@@ -108,7 +108,7 @@ class InProcess:
         if self.cores < 2 or len(tasks) < 2 or offsets < _OFFSETS_OF_A_PROCESS:
             return pa.Table.from_batches([batch for task in tasks for batch in run(task)], schema)
         with _pool(min(self.cores, len(tasks))) as pool:
-            answers = [pool.submit(_packed, run, task, schema) for task in tasks]
+            answers = [pool.submit(_pack_rows, run, task, schema) for task in tasks]
             tables = [pa.ipc.open_stream(done.result()).read_all() for done in as_completed(answers)]
         return pa.concat_tables([schema.empty_table(), *tables])
 
@@ -124,7 +124,7 @@ def _pool(processes: int) -> Iterator[Executor]:
             raise
 
 
-def _packed(run: Run, task: Any, schema: pa.Schema) -> bytes:
+def _pack_rows(run: Run, task: Any, schema: pa.Schema) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as stream:
         for batch in run(task):
@@ -132,20 +132,20 @@ def _packed(run: Run, task: Any, schema: pa.Schema) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _joined(table: pa.Table, judged: dict[int, tuple[int, int]]) -> Scanned:
+def _join_ranges(table: pa.Table, judged: dict[int, tuple[int, int]]) -> Scanned:
     kinds = np.array(table.column("kind").to_pylist(), dtype=object)
     notes = table.filter(pa.array(kinds != BLOCK)).to_pylist()
     rows = table.filter(pa.array(kinds == BLOCK))
     part, side = (rows.column(name).to_numpy() for name in ("part", "side"))
     parts: dict[int, LogSums] = {}
     for number in sorted(judged):
-        sides = [unsigned(rows.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)]
+        sides = [from_signed(rows.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)]
         ranges = [_ranges(blocks) for blocks in sides]
         first, end = judged[number]
         inside = (sides[0].first_offset >= first) & (sides[0].first_offset < end)
-        whole = [join_blocks(each) for each in ranges]
-        kept = _from_first_difference(*whole)
-        parts[number] = LogSums(*kept, whole[0].records, whole[1].records, int(sides[0].count[inside].sum()))
+        whole = [join_blocks(rows) for rows in ranges]
+        remaining = _from_first_difference(*whole)
+        parts[number] = LogSums(*remaining, whole[0].records, whole[1].records, int(sides[0].count[inside].sum()))
     return Scanned(parts, notes)
 
 
@@ -216,7 +216,7 @@ class OnSpark:
 
         def sums_of(number: int) -> LogSums:
             source, target = (
-                unsigned(left.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)
+                from_signed(left.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)
             )
             counts = [totals.get((number, which), nothing) for which in (SOURCE, TARGET)]
             return LogSums(source, target, counts[0]["records"], counts[1]["records"], counts[0]["judged"])

@@ -47,7 +47,7 @@ def expectation(config: Mapping[str, str], facts: TopicFacts, dropped_by: str | 
         raise NotJudgeable(f"transformation '{dropped_by}' drops the whole topic")
     altered, steps = dict[str, str](), list[RecordStep]()
     for alias in _items(config.get("transforms", "")):
-        for name in _altered(config, alias):
+        for name in _altered_fields(config, alias):
             altered.setdefault(name, alias)
         steps.extend(_steps(config, alias))
     if config.get("header.converter", "").endswith(_SIMPLE_HEADERS):
@@ -91,14 +91,14 @@ def promises(config: Mapping[str, str], facts: TopicFacts, expected: Expectation
 
 def _cause(config: Mapping[str, str], facts: TopicFacts, name: str) -> str:
     for alias in _items(config.get("transforms", "")):
-        if name in _altered(config, alias):
+        if name in _altered_fields(config, alias):
             return f"transformation '{alias}' ({_class_of(config, alias)})"
     if name == "timestamp" and _is(facts.target, "message.timestamp.type", "LogAppendTime"):
         return "the target topic's message.timestamp.type=LogAppendTime"
     return "header.converter=SimpleHeaderConverter"
 
 
-def _altered(config: Mapping[str, str], alias: str) -> tuple[str, ...]:
+def _altered_fields(config: Mapping[str, str], alias: str) -> tuple[str, ...]:
     name = _class_of(config, alias)
     simple, _, part = name.partition("$")
     if simple in (*_NAMES_ONLY, "Filter", "DropHeaders"):
@@ -127,12 +127,12 @@ def _steps(config: Mapping[str, str], alias: str) -> Iterator[RecordStep]:
         return
     kind = config.get(f"predicates.{predicate}.type", "").strip().removeprefix(_PREDICATES)
     if kind == "RecordIsTombstone":
-        what = "records that are no tombstone" if negated else "tombstones"
-        yield RecordStep(f"{head} {what}", removes, "tombstones", negated=negated)
+        selected = "records that are no tombstone" if negated else "tombstones"
+        yield RecordStep(f"{head} {selected}", removes, "tombstones", negated=negated)
     elif kind == "HasHeaderKey":
         header = config.get(f"predicates.{predicate}.name", "").strip()
-        what = f"records {'without' if negated else 'with'} header {header}"
-        yield RecordStep(f"{head} {what}", removes, "header", header, negated)
+        selected = f"records {'without' if negated else 'with'} header {header}"
+        yield RecordStep(f"{head} {selected}", removes, "header", header, negated)
     elif kind != "TopicNameMatches":  # which decides for the whole topic: see `dropped_by`
         raise NotJudgeable(f"predicate '{predicate}' ({kind}) of transformation '{alias}' is not Kafka's own")
     elif removes is not None:

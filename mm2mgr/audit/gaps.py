@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from mm2mgr.audit.differences import CLOSED, Edges, Unmatched, compare_gap
-from mm2mgr.audit.reading import ReadFault, WindowReader
+from mm2mgr.audit.reading import ClientRefused, LogConsumer, ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
 from mm2mgr.audit.scan import ScanRange, as_mirrored
 from mm2mgr.audit.windows import LogAccess
 
-REST, MATCHED, FAULT, FOUND = "rest", "matched", "fault", "found"
+REST, MATCHED, FAULT, COPY = "rest", "matched", "fault", "found"
 _SIGNED = [pa.field(f.name, pa.int64()) for f in RECORD_SCHEMA]
 _HEAD = [("part", pa.int32()), ("kind", pa.string()), ("text", pa.string())]
 _TAIL = [("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64()), ("before_ms", pa.int64())]
@@ -50,7 +51,7 @@ class GapTask:
     silence_seconds: float
     edges: Edges = CLOSED
     show_values: bool = False
-    wanted: npt.NDArray[np.uint64] | None = field(default=None, compare=False)
+    wanted_hashes: npt.NDArray[np.uint64] | None = field(default=None, compare=False)
 
 
 class _Unreadable(Exception):
@@ -61,17 +62,45 @@ class _Unreadable(Exception):
         self.side, self.offset, self.reason = side, offset, reason
 
 
-def compare(task: GapTask) -> Iterator[pa.RecordBatch]:
-    """Read a gap and yield its rows (GAP_SCHEMA); what cannot be read is a row, nothing is raised."""
+def compare(tasks: Sequence[GapTask]) -> Iterator[pa.RecordBatch]:
+    """Read gaps one after the other and yield their rows (GAP_SCHEMA); what cannot be read is a row, nothing is
+    raised."""
+    with _Consumers() as consumers:
+        for task in tasks:
+            yield from _compare(task, consumers)
+
+
+@dataclass
+class _Consumers:
+    """The consumers of gaps, one for each cluster: a gap is often read faster than a connection opened."""
+
+    opened: dict[tuple[str, bool], LogConsumer] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for consumer in self.opened.values():
+            consumer.close()
+
+    def consumer_of(self, access: LogAccess) -> LogConsumer:
+        """Return the one of a cluster; ClientRefused where the settings are wrong."""
+        place = access.alias, access.committed
+        if place not in self.opened:
+            self.opened[place] = LogConsumer(access)
+        return self.opened[place]
+
+
+def _compare(task: GapTask, consumers: _Consumers) -> Iterator[pa.RecordBatch]:
     part = task.source.range.part
     try:
-        if task.wanted is not None:
-            found, _ = _read(task, task.source, values=False)
-            yield _found(part, found.take(np.isin(found.hash, task.wanted)))
+        if task.wanted_hashes is not None:
+            equal_records, _ = _read(task, task.source, consumers, values=False)
+            yield _copy_rows(part, equal_records.take(np.isin(equal_records.hash, task.wanted_hashes)))
             return
         assert task.target is not None
-        source, source_values = _read(task, task.source, values=task.show_values)
-        target, target_values = _read(task, task.target, values=task.show_values)
+        source, source_values = _read(task, task.source, consumers, values=task.show_values)
+        target, target_values = _read(task, task.target, consumers, values=task.show_values)
     except _Unreadable as error:
         name = "source" if error.side is task.source else "target"
         text = f"the {name}'s records from offset {error.offset} on could not be read again: {error.reason}"
@@ -82,23 +111,28 @@ def compare(task: GapTask) -> Iterator[pa.RecordBatch]:
     yield _rest(task, rest, source, target, (source_values, target_values))
 
 
-def _read(task: GapTask, side: LogSide, *, values: bool) -> tuple[Records, list[bytes | None]]:
+def _read(task: GapTask, side: LogSide, consumers: _Consumers, *, values: bool) -> tuple[Records, list[bytes | None]]:
     parts: list[Records] = []
-    kept: list[bytes | None] = []
-    wanted, steps = task.wanted, side.range.steps
-    for answer in WindowReader(side.access, [side.range.window], task.silence_seconds):
+    values_read: list[bytes | None] = []
+    wanted_hashes, steps = task.wanted_hashes, side.range.steps
+    window = side.range.window
+    try:
+        log = consumers.consumer_of(side.access)
+    except ClientRefused as error:
+        raise _Unreadable(side, window.first, str(error)) from error
+    for answer in WindowReader(side.access, [window], task.silence_seconds, log):
         if isinstance(answer, ReadFault):
             raise _Unreadable(side, answer.offset, answer.reason)
         if not isinstance(answer, tuple):
             continue
         messages = list(as_mirrored(answer[1], steps, Counter())) if steps else answer[1]
         records = records_of(messages, side.range.fields, task.algorithm)
-        if wanted is not None:
-            records = records.take(np.isin(records.hash, wanted))
+        if wanted_hashes is not None:
+            records = records.take(np.isin(records.hash, wanted_hashes))
         parts.append(records)
         if values:
-            kept += [message.value() for message in messages]
-    return Records.join(parts), kept
+            values_read += [message.value() for message in messages]
+    return Records.join(parts), values_read
 
 
 def _rest(task: GapTask, rest: Unmatched, source: Records, target: Records, values: _Values) -> pa.RecordBatch:
@@ -121,7 +155,7 @@ def _rest(task: GapTask, rest: Unmatched, source: Records, target: Records, valu
         pa.array(edges, pa.int8()),
         pa.array(texts, pa.binary()),
     ]
-    return _placed(task.source.range.part, REST, "", arrays, rows.num_rows)
+    return _in_schema(task.source.range.part, REST, "", arrays, rows.num_rows)
 
 
 def _edges(rest: Unmatched, source: Records, due: int | None) -> npt.NDArray[np.int8]:
@@ -134,22 +168,22 @@ def _edges(rest: Unmatched, source: Records, due: int | None) -> npt.NDArray[np.
     return flags.astype(np.int8)
 
 
-def _found(part: int, records: Records) -> pa.RecordBatch:
+def _copy_rows(part: int, records: Records) -> pa.RecordBatch:
     count = len(records)
     signed = [pa.array(getattr(records, f.name).view(np.int64), pa.int64()) for f in _SIGNED]
     zeros = pa.array(np.zeros(count, np.int64))
     flags, edges = pa.array(np.zeros(count, np.bool_)), pa.array(np.zeros(count, np.int8))
-    return _placed(part, FOUND, "", [*signed, flags, zeros, zeros, zeros, edges, pa.nulls(count, pa.binary())], count)
+    return _in_schema(part, COPY, "", [*signed, flags, zeros, zeros, zeros, edges, pa.nulls(count, pa.binary())], count)
 
 
 def _note(part: int, kind: str, text: str, number: int) -> pa.RecordBatch:
     zero = pa.array(np.zeros(1, np.int64))
     signed = [pa.array(np.full(1, number, np.int64)), *[zero] * (len(_SIGNED) - 1)]
     flags, edges = pa.array(np.zeros(1, np.bool_)), pa.array(np.zeros(1, np.int8))
-    return _placed(part, kind, text, [*signed, flags, zero, zero, zero, edges, pa.nulls(1, pa.binary())], 1)
+    return _in_schema(part, kind, text, [*signed, flags, zero, zero, zero, edges, pa.nulls(1, pa.binary())], 1)
 
 
-def _placed(part: int, kind: str, text: str, arrays: list[pa.Array], count: int) -> pa.RecordBatch:
+def _in_schema(part: int, kind: str, text: str, arrays: list[pa.Array], count: int) -> pa.RecordBatch:
     head = [pa.array(np.full(count, part, np.int32)), pa.array([kind] * count, pa.string())]
     return pa.RecordBatch.from_arrays([*head, pa.array([text] * count, pa.string()), *arrays], schema=GAP_SCHEMA)
 

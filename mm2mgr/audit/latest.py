@@ -29,43 +29,43 @@ LATEST_SCHEMA = pa.schema([*_PLACE, *((name, pa.int64()) for name in _NUMBERS)])
 def latest(task: ScanTask) -> Iterator[pa.RecordBatch]:
     """Read ranges and yield the latest record of each key (LATEST_SCHEMA); `records`, of the first row of a range, is
     how many were read."""
-    ranges = {each.window.partition: each for each in task.ranges}
+    ranges = {scan_range.window.partition: scan_range for scan_range in task.ranges}
     newest = {partition: LatestRecords() for partition in ranges}
     counts, dropped = dict.fromkeys(ranges, 0), {partition: Counter[str]() for partition in ranges}
-    for answer in WindowReader(task.access, [each.window for each in task.ranges], task.silence_seconds):
+    for answer in WindowReader(task.access, [scan_range.window for scan_range in task.ranges], task.silence_seconds):
         if isinstance(answer, tuple):
             window, messages = answer
-            each = ranges[window.partition]
-            if each.steps:
-                messages = list(as_mirrored(messages, each.steps, dropped[window.partition]))
+            scan_range = ranges[window.partition]
+            if scan_range.steps:
+                messages = list(as_mirrored(messages, scan_range.steps, dropped[window.partition]))
             counts[window.partition] += len(messages)
-            newest[window.partition].add(records_of(messages, each.fields, task.algorithm))
+            newest[window.partition].add(records_of(messages, scan_range.fields, task.algorithm))
             continue
         partition = answer.window.partition
-        each = ranges[partition]
-        yield _rows(each, newest.pop(partition).records(), counts[partition])
+        scan_range = ranges[partition]
+        yield _rows(scan_range, newest.pop(partition).records(), counts[partition])
         for says, count in dropped[partition].items():
-            yield _note(each, DROPPED, says, count)
+            yield _note(scan_range, DROPPED, says, count)
         if isinstance(answer, ReadFault):
-            yield _note(each, FAULT, answer.reason, answer.offset)
+            yield _note(scan_range, FAULT, answer.reason, answer.offset)
 
 
-def _rows(each: ScanRange, records: Records, count: int) -> pa.RecordBatch:
+def _rows(scan_range: ScanRange, records: Records, count: int) -> pa.RecordBatch:
     columns = [pa.array(getattr(records, f.name).view(np.int64), pa.int64()) for f in RECORD_SCHEMA]
     counts = np.zeros(len(records), np.int64)
     counts[:1] = count
-    return _placed(each, RECORD, "", [*columns, pa.array(counts)])
+    return _in_schema(scan_range, RECORD, "", [*columns, pa.array(counts)])
 
 
-def _note(each: ScanRange, kind: str, text: str, number: int) -> pa.RecordBatch:
-    numbers = {"offset": each.window.first if kind == DROPPED else number}
+def _note(scan_range: ScanRange, kind: str, text: str, number: int) -> pa.RecordBatch:
+    numbers = {"offset": scan_range.window.first if kind == DROPPED else number}
     columns = [pa.array([numbers.get(name, 0)], pa.int64()) for name in _NUMBERS]
-    return _placed(each, kind, text, columns)
+    return _in_schema(scan_range, kind, text, columns)
 
 
-def _placed(each: ScanRange, kind: str, text: str, columns: list[pa.Array]) -> pa.RecordBatch:
+def _in_schema(scan_range: ScanRange, kind: str, text: str, columns: list[pa.Array]) -> pa.RecordBatch:
     count = len(columns[0])
-    place = [pa.array(np.full(count, number, np.int32)) for number in (each.part, each.side)]
+    place = [pa.array(np.full(count, number, np.int32)) for number in (scan_range.part, scan_range.side)]
     texts = [pa.array([each_text] * count, pa.string()) for each_text in (kind, text)]
     return pa.RecordBatch.from_arrays([*place, *texts, *columns], schema=LATEST_SCHEMA)
 

@@ -7,9 +7,12 @@ plans, in Spark's UI and in event logs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -17,7 +20,9 @@ from pyspark.sql.window import Window
 
 from mm2mgr.audit.scan import BLOCK, SOURCE
 
+SPARK_ERRORS = (PySparkException, Py4JError)
 LOG_SOURCE = "mm2mgr.log"
+_numbers = count()
 Run = Callable[[Any], Iterator[pa.RecordBatch]]
 _TYPES = {pa.int8(): "tinyint", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean", pa.string(): "string"}
 _TYPES[pa.binary()] = "binary"
@@ -31,9 +36,11 @@ class TaskSource(DataSource):
     run: Run
     rows: pa.Schema
 
+    format: str = LOG_SOURCE
+
     @classmethod
     def name(cls) -> str:
-        return LOG_SOURCE
+        return cls.format
 
     def schema(self) -> str:
         return ", ".join(f"{field.name} {_TYPES[field.type]}" for field in self.rows)
@@ -55,9 +62,10 @@ class _TaskReader(DataSourceReader):
 
 def read_tasks(spark: SparkSession, tasks: Sequence[Any], run: Run, rows: pa.Schema) -> DataFrame:
     """Return the rows of tasks as a frame, one partition per task; nothing runs until it is used."""
-    own = type("Tasks", (TaskSource,), {"tasks": tuple(tasks), "run": staticmethod(run), "rows": rows})
-    spark.dataSource.register(own)
-    return spark.read.format(LOG_SOURCE).load()
+    name = f"{LOG_SOURCE}.{next(_numbers)}"  # one name is of one source, in all sessions of a context
+    content = {"tasks": tuple(tasks), "run": staticmethod(run), "rows": rows, "format": name}
+    spark.dataSource.register(type("Tasks", (TaskSource,), content))
+    return spark.read.format(name).load()
 
 
 def whole_blocks(rows: DataFrame) -> DataFrame:
@@ -84,7 +92,7 @@ def whole_blocks(rows: DataFrame) -> DataFrame:
 
 
 def different_blocks(blocks: DataFrame, context: int) -> DataFrame:
-    """Return the blocks of each partition from the first that differs on, with so many before it; of equal logs none."""
+    """Return the blocks of each partition from the first difference on, with so many before it; of equal logs none."""
     sides = [
         blocks.where((F.col("side") == SOURCE) == is_source).select(
             "part", "block", *(F.col(name).alias(f"{name}_{is_source}".lower()) for name in _SUMS)

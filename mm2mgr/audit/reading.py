@@ -7,7 +7,6 @@ this process and on Spark's executors alike.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -61,16 +60,46 @@ class WindowRead:
 Answer: TypeAlias = tuple[LogWindow, list[Message]] | ReadFault | WindowRead
 
 
+class ClientRefused(Exception):
+    """The client does not take its settings."""
+
+
+@dataclass
+class LogConsumer:
+    """A consumer of one cluster, and the last error of its connections; close it."""
+
+    access: LogAccess
+    last: str = ""
+    consumer: confluent_kafka.Consumer = field(init=False)
+
+    def __post_init__(self) -> None:
+        """ClientRefused where the settings are wrong."""
+        isolation = "read_committed" if self.access.committed else "read_uncommitted"
+        settings = {**self.access.settings, **_READER, "isolation.level": isolation, "error_cb": self._note}
+        try:
+            self.consumer = confluent_kafka.Consumer(settings)
+        except (confluent_kafka.KafkaException, ValueError) as error:
+            reason = _text(error.args[0]) if isinstance(error, confluent_kafka.KafkaException) else str(error)
+            raise ClientRefused(f"the client's settings: {reason}") from error
+
+    def _note(self, error: confluent_kafka.KafkaError) -> None:
+        self.last = _text(error)
+
+    def close(self) -> None:
+        """End its connections."""
+        self.consumer.close()
+
+
 @dataclass
 class WindowReader:
-    """Reads windows of one cluster, each of a partition of its own, side by side."""
+    """Reads windows of one cluster, each of another partition, side by side; `log` is a consumer that stays open."""
 
     access: LogAccess
     windows: Sequence[LogWindow]
     silence_seconds: float = SILENCE_SECONDS
+    log: LogConsumer | None = None
     _open: dict[TopicPartition, LogWindow] = field(default_factory=dict, init=False)
     _reached: dict[TopicPartition, int] = field(default_factory=dict, init=False)
-    _last: str = field(default="", init=False)
 
     def __iter__(self) -> Iterator[Answer]:
         """Yield records of each window in order, in parts; and for each window that it was read, or why not."""
@@ -79,43 +108,40 @@ class WindowReader:
         yield from (WindowRead(window) for window in self.windows if window.first >= window.end)
         if not self._open:
             return
-        isolation = "read_committed" if self.access.committed else "read_uncommitted"
-        settings = {**self.access.settings, **_READER, "isolation.level": isolation, "error_cb": self._note}
         try:
-            consumer = confluent_kafka.Consumer(settings)
-        except (confluent_kafka.KafkaException, ValueError) as error:
-            reason = _text(error.args[0]) if isinstance(error, confluent_kafka.KafkaException) else str(error)
-            yield from self._fail_all(f"the client's settings: {reason}")
+            log = self.log or LogConsumer(self.access)
+        except ClientRefused as error:
+            yield from self._fail_all(str(error))
             return
-        with closing(consumer):
-            consumer.assign([_place(window.partition, window.first) for window in self._open.values()])
-            yield from self._consume(consumer)
+        try:
+            log.consumer.assign([_place(window.partition, window.first) for window in self._open.values()])
+            yield from self._consume(log)
+        finally:
+            if self.log is None:
+                log.close()
 
-    def _note(self, error: confluent_kafka.KafkaError) -> None:
-        self._last = error.str()[:_LONGEST_REASON]
-
-    def _consume(self, consumer: confluent_kafka.Consumer) -> Iterator[Answer]:
+    def _consume(self, log: LogConsumer) -> Iterator[Answer]:
         heard = timing.now()
         while self._open:
-            messages: list[Message] = consumer.consume(_CONSUME, timeout=_POLL_SECONDS)
-            answers = list(self._sort(messages))
+            messages: list[Message] = log.consumer.consume(_CONSUME, timeout=_POLL_SECONDS)
+            answers = list(self._sort(messages, log))
             if answers:
                 heard = timing.now()
                 yield from answers
                 if ended := [answer.window for answer in answers if not isinstance(answer, tuple)]:
-                    consumer.incremental_unassign([_place(window.partition) for window in ended])
+                    log.consumer.incremental_unassign([_place(window.partition) for window in ended])
             elif timing.now() - heard > self.silence_seconds:
-                why = f" ({self._last})" if self._last else ""
-                yield from self._fail_all(f"nothing came for {self.silence_seconds:g} s{why}")
+                last_error = f" ({log.last})" if log.last else ""
+                yield from self._fail_all(f"nothing came for {self.silence_seconds:g} s{last_error}")
 
-    def _sort(self, messages: list[Message]) -> Iterator[Answer]:
+    def _sort(self, messages: list[Message], log: LogConsumer) -> Iterator[Answer]:
         for partition, part in _by_partition(messages):
             window = self._open.get(partition)
             if window is None:
                 continue
-            yield from self._take(window, part)
+            yield from self._take(window, part, log)
 
-    def _take(self, window: LogWindow, messages: list[Message]) -> Iterator[Answer]:
+    def _take(self, window: LogWindow, messages: list[Message], log: LogConsumer) -> Iterator[Answer]:
         """Records stand before what ends a partition, as they came."""
         partition, records, fault, reached = window.partition, messages, None, 0
         if messages[-1].error() is not None or messages[-1].offset() >= window.end - 1:
@@ -128,7 +154,7 @@ class WindowReader:
                 elif error is None or error.code() == _CODES._PARTITION_EOF:
                     reached = max(reached, message.offset())
                 elif error.code() in _OF_THE_CLIENT:
-                    self._last = _text(error)
+                    log.last = _text(error)
                 else:
                     fault = _text(error)
                     break

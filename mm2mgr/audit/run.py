@@ -91,7 +91,7 @@ class _Part:
 
     @property
     def bits(self) -> int:
-        return block_bits(max(each.end - each.first for each in (self.order.source, self.order.target)))
+        return block_bits(max(entry.end - entry.first for entry in (self.order.source, self.order.target)))
 
     def range(self, side: int, window: LogWindow) -> ScanRange:
         steps = self.order.expectation.steps if side == SOURCE else ()
@@ -172,15 +172,15 @@ class _Run:
             window, target = part.order.source, part.order.target
             bounds = [(window.first, window.end), (window.end, part.order.source_log.end)]
             whole = [LogWindow(window.partition, low, high) for low, high in bounds if low < high]
-            ranges += [(part.flow.source, part.range(SOURCE, each)) for each in whole]
+            ranges += [(part.flow.source, part.range(SOURCE, entry)) for entry in whole]
             if target.first < target.end:
                 ranges.append((part.flow.target, part.range(TARGET, target)))
-        found = self.engine.latest(self._tasks(ranges))
-        self._take_notes(parts, found.notes, findings)
-        rows = _by_part(found.rows)
+        finding = self.engine.latest(self._tasks(ranges))
+        self._take_notes(parts, finding.notes, findings)
+        rows = _by_part(finding.rows)
         for part in parts:
             own, order = findings[part.number], part.order
-            own.counts = found.counts.get((part.number, SOURCE), 0), found.counts.get((part.number, TARGET), 0)
+            own.counts = finding.counts.get((part.number, SOURCE), 0), finding.counts.get((part.number, TARGET), 0)
             if own.not_judged or part.number not in rows:
                 continue
             edges = Edges(open_start=order.source.first > 0, due=order.source.end)
@@ -189,8 +189,8 @@ class _Run:
                 (DifferenceKind.MISSING, order.target_log.start, "target"),
                 (DifferenceKind.EXTRA, order.source_log.start, "source"),
             ):
-                gone = [each for each in differences if start > 0 and each.kind is kind and not each.note]
-                differences = [each for each in differences if each not in gone]
+                gone = [entry for entry in differences if start > 0 and entry.kind is kind and not entry.note]
+                differences = [entry for entry in differences if entry not in gone]
                 if gone:
                     begins = f"the {name}'s log begins at {start}, so that retention may have removed them there"
                     own.not_judged.append(f"{len(gone)} keys: {begins}")
@@ -213,7 +213,7 @@ class _Run:
         self._take_notes(parts, scanned.notes, findings)
 
     def _tasks(self, ranges: Sequence[tuple[LogAccess, ScanRange]]) -> list[ScanTask]:
-        total = sum(each.window.end - each.window.first for _, each in ranges)
+        total = sum(entry.window.end - entry.window.first for _, entry in ranges)
         self.progress(AuditProgress("reading both logs", 0, total))
         per_task = min(max(total // (4 * self.engine.cores), _LEAST_OFFSETS_PER_TASK), _MOST_OFFSETS_PER_TASK)
         return tasks_of(ranges, per_task, self.algorithm, self.silence_seconds)
@@ -224,34 +224,34 @@ class _Run:
         """Note what could not be read, and what transformations drop of the window."""
         windows = {part.number: part.order.source for part in parts}
         for note in notes:
-            found, window, offset = findings[note["part"]], windows[note["part"]], note.get("first_offset")
+            finding, window, offset = findings[note["part"]], windows[note["part"]], note.get("first_offset")
             at = note["offset"] if offset is None else offset
             if note["kind"] == DROPPED and window.first <= at < window.end:
-                found.expected[note["text"]] += note["count"]
+                finding.expected[note["text"]] += note["count"]
             elif note["kind"] == FAULT:
                 name = "source" if note["side"] == SOURCE else "target"
                 where = f"the {name}'s records from offset {at} on could not be read"
-                found.not_judged.append(f"{where}: {note['text']}")
+                finding.not_judged.append(f"{where}: {note['text']}")
 
     # --- pass 2 -------------------------------------------------------------------------------------------------------
 
-    def _gaps(self, part: _Part, found: _Findings) -> Iterator[GapTask]:
-        if found.not_judged or found.sums is None:
+    def _gaps(self, part: _Part, finding: _Findings) -> Iterator[GapTask]:
+        if finding.not_judged or finding.sums is None:
             return
-        alignment = align_blocks(found.sums.source, found.sums.target)
+        alignment = align_blocks(finding.sums.source, finding.sums.target)
         for gap in alignment.gaps:
-            yield from self._gap(part, found, gap)
+            yield from self._gap(part, finding, gap)
 
-    def _whole(self, part: _Part, found: _Findings) -> Iterator[GapTask]:
+    def _whole(self, part: _Part, finding: _Findings) -> Iterator[GapTask]:
         """One gap of both windows: among the records of others no block is equal."""
-        if found.not_judged or found.sums is None:
+        if finding.not_judged or finding.sums is None:
             return
         ranges, target = part.source_ranges, part.order.target
-        counts = found.sums.source_records, found.sums.target_records
+        counts = finding.sums.source_records, finding.sums.target_records
         whole = Gap((ranges[0].first, ranges[-1].end), (target.first, target.end), *counts, at_start=True, at_end=True)
-        yield from self._gap(part, found, whole)
+        yield from self._gap(part, finding, whole)
 
-    def _gap(self, part: _Part, found: _Findings, gap: Gap) -> Iterator[GapTask]:
+    def _gap(self, part: _Part, finding: _Findings, gap: Gap) -> Iterator[GapTask]:
         source, target = gap.source, gap.target
         is_open = gap.at_end and part.has_open_end
         if is_open:  # what the target has behind the records that were read of the source is not read again
@@ -260,8 +260,8 @@ class _Run:
         for name, bounds, count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
             if min(count, bounds[1] - bounds[0]) > MOST_IN_A_GAP:
                 rest = f"{name} offsets {bounds[0] + MOST_IN_A_GAP}-{bounds[1] - 1}"
-                found.not_judged.append(f"{rest}: too many differ to compare them one by one")
-        is_cut = bool(found.not_judged)
+                finding.not_judged.append(f"{rest}: too many differ to compare them one by one")
+        is_cut = bool(finding.not_judged)
         timed = "timestamp" in part.order.expectation.fields  # else an equal record may be that of another time
         edges = Edges(gap.at_start and part.has_open_start, is_open or is_cut, part.order.source.end, timed)
         yield GapTask(
@@ -275,7 +275,7 @@ class _Run:
 
     def _compare(self, parts: Sequence[_Part], tasks: Sequence[GapTask], findings: dict[int, _Findings]) -> None:
         self.progress(AuditProgress(f"comparing records where {len(tasks)} stretches of blocks differ"))
-        rows = self.engine.rows(tasks, compare, GAP_SCHEMA)
+        rows = self.engine.rows(self._share_out(tasks), compare, GAP_SCHEMA)
         by_part = _by_part(rows)
         searches: list[GapTask] = []
         for part in parts:
@@ -284,10 +284,15 @@ class _Run:
                 continue
             findings[part.number].not_judged += _faults(own)
             searches += self._searches(part, own)
-        found = _by_part(self.engine.rows(searches, compare, GAP_SCHEMA)) if searches else {}
+        finding = _by_part(self.engine.rows(self._share_out(searches), compare, GAP_SCHEMA)) if searches else {}
         for part in parts:
             if (own := by_part.get(part.number)) is not None:
-                self._settle(part, own, found.get(part.number), findings[part.number])
+                self._settle(part, own, finding.get(part.number), findings[part.number])
+
+    def _share_out(self, tasks: Sequence[GapTask]) -> list[tuple[GapTask, ...]]:
+        """Share gaps out to about four tasks a core, in their order."""
+        size = -(-len(tasks) // (4 * self.engine.cores))
+        return [tuple(tasks[first : first + size]) for first in range(0, len(tasks), size)]
 
     def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
         """Look for the first copies of records that no gap explains in the source before them."""
@@ -300,18 +305,18 @@ class _Run:
         if part.source_ranges[0].first > first:  # of a window, not the whole log
             first = max(first, part.source_ranges[0].first - _SEARCHED)
         step = max(_LEAST_OFFSETS_PER_TASK, -(-(end - first) // (4 * self.engine.cores)))
-        wanted = np.unique(surplus.hash)
+        wanted_hashes = np.unique(surplus.hash)
         for low in range(first, end, step):
             side = part.side(SOURCE, low, min(end, low + step))
-            yield GapTask(side, None, self.algorithm, self.silence_seconds, wanted=wanted)
+            yield GapTask(side, None, self.algorithm, self.silence_seconds, wanted_hashes=wanted_hashes)
 
-    def _settle(self, part: _Part, rows: pa.Table, searched: pa.Table | None, found: _Findings) -> None:
+    def _settle(self, part: _Part, rows: pa.Table, searched: pa.Table | None, finding: _Findings) -> None:
         rest_rows = _of_kind(rows, gaps.REST)
         rest_rows = rest_rows.take(pa.array(_in_order(rest_rows)))
         earlier = []
         if searched is not None:
-            found.not_judged += _faults(searched)
-            earlier = [records_in(_of_kind(searched, gaps.FOUND))]
+            finding.not_judged += _faults(searched)
+            earlier = [records_in(_of_kind(searched, gaps.COPY))]
         expectation, window = part.order.expectation, part.order.source
         differences = settle(rest_in(rest_rows, 0), earlier, expectation.fields, due=window.end)
         source_rows, target_rows = _row_by_offset(rest_rows)
@@ -319,58 +324,58 @@ class _Run:
         leading = {offset for offset, row in source_rows.items() if edges[row] & LEADS}
         trailing = {offset for offset, row in source_rows.items() if edges[row] & TRAILS}
         told, unknown = [], []
-        for each in differences:
-            difference, offset, kind = each, each.source_offset, each.kind
+        for entry in differences:
+            difference, offset, kind = entry, entry.source_offset, entry.kind
             if offset is not None and not window.first <= offset < window.end:
                 continue
             if kind is DifferenceKind.EXTRA and expectation.matching is Matching.FAN_IN:
                 continue
             if kind is DifferenceKind.MISSING and offset in leading:
-                found.leads = True
+                finding.leads = True
                 if part.order.target_log.start > 0:
                     unknown.append(offset)
                     continue
                 begins = "before the first record of the target's log: the flow began later, or it was created again"
                 difference = replace(difference, expected=expectation.late, note=begins)
             if kind is DifferenceKind.MISSING and offset in trailing:
-                found.trails = True
+                finding.trails = True
             told.append(difference)
         if unknown:
             where = f"source offsets {unknown[0]}-{unknown[-1]}"
             begins = f"the target's log begins at {part.order.target_log.start}"
-            found.not_judged.append(f"{where}: {begins}, so that retention may have removed them there")
+            finding.not_judged.append(f"{where}: {begins}, so that retention may have removed them there")
         told = _with_restarts(told, rest_rows, target_rows)
         if self.order.show_values:
             told = _with_values(told, rest_rows, source_rows, target_rows)
-        found.differences = told
+        finding.differences = told
 
     # --- the report ---------------------------------------------------------------------------------------------------
 
-    def _audit(self, part: _Part, found: _Findings) -> PartitionAudit:
+    def _audit(self, part: _Part, finding: _Findings) -> PartitionAudit:
         order = part.order
-        counts, expected = tally(found.differences)
+        counts, expected = tally(finding.differences)
         return PartitionAudit(
             order.source.partition,
             order.target.partition,
             (order.source.first, order.source.end),
             (order.target.first, order.target.end),
-            *found.counts,
+            *finding.counts,
             counts,
-            {**expected, **found.expected},
-            tuple(found.differences[: self.order.most_differences]),
-            (*order.not_judged, *dict.fromkeys(found.not_judged)),
+            {**expected, **finding.expected},
+            tuple(finding.differences[: self.order.most_differences]),
+            (*order.not_judged, *dict.fromkeys(finding.not_judged)),
             order.source_topic_id,
             order.target_topic_id,
         )
 
 
-def _wider(part: _Part, found: _Findings, *, is_last: bool) -> _Part | None:
+def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
     """Return the partition with a larger window of the target, None where what is missing is not at its edges."""
     target, log = part.order.target, part.order.target_log
     first, end, more = target.first, target.end, 8 * (target.end - target.first) + 10 * CONTEXT
-    if found.leads and first > log.start:
+    if finding.leads and first > log.start:
         first = log.start if is_last else max(log.start, first - more)
-    if found.trails and end < log.end:
+    if finding.trails and end < log.end:
         end = log.end if is_last else min(log.end, end + more)
     if (first, end) == (target.first, target.end):
         return None
@@ -383,7 +388,7 @@ def _by_part(rows: pa.Table) -> dict[int, pa.Table]:
 
 
 def _of_kind(rows: pa.Table, kind: str) -> pa.Table:
-    return rows.filter(pa.array([each == kind for each in rows.column("kind").to_pylist()], pa.bool_()))
+    return rows.filter(pa.array([entry == kind for entry in rows.column("kind").to_pylist()], pa.bool_()))
 
 
 def _faults(rows: pa.Table) -> list[str]:
@@ -409,9 +414,9 @@ def _with_restarts(
     before = rows.column("before_ms").to_pylist()
     told, last, note = list(differences), -2, ""
     again = sorted(
-        (each.target_offset, row)
-        for row, each in enumerate(told)
-        if each.kind is DifferenceKind.DUPLICATED and each.target_offset is not None
+        (entry.target_offset, row)
+        for row, entry in enumerate(told)
+        if entry.kind is DifferenceKind.DUPLICATED and entry.target_offset is not None
     )
     for offset, row in again:
         if offset > last + 1:
@@ -432,9 +437,9 @@ def _with_values(
 
     return [
         replace(
-            each,
-            source_value=value(source_rows, each.source_offset),
-            target_value=value(target_rows, each.target_offset),
+            entry,
+            source_value=value(source_rows, entry.source_offset),
+            target_value=value(target_rows, entry.target_offset),
         )
-        for each in differences
+        for entry in differences
     ]

@@ -1,7 +1,7 @@
 """Pass 1 on one machine: ranges of logs are read and summed up as blocks, rows that Spark and this process share.
 
-A task is what one consumer reads: ranges of several partitions of one cluster. Its rows are blocks, what transformations
-drop of the source's records, and why a range could not be read to its end.
+A task is what one consumer reads: ranges of several partitions of one cluster. Its rows are blocks, what
+transformations drop of the source's records, and why a range could not be read to its end.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ScanTask:
     @property
     def offsets(self) -> int:
         """How many records it reads at most."""
-        return sum(each.window.end - each.window.first for each in self.ranges)
+        return sum(scan_range.window.end - scan_range.window.first for scan_range in self.ranges)
 
 
 def tasks_of(
@@ -81,25 +81,25 @@ def tasks_of(
 
 def scan(task: ScanTask) -> Iterator[pa.RecordBatch]:
     """Read the ranges of a task and yield their rows (SCAN_SCHEMA); what cannot be read is a row, nothing is raised."""
-    ranges = {each.window.partition: each for each in task.ranges}
-    sums = {partition: BlockSums(each.bits) for partition, each in ranges.items()}
+    ranges = {scan_range.window.partition: scan_range for scan_range in task.ranges}
+    sums = {partition: BlockSums(scan_range.bits) for partition, scan_range in ranges.items()}
     dropped: dict[TopicPartition, Counter[str]] = {partition: Counter() for partition in ranges}
-    reader = WindowReader(task.access, [each.window for each in task.ranges], task.silence_seconds)
+    reader = WindowReader(task.access, [scan_range.window for scan_range in task.ranges], task.silence_seconds)
     for answer in reader:
         if isinstance(answer, tuple):
             window, messages = answer
-            each = ranges[window.partition]
-            if each.steps:
-                messages = list(as_mirrored(messages, each.steps, dropped[window.partition]))
-            sums[window.partition].add(records_of(messages, each.fields, task.algorithm))
+            scan_range = ranges[window.partition]
+            if scan_range.steps:
+                messages = list(as_mirrored(messages, scan_range.steps, dropped[window.partition]))
+            sums[window.partition].add(records_of(messages, scan_range.fields, task.algorithm))
             continue
-        each = ranges[answer.window.partition]
+        scan_range = ranges[answer.window.partition]
         blocks = sums.pop(answer.window.partition).blocks()
-        yield _rows(each, blocks)
+        yield _rows(scan_range, blocks)
         for says, count in dropped[answer.window.partition].items():
-            yield _row(each, DROPPED, says, count, answer.window.first)
+            yield _row(scan_range, DROPPED, says, count, answer.window.first)
         if isinstance(answer, ReadFault):
-            yield _row(each, FAULT, answer.reason, 0, answer.offset)
+            yield _row(scan_range, FAULT, answer.reason, 0, answer.offset)
 
 
 @dataclass(frozen=True)
@@ -140,35 +140,35 @@ def _gets(step: RecordStep, message: Message, headers: list[tuple[str, bytes | N
     return is_selected != step.negated
 
 
-def _rows(each: ScanRange, blocks: Blocks) -> pa.RecordBatch:
-    return _with_place(each, BLOCK, "", signed(blocks))
+def _rows(scan_range: ScanRange, blocks: Blocks) -> pa.RecordBatch:
+    return _with_place(scan_range, BLOCK, "", to_signed(blocks))
 
 
-def _row(each: ScanRange, kind: str, text: str, count: int, offset: int) -> pa.RecordBatch:
+def _row(scan_range: ScanRange, kind: str, text: str, count: int, offset: int) -> pa.RecordBatch:
     numbers = {"first_offset": offset, "last_offset": offset, "count": count}
     row = [{field.name: numbers.get(field.name, False if field.name == "ends" else 0) for field in SIGNED_SCHEMA}]
-    return _with_place(each, kind, text, pa.RecordBatch.from_pylist(row, SIGNED_SCHEMA))
+    return _with_place(scan_range, kind, text, pa.RecordBatch.from_pylist(row, SIGNED_SCHEMA))
 
 
-def _with_place(each: ScanRange, kind: str, text: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _with_place(scan_range: ScanRange, kind: str, text: str, rows: pa.RecordBatch) -> pa.RecordBatch:
     count = rows.num_rows
     places = [
-        pa.array(np.full(count, each.part, np.int32)),
-        pa.array(np.full(count, each.side, np.int32)),
+        pa.array(np.full(count, scan_range.part, np.int32)),
+        pa.array(np.full(count, scan_range.side, np.int32)),
         pa.array([kind] * count, pa.string()),
         pa.array([text] * count, pa.string()),
     ]
     return pa.RecordBatch.from_arrays([*places, *rows.columns], schema=SCAN_SCHEMA)
 
 
-def signed(blocks: Blocks) -> pa.RecordBatch:
+def to_signed(blocks: Blocks) -> pa.RecordBatch:
     """Return blocks with signed numbers (SIGNED_SCHEMA)."""
     columns = [getattr(blocks, field.name) for field in BLOCK_SCHEMA]
     arrays = [column.view(np.int64) if column.dtype == np.uint64 else column for column in columns]
     return pa.RecordBatch.from_arrays([pa.array(array) for array in arrays], schema=SIGNED_SCHEMA)
 
 
-def unsigned(table: pa.Table) -> Blocks:
+def from_signed(table: pa.Table) -> Blocks:
     """Return the blocks of rows with signed numbers."""
     columns = [table.column(field.name).to_numpy(zero_copy_only=False) for field in BLOCK_SCHEMA]
     fields = zip(columns, BLOCK_SCHEMA, strict=True)

@@ -35,7 +35,7 @@ def checked_again(order: AuditOrder, report: AuditReport, later: Mapping[str, La
         )
         reasons, is_other = list[str](), False
         for alias, window, topic_id in sides:
-            reason, other = _changed(alias, window, topic_id, later.get(alias, LaterLook()))
+            reason, other = _change_of(alias, window, topic_id, later.get(alias, LaterLook()))
             reasons += [reason] if reason else []
             is_other |= other
         if is_other:  # what was found may be of two logs
@@ -46,7 +46,8 @@ def checked_again(order: AuditOrder, report: AuditReport, later: Mapping[str, La
         replace(
             audit,
             partitions=tuple(
-                check(flow, part, found) for part, found in zip(flow.partitions, audit.partitions, strict=True)
+                check(flow, part, partition_audit)
+                for part, partition_audit in zip(flow.partitions, audit.partitions, strict=True)
             ),
         )
         for flow, audit in zip(order.flows, report.flows, strict=True)
@@ -54,7 +55,7 @@ def checked_again(order: AuditOrder, report: AuditReport, later: Mapping[str, La
     return replace(report, flows=tuple(flows))
 
 
-def _changed(alias: str, window: LogWindow, topic_id: str, later: LaterLook) -> tuple[str, bool]:
+def _change_of(alias: str, window: LogWindow, topic_id: str, later: LaterLook) -> tuple[str, bool]:
     """Return what happened to a log while it was read, and whether it is another log now."""
     topic = window.partition.topic
     if later.failure:
@@ -81,7 +82,7 @@ COUNTS_PROMISE = (
 )
 
 
-def counted(order: AuditOrder, began: float, seconds: float) -> AuditReport:
+def judge_counts(order: AuditOrder, began: float, seconds: float) -> AuditReport:
     """Judge by offsets alone: at least as many on the target as are mirrored, at most as many as the source has."""
     flows = tuple(
         FlowAudit(flow.flow, tuple(_count(flow, part) for part in flow.partitions), (COUNTS_PROMISE,), flow.not_judged)
@@ -94,16 +95,16 @@ def _count(flow: FlowOrder, part: PartitionOrder) -> PartitionAudit:
     least, most = part.source.end - part.source.first, part.source_log.end - part.source.first
     there = part.target_log.end - part.target.first
     counts: dict[DifferenceKind, int] = {}
-    why = list(part.not_judged)
-    if not why and least:
+    reasons = list(part.not_judged)
+    if not reasons and least:
         if part.expectation.matching is Matching.LATEST or part.expectation.steps:
-            why.append("offsets cannot be compared where compaction or a transformation drops records")
+            reasons.append("offsets cannot be compared where compaction or a transformation drops records")
         elif flow.target.committed or flow.source.committed:
-            why.append("offsets cannot be compared where transaction markers take some")
+            reasons.append("offsets cannot be compared where transaction markers take some")
         elif there < least:
             counts[DifferenceKind.MISSING] = least - there
         elif part.expectation.matching is Matching.FAN_IN:
-            why.append("offsets cannot be compared where several sources write to one topic")
+            reasons.append("offsets cannot be compared where several sources write to one topic")
         elif part.source_log.start == part.source.first == part.target_log.start == 0 and there > most:
             counts[DifferenceKind.EXTRA] = there - most
     return PartitionAudit(
@@ -114,7 +115,7 @@ def _count(flow: FlowOrder, part: PartitionOrder) -> PartitionAudit:
         least,
         there,
         counts,
-        not_judged=tuple(why),
+        not_judged=tuple(reasons),
         source_topic_id=part.source_topic_id,
         target_topic_id=part.target_topic_id,
     )
@@ -128,15 +129,19 @@ def same_windows(order: AuditOrder) -> AuditOrder:
     first, second = ({part.source.partition: part for part in flow.partitions} for flow in order.flows)
     shared = [partition for partition in first if partition in second]
 
-    def bounded(own: PartitionOrder, other: PartitionOrder) -> PartitionOrder:
+    def bound_window(own: PartitionOrder, other: PartitionOrder) -> PartitionOrder:
         reasons = tuple(dict.fromkeys((*own.not_judged, *other.not_judged)))
         window = replace(own.source, end=min(own.source.end, other.source.end))
         return replace(own, source=window, not_judged=reasons)
 
     pairs = [(first[partition], second[partition]) for partition in shared]
     flows = (
-        replace(order.flows[0], partitions=tuple(bounded(one, two) for one, two in pairs)),
-        replace(order.flows[1], partitions=tuple(bounded(two, one) for one, two in pairs)),
+        replace(
+            order.flows[0], partitions=tuple(bound_window(first_part, second_part) for first_part, second_part in pairs)
+        ),
+        replace(
+            order.flows[1], partitions=tuple(bound_window(second_part, first_part) for first_part, second_part in pairs)
+        ),
     )
     alone = sorted({str(partition) for partition in first.keys() ^ second.keys()})
     warnings = (
@@ -145,11 +150,12 @@ def same_windows(order: AuditOrder) -> AuditOrder:
     return replace(order, flows=flows, warnings=(*order.warnings, *warnings))
 
 
-def beside(report: AuditReport) -> AuditReport:
+def add_comparison(report: AuditReport) -> AuditReport:
     """Add a flow to the report of two: their mirrors beside each other, with the differences that only one has."""
     first, second = report.flows
     partitions = tuple(
-        _beside(first, one, second, two) for one, two in zip(first.partitions, second.partitions, strict=True)
+        _compare_parts(first, first_part, second, second_part)
+        for first_part, second_part in zip(first.partitions, second.partitions, strict=True)
     )
     promise = (
         "both mirrors have the same records in the same order, or differ from the source in the same way;"
@@ -160,10 +166,12 @@ def beside(report: AuditReport) -> AuditReport:
     return replace(report, flows=(first, second, both))
 
 
-def _beside(first: FlowAudit, one: PartitionAudit, second: FlowAudit, two: PartitionAudit) -> PartitionAudit:
+def _compare_parts(
+    first: FlowAudit, first_part: PartitionAudit, second: FlowAudit, second_part: PartitionAudit
+) -> PartitionAudit:
     told: list[RecordDifference] = []
     counts: dict[DifferenceKind, int] = {}
-    for flow, own, other in ((first, one, two), (second, two, one)):
+    for flow, own, other in ((first, first_part, second_part), (second, second_part, first_part)):
         others = set(map(_meaning, other.differences))
         for difference in own.differences:
             if _meaning(difference) not in others:
@@ -172,21 +180,25 @@ def _beside(first: FlowAudit, one: PartitionAudit, second: FlowAudit, two: Parti
                 )
                 if not difference.expected:
                     counts[difference.kind] = counts.get(difference.kind, 0) + 1
-    why = list(dict.fromkeys((*one.not_judged, *two.not_judged, *_untold(one), *_untold(two))))
+    reasons = list(
+        dict.fromkeys(
+            (*first_part.not_judged, *second_part.not_judged, *_limit_reached(first_part), *_limit_reached(second_part))
+        )
+    )
     return PartitionAudit(
-        one.target,
-        two.target,
-        one.target_window,
-        two.target_window,
-        one.target_records,
-        two.target_records,
+        first_part.target,
+        second_part.target,
+        first_part.target_window,
+        second_part.target_window,
+        first_part.target_records,
+        second_part.target_records,
         counts,
         differences=tuple(told),
-        not_judged=tuple(why),
+        not_judged=tuple(reasons),
     )
 
 
-def _untold(audit: PartitionAudit) -> Iterator[str]:
+def _limit_reached(audit: PartitionAudit) -> Iterator[str]:
     total = sum(audit.counts.values()) + sum(audit.expected.values())
     if len(audit.differences) < total:
         yield f"{audit.target}: only {len(audit.differences)} of {total} differences are known one by one"

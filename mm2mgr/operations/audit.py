@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mm2mgr import timing
 from mm2mgr.audit.expected import NotJudgeable, TopicFacts, expectation, promises
-from mm2mgr.audit.verdicts import LaterLook, beside, checked_again, counted, same_windows
+from mm2mgr.audit.verdicts import LaterLook, add_comparison, checked_again, judge_counts, same_windows
 from mm2mgr.audit.windows import (
     CONTEXT,
     AuditOrder,
@@ -97,10 +97,10 @@ def audit(
     _refuse_wrong(options)
     chosen = _choose(workspace, names, options)
     began, started = time.time(), timing.now()
-    order = _narrowed(workspace, _order(workspace, chosen, _read_bounds(workspace, chosen), options), options)
+    order = _narrow_windows(workspace, _order(workspace, chosen, _read_bounds(workspace, chosen), options), options)
     if options.counts:
-        return counted(order, began, timing.now() - started)
-    return _checked(workspace, order, _run(workspace, order, options, progress))
+        return judge_counts(order, began, timing.now() - started)
+    return _check_again(workspace, order, _run(workspace, order, options, progress))
 
 
 def audit_compare(
@@ -122,11 +122,11 @@ def audit_compare(
     if len(chosen) != 2:
         raise InvalidArgument("second", "`compare` needs two different flows")
     if chosen[0].flow.source.alias != chosen[1].flow.source.alias:
-        sources = " and ".join(each.flow.source.alias for each in chosen)
+        sources = " and ".join(entry.flow.source.alias for entry in chosen)
         raise InvalidArgument("second", f"{first} and {second} have different sources, {sources}: nothing to compare")
     whole = same_windows(_order(workspace, chosen, _read_bounds(workspace, chosen), options))
-    order = _narrowed(workspace, whole, options)
-    return beside(_checked(workspace, order, _run(workspace, order, options, progress)))
+    order = _narrow_windows(workspace, whole, options)
+    return add_comparison(_check_again(workspace, order, _run(workspace, order, options, progress)))
 
 
 def _refuse_wrong(options: AuditOptions) -> None:
@@ -137,24 +137,31 @@ def _refuse_wrong(options: AuditOptions) -> None:
 
 
 def _run(
-    workspace: Workspace, order: AuditOrder, options: AuditOptions, progress: Callable[[AuditProgress], None] | None
+    workspace: Workspace,
+    order: AuditOrder,
+    options: AuditOptions,
+    progress: Callable[[AuditProgress], None] | None,
 ) -> AuditReport:
     from mm2mgr.audit.run import run_audit
 
     engine = workspace.engine(options.spark)
     if not engine.on_spark:
-        return run_audit(order, progress=progress)
+        report = run_audit(order, progress=progress)
+        return replace(report, engine=f"{report.engine} ({engine.reason})" if engine.reason else report.engine)
+    from mm2mgr.audit.log_source import SPARK_ERRORS
     from mm2mgr.files import cache_file
-    from mm2mgr.throughput.spark_session import end, session
+    from mm2mgr.throughput.spark_session import end, failure, session
 
     spark = session(engine.java_home, cache_file("spark-audit", suffix=".log"))
     try:
         return run_audit(order, spark, progress)
+    except SPARK_ERRORS as error:
+        raise failure("the audit failed on Spark", error, "run it again, or with --no-spark") from error
     finally:
         end(spark)
 
 
-def _checked(workspace: Workspace, order: AuditOrder, report: AuditReport) -> AuditReport:
+def _check_again(workspace: Workspace, order: AuditOrder, report: AuditReport) -> AuditReport:
     """Return the report without a verdict on what retention, or a topic created again, took while it was read."""
     topics: dict[str, set[str]] = {}
     for flow in order.flows:
@@ -222,32 +229,32 @@ def _choose(workspace: Workspace, names: Iterable[str], options: AuditOptions) -
     chosen = []
     for flow_id, topics in picked.items():
         named = frozenset(topics) if topics is not None else frozenset(options.topics) or None
-        (connector,) = (each for each in workspace.connectors_of([by_id[flow_id]]) if each.type == "source")
+        (connector,) = (entry for entry in workspace.connectors_of([by_id[flow_id]]) if entry.type == "source")
         chosen.append(_Chosen(by_id[flow_id], connector, named))
     return chosen
 
 
 def _read_bounds(workspace: Workspace, chosen: list[_Chosen]) -> _Bounds:
-    offsets = {each.flow.id: StoredOffsets(each.connector.connect, each.connector.name) for each in chosen}
-    counts = {each.flow.id: PartitionCounts(each.flow.source.alias) for each in chosen}
+    offsets = {entry.flow.id: StoredOffsets(entry.connector.connect, entry.connector.name) for entry in chosen}
+    counts = {entry.flow.id: PartitionCounts(entry.flow.source.alias) for entry in chosen}
     first = workspace.ask(ask([*offsets.values(), *counts.values()]), _LIMITS)
     stored: dict[str, Mapping[TopicPartition, int] | Mm2mgrError] = {}
     topics: dict[str, tuple[str, ...]] = {}
-    for each in chosen:
-        answer = first.get(offsets[each.flow.id])
-        alias = each.connector.config["source.cluster.alias"]
-        stored[each.flow.id] = answer if isinstance(answer, Mm2mgrError) else parse_stored(answer, alias)
-        there, known = first.get(counts[each.flow.id]), stored[each.flow.id]
+    for entry in chosen:
+        answer = first.get(offsets[entry.flow.id])
+        alias = entry.connector.config["source.cluster.alias"]
+        stored[entry.flow.id] = answer if isinstance(answer, Mm2mgrError) else parse_stored(answer, alias)
+        there, stored_offsets = first.get(counts[entry.flow.id]), stored[entry.flow.id]
         names = set() if isinstance(there, Mm2mgrError) else set(there)
-        names |= set() if isinstance(known, Mm2mgrError) else {partition.topic for partition in known}
-        names |= each.topics or set()
-        topics[each.flow.id] = tuple(sorted(filter(each.takes, names)))
+        names |= set() if isinstance(stored_offsets, Mm2mgrError) else {partition.topic for partition in stored_offsets}
+        names |= entry.topics or set()
+        topics[entry.flow.id] = tuple(sorted(filter(entry.takes, names)))
     here: dict[str, set[str]] = {}
     away: dict[str, set[str]] = {}
-    for each in chosen:
-        away.setdefault(each.flow.source.alias, set()).update(topics[each.flow.id])
-        here.setdefault(each.flow.target.alias, set()).update(
-            name for topic in topics[each.flow.id] if (name := _target_topic(each, topic))
+    for entry in chosen:
+        away.setdefault(entry.flow.source.alias, set()).update(topics[entry.flow.id])
+        here.setdefault(entry.flow.target.alias, set()).update(
+            name for topic in topics[entry.flow.id] if (name := _target_topic(entry, topic))
         )
     targets = _read_clusters(workspace, here)
     committed = _read_committed(workspace, chosen, targets)
@@ -255,8 +262,8 @@ def _read_bounds(workspace: Workspace, chosen: list[_Chosen]) -> _Bounds:
 
 
 def _read_clusters(workspace: Workspace, topics: Mapping[str, set[str]]) -> dict[str, RunningKafka | Mm2mgrError]:
-    wanted = {alias: WantedLogs(names.__contains__, configs=frozenset(names)) for alias, names in topics.items()}
-    questions = {alias: KafkaState(alias, logs) for alias, logs in wanted.items()}
+    wanted_places = {alias: WantedLogs(names.__contains__, configs=frozenset(names)) for alias, names in topics.items()}
+    questions = {alias: KafkaState(alias, logs) for alias, logs in wanted_places.items()}
     snapshot = workspace.ask(ask(questions.values()), _LIMITS)
     return {alias: snapshot.get(question) for alias, question in questions.items()}
 
@@ -265,7 +272,7 @@ def _read_committed(
     workspace: Workspace, chosen: list[_Chosen], targets: Mapping[str, RunningKafka | Mm2mgrError]
 ) -> dict[str, Mapping[TopicPartition, int | None]]:
     """Read where the first open transaction begins on targets that are written with transactions."""
-    aliases = {each.flow.target.alias for each in chosen if _writes_transactions(each.flow)}
+    aliases = {entry.flow.target.alias for entry in chosen if _writes_transactions(entry.flow)}
     questions = {
         alias: PartitionEnds(alias, frozenset(state.offsets), committed=True)
         for alias in aliases
@@ -280,11 +287,11 @@ def _writes_transactions(flow: Flow) -> bool:
     return flow.exactly_once or flow.connect.exactly_once
 
 
-def _target_topic(each: _Chosen, topic: str) -> str:
+def _target_topic(entry: _Chosen, topic: str) -> str:
     """Return a topic's name behind the replication policy and all transformations, "" where nobody can know it."""
-    if not each.connector.config.get("transforms"):
-        return each.flow.remote_topic(topic)
-    named = naming_of(Subject(each.connector, Spot()))(topic)
+    if not entry.connector.config.get("transforms"):
+        return entry.flow.remote_topic(topic)
+    named = naming_of(Subject(entry.connector, Spot()))(topic)
     return "" if named.unknown else named.text
 
 
@@ -293,7 +300,7 @@ def _target_topic(each: _Chosen, topic: str) -> str:
 
 def _order(workspace: Workspace, chosen: list[_Chosen], bounds: _Bounds, options: AuditOptions) -> AuditOrder:
     writers = _writers(workspace)
-    flows = [_flow_order(workspace, each, bounds, writers, options) for each in chosen]
+    flows = [_flow_order(workspace, entry, bounds, writers, options) for entry in chosen]
     return AuditOrder(tuple(flows), options.show_values, options.most_differences)
 
 
@@ -306,25 +313,27 @@ def _writers(workspace: Workspace) -> Callable[[str, str], list[str]]:
         for flow in workspace.topology.flows_of(connector.flows)
     ]
 
-    def writes(each: _Chosen, topic: str) -> bool:
-        if not each.connector.config.get("transforms"):
-            name = each.flow.selection.upstream(topic)
-            return bool(name and each.flow.carries(name))
-        names = filter(each.flow.carries, each.flow.settings.topics.include)
-        return any(_target_topic(each, name) == topic for name in names)
+    def writes(entry: _Chosen, topic: str) -> bool:
+        if not entry.connector.config.get("transforms"):
+            name = entry.flow.selection.upstream(topic)
+            return bool(name and entry.flow.carries(name))
+        names = filter(entry.flow.carries, entry.flow.settings.topics.include)
+        return any(_target_topic(entry, name) == topic for name in names)
 
-    return lambda alias, topic: [flow.id for flow, each in flows if flow.target.alias == alias and writes(each, topic)]
+    return lambda alias, topic: [
+        flow.id for flow, entry in flows if flow.target.alias == alias and writes(entry, topic)
+    ]
 
 
 def _flow_order(
     workspace: Workspace,
-    each: _Chosen,
+    entry: _Chosen,
     bounds: _Bounds,
     writers: Callable[[str, str], list[str]],
     options: AuditOptions,
 ) -> FlowOrder:
-    flow = each.flow
-    config = each.connector.config
+    flow = entry.flow
+    config = entry.connector.config
     reads_committed = text_of("source", config, "source consumer", "isolation.level").lower() == "read_committed"
     try:
         source = LogAccess(flow.source.alias, librdkafka_config(kafka_access(flow.source)), reads_committed)
@@ -348,7 +357,7 @@ def _flow_order(
     sentences: dict[str, None] = {}
     for topic in bounds.topics[flow.id]:
         try:
-            view = _TopicView(each, topic, there, here, stored, bounds.committed.get(flow.target.alias, {}))
+            view = _TopicView(entry, topic, there, here, stored, bounds.committed.get(flow.target.alias, {}))
             facts = view.facts(writers, exactly_once=target.committed, reads_committed=reads_committed)
             expected = view.expectation(facts)
             sentences.update(dict.fromkeys(promises(config, facts, expected)))
@@ -415,14 +424,14 @@ class _TopicView:
         remote = self.remote
         source, target = TopicPartition(self.topic, number), TopicPartition(remote, number)
         log, remote_log = self.there.offsets.get(source), self.here.offsets.get(target)
-        last, why = self.stored.get(source), self._unread(source, target)
+        last, reason = self.stored.get(source), self._read_failure(source, target)
         if remote_log is not None and (end := self.committed.get(target)) is not None:
             remote_log = Offsets(min(remote_log.start, end), end)
         log, remote_log = log or Offsets(0, 0), remote_log or Offsets(0, 0)
         first = end = log.start
-        if not why and log.start < log.end:
-            why = _unjudged(log, last)
-            end = first if why or last is None else last + 1
+        if not reason and log.start < log.end:
+            reason = _reason_not_judged(log, last)
+            end = first if reason or last is None else last + 1
         return PartitionOrder(
             LogWindow(source, first, end),
             LogWindow(target, *remote_log),
@@ -431,10 +440,10 @@ class _TopicView:
             expected,
             self.there.topic_ids.get(self.topic, ""),
             self.here.topic_ids.get(remote, ""),
-            (why,) if why else (),
+            (reason,) if reason else (),
         )
 
-    def _unread(self, source: TopicPartition, target: TopicPartition) -> str:
+    def _read_failure(self, source: TopicPartition, target: TopicPartition) -> str:
         flow, count = self.chosen.flow, self.here.topics[target.topic]
         if source not in self.there.offsets:
             return f"{source} on {flow.source.alias} cannot be read: {self.there.unread.get(source, 'no answer')}"
@@ -445,7 +454,7 @@ class _TopicView:
         return ""
 
 
-def _unjudged(log: Offsets, stored: int | None) -> str:
+def _reason_not_judged(log: Offsets, stored: int | None) -> str:
     """Return why nothing of a log can be compared that has records, "" where something can."""
     if stored is None:
         waiting = f"{log.end - log.start} offsets from {log.start} on may be on their way"
@@ -459,38 +468,41 @@ def _unjudged(log: Offsets, stored: int | None) -> str:
     return ""
 
 
-def _settings(found: TopicSettings | None, alias: str, topic: str) -> Mapping[str, str]:
-    if found is None:
+def _settings(answers_by_place: TopicSettings | None, alias: str, topic: str) -> Mapping[str, str]:
+    if answers_by_place is None:
         raise NotJudgeable(f"{alias}: this login may not read the settings of {topic}, such as cleanup.policy")
-    return found.values
+    return answers_by_place.values
 
 
 # --- windows that are parts of the logs -------------------------------------------------------------------------------
 
 
-def _narrowed(workspace: Workspace, order: AuditOrder, options: AuditOptions) -> AuditOrder:
+def _narrow_windows(workspace: Workspace, order: AuditOrder, options: AuditOptions) -> AuditOrder:
     """Return the order with the windows that are asked for: those between two times, and of these the sampled."""
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)  # noqa: S311  nothing is secret
     warnings = list(order.warnings)
-    flows = _between(workspace, order.flows, options)
+    flows = _cut_by_time(workspace, order.flows, options)
     if options.sample is not None:
         share = options.sample
         flows = [
             replace(
-                flow, partitions=tuple(part for each in flow.partitions for part in _sampled(each, share, f"{seed}"))
+                flow,
+                partitions=tuple(
+                    part for entry in flow.partitions for part in _sample_windows(entry, share, f"{seed}")
+                ),
             )
             for flow in flows
         ]
         warnings.append(f"a sample of {100 * share:g} % in windows chosen by seed {seed}: only these are judged")
     else:
         flows = [replace(flow, partitions=tuple(_cut(flow.partitions))) for flow in flows]
-    narrow = any(each is not None for each in (options.sample, options.since_ms, options.until_ms))
+    narrow = any(entry is not None for entry in (options.sample, options.since_ms, options.until_ms))
     if narrow or options.counts or any(map(_is_cut, flows)):
         flows = _with_targets(workspace, flows)
     return replace(order, flows=tuple(flows), warnings=tuple(warnings))
 
 
-def _between(workspace: Workspace, flows: Iterable[FlowOrder], options: AuditOptions) -> list[FlowOrder]:
+def _cut_by_time(workspace: Workspace, flows: Iterable[FlowOrder], options: AuditOptions) -> list[FlowOrder]:
     flows = list(flows)
     first, end = (
         _offsets_since(workspace, flows, time_ms) if time_ms is not None else None
@@ -507,8 +519,8 @@ def _between(workspace: Workspace, flows: Iterable[FlowOrder], options: AuditOpt
                 continue
             answer = offsets.get(alias)
             if isinstance(answer, Mm2mgrError) or answer is None or window.partition not in answer:
-                why = answer.message if isinstance(answer, Mm2mgrError) else "no answer"
-                reasons.append(f"offsets of {window.partition} by time cannot be read: {why}")
+                reason = answer.message if isinstance(answer, Mm2mgrError) else "no answer"
+                reasons.append(f"offsets of {window.partition} by time cannot be read: {reason}")
                 continue
             offset = answer[window.partition]
             if name == "first":
@@ -542,21 +554,21 @@ def _offsets_since(
     return {alias: snapshot.get(question) for alias, question in questions.items()}
 
 
-def _sampled(part: PartitionOrder, share: float, seed: str) -> Iterator[PartitionOrder]:
+def _sample_windows(part: PartitionOrder, share: float, seed: str) -> Iterator[PartitionOrder]:
     """Yield whole windows of so many of its offsets, each judged as itself; what is not judged stays as it is.
 
-    Which ones depends on the seed, the partition and its window alone. Of a compacted topic a window says nothing: it is
-    judged as a whole.
+    Which ones depends on the seed, the partition and its window alone. Of a compacted topic a window says nothing:
+    it is judged as a whole.
     """
     chance = random.Random(f"{seed} {part.source.partition}")  # noqa: S311  nothing is secret
     first, end = part.source.first, part.source.end
     if part.not_judged or first >= end or part.expectation.matching is Matching.LATEST:
         yield part
         return
-    wanted = max(1, round((end - first) * share))
-    size = min(_SAMPLE_WINDOW, wanted)
+    wanted_places = max(1, round((end - first) * share))
+    size = min(_SAMPLE_WINDOW, wanted_places)
     places = range(first, end, size)
-    for start in sorted(chance.sample(places, min(len(places), max(1, round(wanted / size))))):
+    for start in sorted(chance.sample(places, min(len(places), max(1, round(wanted_places / size))))):
         yield replace(part, source=LogWindow(part.source.partition, start, min(end, start + size)))
 
 
@@ -582,19 +594,19 @@ def _with_targets(workspace: Workspace, flows: list[FlowOrder]) -> list[FlowOrde
     out to be too small, `run_audit` makes it larger.
     """
     parts = [(flow, part) for flow in flows for part in flow.partitions if part.source.first < part.source.end]
-    around = {id(part): _around(part) for _, part in parts}
+    around = {id(part): _surroundings(part) for _, part in parts}
     asked: dict[str, set[tuple[TopicPartition, int]]] = {}
     for flow, part in parts:
         low, high = around[id(part)]
         places = [offset for offset in (low, high) if part.source_log.start < offset < part.source_log.end]
         asked.setdefault(flow.source.alias, set()).update((part.source.partition, offset) for offset in places)
     times = _times(workspace, asked)
-    wanted: dict[str, set[tuple[TopicPartition, int]]] = {}
+    wanted_places: dict[str, set[tuple[TopicPartition, int]]] = {}
     for flow, part in parts:
         for offset in around[id(part)]:
             if (at := times.get((flow.source.alias, part.source.partition, offset))) is not None:
-                wanted.setdefault(flow.target.alias, set()).add((part.target.partition, at))
-    places_at = _places(workspace, wanted)
+                wanted_places.setdefault(flow.target.alias, set()).add((part.target.partition, at))
+    places_at = _places(workspace, wanted_places)
 
     def place(flow: FlowOrder, part: PartitionOrder, offset: int) -> int | None:
         at = times.get((flow.source.alias, part.source.partition, offset))
@@ -612,7 +624,7 @@ def _with_targets(workspace: Workspace, flows: list[FlowOrder]) -> list[FlowOrde
     return [replace(flow, partitions=tuple(complete(flow, part) for part in flow.partitions)) for flow in flows]
 
 
-def _around(part: PartitionOrder) -> tuple[int, int]:
+def _surroundings(part: PartitionOrder) -> tuple[int, int]:
     log = part.source_log
     return max(log.start, part.source.first - CONTEXT), min(log.end, part.source.end + CONTEXT)
 
@@ -629,29 +641,29 @@ def _times(
             rounds.append((RecordTimes(alias, tuple(sorted(once.items()))), once))
             left = [place for place in left if once[place[0]] != place[1]]
     snapshot = workspace.ask(ask([question for question, _ in rounds]), _LIMITS)
-    found: dict[tuple[str, TopicPartition, int], int] = {}
+    answers_by_place: dict[tuple[str, TopicPartition, int], int] = {}
     for question, once in rounds:
         answer = snapshot.get(question)
         for partition, seconds in ({} if isinstance(answer, Mm2mgrError) else answer).items():
-            found[(question.cluster, partition, once[partition])] = round(seconds * 1000)
-    return found
+            answers_by_place[(question.cluster, partition, once[partition])] = round(seconds * 1000)
+    return answers_by_place
 
 
 def _places(
-    workspace: Workspace, wanted: Mapping[str, set[tuple[TopicPartition, int]]]
+    workspace: Workspace, wanted_places: Mapping[str, set[tuple[TopicPartition, int]]]
 ) -> dict[tuple[str, TopicPartition, int], int]:
     """Return the first offset at each time, -1 where there is none."""
     rounds: list[tuple[OffsetsAtTimes, dict[TopicPartition, int]]] = []
-    for alias, times in wanted.items():
+    for alias, times in wanted_places.items():
         left = sorted(times)
         while left:
             once = dict(reversed(left))
             rounds.append((OffsetsAtTimes(alias, tuple(sorted(once.items()))), once))
             left = [place for place in left if once[place[0]] != place[1]]
     snapshot = workspace.ask(ask([question for question, _ in rounds]), _LIMITS)
-    found: dict[tuple[str, TopicPartition, int], int] = {}
+    answers_by_place: dict[tuple[str, TopicPartition, int], int] = {}
     for question, once in rounds:
         answer = snapshot.get(question)
         for partition, offset in ({} if isinstance(answer, Mm2mgrError) else answer).items():
-            found[(question.cluster, partition, once[partition])] = offset
-    return found
+            answers_by_place[(question.cluster, partition, once[partition])] = offset
+    return answers_by_place

@@ -9,10 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from mm2mgr.audit.log_source import read_tasks
-from mm2mgr.audit.report import AuditReport, Verdict
+from mm2mgr.audit.report import AuditReport, DifferenceKind, Verdict
 from mm2mgr.audit.run import run_audit
 from mm2mgr.audit.scan import SCAN_SCHEMA, scan
 from mm2mgr.audit.windows import AuditOrder, Expectation, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
@@ -28,6 +29,7 @@ from .faults import in_order, records, told, with_faults
 
 pytestmark = pytest.mark.live
 PLAIN = Expectation()
+LARGE = {"message.max.bytes": 8_000_000}
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class Clusters:
     ) -> None:
         create(self.source, [topic], partitions, config)
         create(self.target, [f"src.{topic}"], partitions, config)
-        write(self.source, topic, source)
-        write(self.target, f"src.{topic}", target)
+        write(self.source, topic, source, **LARGE)
+        write(self.target, f"src.{topic}", target, **LARGE)
 
     def order(self, topic: str, partitions: int = 1, expectation: Expectation = PLAIN, **more: object) -> AuditOrder:
         return AuditOrder((self.flow(topic, partitions, expectation),), **more)  # type: ignore[arg-type]
@@ -94,6 +96,61 @@ def test_equal_logs_are_equal(clusters: Clusters) -> None:
     assert (part.source_records, part.target_records, part.differences) == (5_000, 5_000, ())
 
 
+def test_large_records_and_many_headers_are_compared_too(clusters: Clusters) -> None:
+    log = records(random.Random(2), 50)
+    log[10] = Message(0, b"k", b"v" * 5_000_000, (), log[10].timestamp_ms)
+    log[20] = Message(0, None, b"v", tuple((f"h{row % 7}", b"%d" % row) for row in range(1_000)), log[20].timestamp_ms)
+    mirror = [*log]
+    clusters.write("large", log, mirror)
+    assert run_audit(clusters.order("large")).verdict is Verdict.EQUAL
+    mirror[10] = replace(log[10], value=b"v" * 4_999_999 + b"w")
+    mirror[20] = replace(log[20], headers=(*log[20].headers[:500], *log[20].headers[501:]))
+    clusters.write("large-altered", log, mirror)
+    (part,) = run_audit(clusters.order("large-altered")).flows[0].partitions
+    assert told(part.differences) == [
+        (DifferenceKind.ALTERED, 10, 10, ("value",)),
+        (DifferenceKind.ALTERED, 20, 20, ("headers",)),
+    ]
+
+
+def test_records_of_aborted_transactions_count_where_they_are_mirrored(clusters: Clusters) -> None:
+    log = records(random.Random(3), 300)
+    clusters.write("aborted", log, [])
+    settings = {**librdkafka_config(clusters.target), "transactional.id": "audit"}
+    producer = confluent_kafka.Producer(settings)
+    producer.init_transactions(30)
+    for first in range(0, 300, 50):
+        for end in (producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            for record in log[first : first + 50]:
+                headers = list(record.headers)
+                producer.produce(
+                    "src.aborted", record.value, record.key, 0, timestamp=record.timestamp_ms, headers=headers
+                )
+            end(30)
+    order = clusters.order("aborted")
+    (flow,) = order.flows
+    committed = replace(order, flows=(replace(flow, target=replace(flow.target, committed=True)),))
+    assert run_audit(committed).verdict is Verdict.EQUAL
+    (part,) = run_audit(order).flows[0].partitions
+    assert part.counts == {DifferenceKind.DUPLICATED: 300}
+
+
+@pytest.mark.matrix
+def test_a_thousand_faults_are_each_named_and_nothing_else(clusters: Clusters) -> None:
+    chance = random.Random(1_000)
+    logs = [records(chance, 60_000, number) for number in range(4)]
+    mirrors = [with_faults(chance, log, 250) for log in logs]
+    source, target = chain(*logs), chain(*(mirror.log for mirror in mirrors))
+    clusters.write("thousand", [*source], [*target], partitions=4)
+    report = run_audit(clusters.order("thousand", 4, most_differences=10_000))
+    for part, mirror in zip(report.flows[0].partitions, mirrors, strict=True):
+        assert told(part.differences) == in_order(mirror.faults)
+        assert not part.not_judged
+    assert sum(len(part.differences) for part in report.flows[0].partitions) == 1_000
+    print(f"1000 faults in {report.seconds:.1f} s, {report.engine}")
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_each_injected_fault_is_named_and_nothing_else(clusters: Clusters, seed: int) -> None:
     chance = random.Random(seed)
@@ -122,7 +179,9 @@ def spark(event_logs: Path) -> Iterator[Any]:
     from mm2mgr.throughput.spark_session import end, session
 
     with pytest.MonkeyPatch.context() as patch:
-        conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": event_logs.as_uri()}
+        conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": event_logs.as_uri()} | {
+            "spark.eventLog.compress": "false"
+        }
         patch.setenv("PYSPARK_SUBMIT_ARGS", " ".join(f"--conf {k}={v}" for k, v in conf.items()) + " pyspark-shell")
         running = session(spark_java_home(find_java()))
         yield running

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference, Verdict
-from mm2mgr.audit.verdicts import LaterLook, beside, checked_again, counted, same_windows
+from mm2mgr.audit.verdicts import LaterLook, add_comparison, checked_again, judge_counts, same_windows
 from mm2mgr.audit.windows import AuditOrder, Expectation, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
 from mm2mgr.partitions import Offsets, TopicPartition
 
@@ -74,7 +74,7 @@ def test_a_cluster_that_no_longer_answers_leaves_no_equal() -> None:
 
 def test_counts_say_what_offsets_can() -> None:
     def count(one: PartitionOrder, **more: LogAccess) -> PartitionAudit:
-        return counted(order(one, **more), 0.0, 0.0).flows[0].partitions[0]
+        return judge_counts(order(one, **more), 0.0, 0.0).flows[0].partitions[0]
 
     assert count(part()).verdict is Verdict.EQUAL
     assert count(part(target=Offsets(0, 90))).counts == {DifferenceKind.MISSING: 10}
@@ -98,9 +98,9 @@ def test_two_mirrors_are_compared_over_what_both_stored() -> None:
 def test_only_what_one_mirror_has_is_told_of_both() -> None:
     alone = RecordDifference(DifferenceKind.MISSING, 7, None)
     flows = report(MISSING).flows[0], replace(report(MISSING, alone).flows[0], flow="g")
-    (audit,) = beside(AuditReport(flows, 0.0, 1.0, "here")).flows[2].partitions
+    (audit,) = add_comparison(AuditReport(flows, 0.0, 1.0, "here")).flows[2].partitions
     assert [(each.source_offset, each.note) for each in audit.differences] == [(7, "only in g")]
     assert audit.counts == {DifferenceKind.MISSING: 1}
-    same = beside(AuditReport((flows[0], replace(flows[0], flow="g")), 0.0, 1.0, "here"))
+    same = add_comparison(AuditReport((flows[0], replace(flows[0], flow="g")), 0.0, 1.0, "here"))
     assert same.flows[2].verdict is Verdict.EQUAL
     assert same.verdict is Verdict.DIFFERS
