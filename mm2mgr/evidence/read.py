@@ -1,5 +1,4 @@
-"""`read`: everything that sizing needs of a workspace, read once and first. `size`, `fleet`, `simulate` and pages judge
-its result.
+"""`read`: all that sizing needs of a workspace, read once and first. `size`, `fleet`, `simulate` and pages judge it.
 
 Rates and task capacity come from the store, topics from the brokers, assignments and placement from Connect's workers,
 rules, buffers and the workers there are from the tree. A cluster that does not answer is a value with its reason, not
@@ -197,11 +196,9 @@ class ExpandedTree(Protocol):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that sizing needs. `flows` are those whose source was read; `failures` says of the other sources why
-    not.
+    """All that sizing needs. `flows`: those whose source was read; `failures`: why not, of the other sources.
 
-    `rates` and `listings` are by cluster, `running` by Connect cluster, the others (`weeks`: read for pages only) by flow
-    id.
+    `rates`, `listings` are by cluster, `running` by Connect cluster, others (`weeks`: for pages only) by flow id.
     """
 
     flows: tuple[Flow, ...]

@@ -41,8 +41,7 @@ class WorkerLimits:
 
 @dataclass(frozen=True)
 class Failover:
-    """The workers' settings that decide how long the tasks of a lost worker stop; REST does not show them, so Kafka's
-    defaults.
+    """The workers' settings that decide how long a lost worker's tasks stop: Kafka's, as REST shows none.
 
     `session_seconds`: session.timeout.ms, until the loss is detected; `delay_seconds`: scheduled.rebalance.max.delay.ms
     (KIP-415).
@@ -156,11 +155,9 @@ class WorkerNeed:
 
 @dataclass(frozen=True)
 class PairLayout:
-    """One mirror cluster for each pair of source and target, as MirrorMaker was run before, beside shared Connect
-    clusters.
+    """One mirror cluster per pair of source and target, as MirrorMaker ran before, beside shared Connect clusters.
 
-    Workers count one spare for each cluster that has any; `heap_bytes` are what the processes take before the first
-    record.
+    Workers count one spare per cluster with any; `heap_bytes` are what processes take before the first record.
     """
 
     clusters: int
@@ -318,8 +315,7 @@ _WITHOUT_WORKER = ("UNASSIGNED", "DESTROYED")
 
 @dataclass(frozen=True)
 class WorkerNow:
-    """A worker and what stops if it is lost: `tasks` of all connectors, as Connect counts them; of flows, which ones by
-    number.
+    """A worker and what stops if it is lost: `tasks` of all connectors, as Connect counts; of flows by number.
 
     `bytes_per_second` is what the flows' tasks carry at the same time, `heap_bytes` what they may take; `over_limits`:
     what of that is more than a worker is declared to carry.
