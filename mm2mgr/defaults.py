@@ -1,5 +1,4 @@
-"""The client settings that mm2mgr gives every flow by default, each with its reason, and the origin that every config
-value has.
+"""The client settings that mm2mgr gives every flow, each with its reason, and the origin that every config value has.
 
 Each default proved necessary on real workers. A plain key (or null) in the same block of a flow overrides it.
 """

@@ -1,13 +1,6 @@
 """The error tree of mm2mgr. Every error that a user can meet is one of these; anything else is a bug.
 
-Mm2mgrError exit code 1, one sentence what happened, `hint` what to do ├── SpecError the YAML tree is wrong; carries
-every problem found, each with file:line:column ├── TemplateError a connector template failed to render ├── ConnectError
-a Kafka Connect cluster refused or failed a request (see mm2mgr.connect) ├── KafkaError a Kafka cluster could not be
-read ├── InvalidArgument an operation was called with a value that an argument cannot have; names the argument ├──
-StalePlan the reviewed plan no longer describes what apply would do ├── PackageMissing a command needs an optional
-Python package of an extra ├── JavaMissing a command that starts a JVM found no Java 17 or newer └── SandboxError a
-local broker or worker did not start or stop
-
+Their root, Mm2mgrError, says in one sentence what happened, and in `hint` what to do.
 Library exceptions are chained as `__cause__` and never leak.
 """
 

@@ -1,5 +1,4 @@
-"""Expands a Spec to a Topology: resolves aliases, applies defaults, multiplies sources and targets, removes exceptions.
-Pure.
+"""Expands a Spec to a Topology: aliases resolved, defaults applied, sources × targets, exceptions removed. Pure.
 
 Problems of the whole estate are collected and raised together as one SpecError, each with its place.
 """

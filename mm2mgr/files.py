@@ -127,8 +127,7 @@ def list_paths(folder: Path, pattern: str) -> list[Path]:
 
 
 def resolved_within(path: Path, folder: Path) -> Path | None:
-    """Return where a path leads, None when a link leads out of the folder. Raises OSError or RuntimeError for a link to
-    itself.
+    """Return where a path leads, None when a link leads out of the folder. OSError or RuntimeError for a loop.
 
     The one test for links that leave a tree; the loader, the writer of overrides and the loader of templates ask it.
     """
@@ -147,8 +146,7 @@ def replace_file(
     like: os.stat_result | None = None,
     only_if: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Replace a file in one step by a draft beside it that is already on the disk; OSError leaves the old file as it
-    is.
+    """Replace a file in one step by a draft beside it, on the disk already; OSError leaves the old one as it is.
 
     OSError also for what is no regular file, such as a pipe. `like` gives the new file the owner and mode of another
     one. False, and nothing replaced, if `only_if` is false then.
@@ -308,8 +306,7 @@ def hold_lock(
 ) -> Iterator[None]:
     """Hold the lock file, created where it is missing, or lock a folder itself; OSError where the place allows neither.
 
-    `say` is called once with the holder's name; Locked when the wait exceeds `wait_seconds`. `purpose` says what is
-    waiting.
+    `say` is called once with the holder's name; Locked after `wait_seconds`. `purpose` says what is waiting.
     """
     opened = _open_lock(path)
     try:

@@ -72,8 +72,7 @@ BY_SYSTEM = -1
 
 @dataclass(frozen=True)
 class BrokerLimits:
-    """What the brokers of one Kafka cluster allow, the smallest value where they differ; Kafka's defaults until they
-    were `read`.
+    """What the brokers of a Kafka cluster allow, the smallest where they differ; Kafka's defaults until `read`.
 
     `version`: at least this Kafka, "" where unknown.
     """

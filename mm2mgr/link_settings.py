@@ -1,5 +1,4 @@
-"""The client settings that a declared link asks for, each with its reason: enough for the link, within time-outs and
-memory. Pure.
+"""The client settings that a declared link asks for, with reasons: enough for it, within time-outs and memory. Pure.
 
 What people write outranks them. Where the brokers' buffers were not read, sizes do for open ones and time-outs for
 Kafka's defaults.
@@ -264,9 +263,7 @@ def _offset_syncs(route: Route) -> dict[str, Text]:
 
 
 def _open(leg: Leg, broker_window: float) -> float:
-    """Return what a connection can carry; 0 for a window that was not read: it may be open, and sizes must not be the
-    limit then.
-    """
+    """Return what a connection can carry; 0 for a window not read: it may be open, and must not be the limit."""
     return connection(leg, window("producer", BY_SYSTEM), broker_window or window("target", BY_SYSTEM))[0]
 
 

@@ -1,6 +1,4 @@
-"""The lists of connectors that change hands (`adopt:`, `moved:`, `release:`) as values, checked against the flows.
-Pure.
-"""
+"""The lists of connectors that change hands (`adopt:`, `moved:`, `release:`) as values, checked against flows. Pure."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ ASSIGNED_KEY = "task.assigned.partitions"
 
 
 def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
-    """Read a task's `task.assigned.partitions`: `topic-partition` joined by commas; what has no number there gets
-    partition -1.
+    """Read a task's `task.assigned.partitions`: `topic-partition` with commas; what has no number gets -1.
 
     Topics may hold dashes, never commas.
     """
@@ -100,8 +99,7 @@ def moved_partitions(partitions: int, before: int, after: int) -> int:
 
 @dataclass(frozen=True)
 class Listing:
-    """The partitions by topic of a cluster, in the order of the admin client's table of topics, and whether that is
-    certain.
+    """The partitions by topic in the order of the admin client's table of topics, and whether that is certain.
 
     It holds every topic that the connector's login may see but Kafka's own: their number alone changes the order.
     """

@@ -234,8 +234,7 @@ def _retarget(flow: Flow, records: KafkaCluster) -> dict[str, Text]:
 
 
 def _own_offsets(flow: Flow, records: KafkaCluster, block: str) -> dict[str, dict[str, Text]]:
-    """Return the clients that keep the offsets of a connector, and its other keys (`block` of the flow), by template
-    name.
+    """Return the clients that keep a connector's offsets, and its other keys (`block`), by template name.
 
     On exactly-once workers offsets are part of the records' transaction, so they live on `records` too (KIP-618). A
     consumer or an admin left on the workers' Kafka lets the connector wait for ever, or duplicates records after a

@@ -153,9 +153,7 @@ _known_secrets: set[str] = set()
 
 
 def remember(config: Mapping[str, object]) -> None:
-    """Remember every secret among the texts of a config, however a worker, a broker or a proxy may write it in a text
-    of its own.
-    """
+    """Remember every secret of a config, however a worker, broker or proxy may write it in a text of its own."""
     for key, value in config.items():
         if isinstance(value, str) and (is_secret(key) or _may_hold_secret(value)):
             _remember(key, value)

@@ -1,5 +1,4 @@
-"""The expanded estate as values: clusters, Connect clusters and flows, each setting with its origin. Pure: no I/O, no
-clock.
+"""The expanded estate: clusters, Connect clusters, flows, each setting with its origin. Pure: no I/O, no clock.
 
 `mm2mgr.expand` creates these from a Spec; rendering, sizing and status read them.
 """
@@ -31,8 +30,7 @@ _BUILT_IN = Origin("default", "mm2mgr")
 class KafkaCluster:
     """A Kafka cluster of the estate. `client` is what a client needs to reach it: bootstrap.servers and security keys.
 
-    `limits`: what its brokers allow; `flow_message_bytes`: by flow that writes here, what its topics accept where that
-    is known.
+    `limits`: what its brokers allow; `flow_message_bytes`: what topics accept, by flow that writes, where known.
     """
 
     alias: str
@@ -58,9 +56,7 @@ class ConnectCluster:
 
 @dataclass(frozen=True)
 class TaskMaximum:
-    """`maximum` as the connector gets it, and what decided it. `is_saving`: `size` lowered it only to save tasks, so it
-    may wait.
-    """
+    """`maximum` as the connector gets it, and by what. `is_saving`: `size` lowered it only to save tasks."""
 
     maximum: Text
     automatic: bool
@@ -71,8 +67,7 @@ class TaskMaximum:
 class CatchUpLimit:
     """What record producers that share a client id may write to their target, in bytes per second.
 
-    `name` is whose limit it is: the id of a flow, or `source->target` for all flows over a link that have none of their
-    own.
+    `name`: whose limit it is: a flow's id, or `source->target` for flows over a link without one of their own.
     """
 
     name: str
@@ -259,8 +254,7 @@ class ListedConnector:
 
 @dataclass(frozen=True)
 class Moved:
-    """An entry of `moved:`: the flow `to` goes on where another one, or a connector, stopped. One of the first three is
-    set.
+    """An entry of `moved:`: flow `to` goes on where another, or a connector, stopped. One of the first three is set.
 
     `topics`: only these move, and both flows stay; empty: the whole flow. `written` is `from:` as people wrote it.
     """

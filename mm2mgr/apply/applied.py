@@ -26,8 +26,7 @@ from mm2mgr.topology import Topology
 class Applied:
     """What became of a plan. Each connector has one result, the latest; `begun` are the changes that were tried.
 
-    `waves` are those that were verified, `halted` the Connect clusters on which a wave was not good: nothing more was
-    begun there.
+    `waves` were verified, `halted` are Connect clusters on which one was not good: nothing more was begun there.
     """
 
     plan: Plan
@@ -85,9 +84,7 @@ class Applied:
 
     @property
     def outcome(self) -> Literal["done", "failed", "inconclusive"]:
-        """`inconclusive`: nothing is known to be wrong, but a person has to look at what was not seen to run, or not
-        read back.
-        """
+        """`inconclusive`: nothing is known to be wrong, but a person has to look at what was not seen to run."""
         verdicts = {settled.verdict for settled in self.states.values()} | {halted.verdict for halted in self.halted}
         waits = {halted.connect for halted in self.halted if halted.verdict == "inconclusive"}
         left = [change for change in self.left_changes if change.connect not in waits]

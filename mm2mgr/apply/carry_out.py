@@ -1,6 +1,4 @@
-"""Carries out stages on Connect clusters: one function for every kind of list. What fails is undone as far as the list
-says.
-"""
+"""Carries out stages on Connect clusters, one function for all lists. What fails is undone as far as the list says."""
 
 from __future__ import annotations
 
@@ -221,9 +219,7 @@ class _Run:
         await _patch(client, stage.full_name[1], [*self.read.values(), *_nulls(gone)])
 
     async def stop(self, client: ConnectClient, stage: Stop) -> None:
-        """Stop it, and warn where its tasks may not have stored their last offsets: their worker died, or they did not
-        end in time.
-        """
+        """Stop it, and warn where tasks may not have stored their last offsets: a worker died, or they ended late."""
         name = stage.full_name[1]
         lost = await _lost_tasks(client, name)
         await client.stop(name)

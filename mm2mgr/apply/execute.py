@@ -1,5 +1,4 @@
-"""Carries out a plan: Connect clusters at the same time, the changes of one cluster in waves, each verified before the
-next begins.
+"""Carries out a plan: Connect clusters side by side, a cluster's changes in waves, each verified before the next.
 
 Connectors are created by POST, which cannot overwrite. Before an update or a delete, the live config is compared with
 the one in the plan. A wave that breaks a connector halts its Connect cluster, and its changes are taken back where that
@@ -81,8 +80,7 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     states: States | None = None,
     guard: Guard = allow_write,
 ) -> list[Result]:
-    """Write the changes of a plan wave by wave; a write that fails does not stop the others, a connector that breaks
-    does.
+    """Write a plan's changes wave by wave; a failed write does not stop the others, a broken connector does.
 
     `write_seconds` of `limits` bounds each write, retries included. Events are reported as they come, and the results
     returned in all; what `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers
@@ -411,11 +409,9 @@ class _ClusterRun:
 
 
 async def read_back(topology: Topology, results: Iterable[Result], limits: Limits | None = None) -> list[Result]:
-    """Read what was written, in one request per Connect cluster; return the results that it changes: what was
-    overwritten.
+    """Read what was written, one request per Connect cluster; return results that change: what was overwritten.
 
-    Waits until no process that read the cluster before a write of this apply can still be writing, as far as that can
-    be known.
+    Waits until no process that read the cluster before one of these writes can still write, as far as is known.
     """
     by_cluster: dict[str, list[Result]] = {}
     for result in results:

@@ -127,9 +127,7 @@ class Recorder:
             self._keep(named, change)
 
     def quota(self, result: QuotaResult) -> None:
-        """Record a quota that was written, with the Connect clusters that run on its Kafka cluster: in the history of
-        the first.
-        """
+        """Record a written quota, in the history of the first Connect cluster that runs on its Kafka cluster."""
         change = result.change
         if result.error is not None:
             return

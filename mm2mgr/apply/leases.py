@@ -1,5 +1,4 @@
-"""The leases that make one process the only one of its kind that writes: one per Kafka cluster that Connect clusters
-run on.
+"""The leases that make one process the only writer of its kind: one per Kafka cluster that Connect clusters run on.
 
 `reconcile` and `apply` of one owner share a lease, `watch` has another. Whoever has it asks again before a write where
 that is some seconds ago, so a process that slept, or was cut off, learns that another one may be at work before it
@@ -59,8 +58,7 @@ def holder_note(command: str, author: object, since: float) -> str:
 async def read_holders(
     topology: Topology, connects: Iterable[str], group: str
 ) -> tuple[dict[str, Holder], dict[str, str]]:
-    """Return who holds the lease on the Kafka clusters of these Connect clusters now, by alias, and why that could not
-    be asked.
+    """Return who holds the lease of these Connect clusters' Kafka clusters now, by alias, and why some are unknown.
 
     All are asked at the same time, without joining the group; each answers within a second or counts as not asked.
     """

@@ -282,8 +282,7 @@ class Rounds:
     ) -> Generator[AnyRound]:
         """Yield round after round, each with what is missing in the event log as `unlogged`.
 
-        `fail` makes the round that an error ended; `rest` waits for so many seconds after one, and ends the loop by
-        what is true.
+        `fail` makes the round that an error ended; `rest` waits some seconds after one, and ends the loop if true.
         """
         try:
             while True:

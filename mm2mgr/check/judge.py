@@ -100,8 +100,7 @@ Grant = tuple[str, str, Right]
 def commands(grants: Iterable[Grant]) -> list[str]:
     """Return the commands: operations on a resource in one line, resources that need the same ones in one line too.
 
-    Operations that others imply are left out. Who may alter ACLs adds `--command-config FILE` with a login of their
-    own.
+    Operations that others imply are left out. Who may alter ACLs adds `--command-config FILE` of their own.
     """
     needed: dict[tuple[str, str, str, str], set[Right]] = {}
     for servers, principal, right in grants:

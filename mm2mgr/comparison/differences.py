@@ -59,8 +59,7 @@ def compare(desired: Connector, live: Config, workers: WorkerClients) -> tuple[t
 
 
 def with_live_order(desired: Config, live: Config) -> dict[str, str]:
-    """Return a config in which each set that a live one has too, in another order, is as that one writes it: no reason
-    to write it.
+    """Return a config whose sets are in the order of the live one's equal sets: order is no reason to write.
 
     A set with an item twice is not kept, since Kafka refuses to take it again from 4.2 on (KIP-1161).
     """

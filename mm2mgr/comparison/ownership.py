@@ -114,8 +114,7 @@ _OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")
 
 @dataclass(frozen=True)
 class Move:
-    """Offsets that come from another connector: `giver` (empty Connect cluster: a dedicated MirrorMaker), and how both
-    were.
+    """Offsets of another connector: `giver` (empty Connect cluster: a dedicated MirrorMaker), and how both were.
 
     `created`: the receiver did not exist before. `partial`: the giver stays, with fewer topics. `carried`: the offsets
     are stored, so there is no way back.

@@ -41,8 +41,7 @@ _CONNECT_SECONDS, _CONNECTS_AT_ONCE = 2.0, 64
 
 
 class ConnectClient:
-    """One Connect cluster: `async with ConnectClient(target) as connect: …`; safe to share between tasks of one event
-    loop.
+    """One Connect cluster: `async with ConnectClient(target) as connect: …`; safe to share in one event loop.
 
     `deadline_seconds` bounds every call with all its retries; None means the target's own (60 s for reads by default,
     and twice that for writes). A cluster that no URL reaches fails at once, unless it was reached before by this client
@@ -112,8 +111,7 @@ class ConnectClient:
         return await self._read(self._call("GET", "/connectors?expand=info&expand=status"), parse)
 
     async def plugins(self) -> tuple[Plugin, ...]:
-        """Return the plugins of the worker that answers: of all types since Kafka 3.2 (KIP-769), before that connectors
-        alone.
+        """Return the plugins of the worker that answers: of all types since 3.2 (KIP-769), before that connectors.
 
         Other workers may have others during a rolling upgrade.
         """

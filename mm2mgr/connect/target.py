@@ -1,5 +1,4 @@
-"""Where a Connect cluster is and how it is reached: URLs, credentials, headers, TLS files and proxy, whose repr hides
-secrets.
+"""Where a Connect cluster is and how it is reached: URLs, credentials, headers, TLS files, proxy; repr hides secrets.
 
 No HTTP library is imported here.
 """
@@ -96,8 +95,7 @@ class ProxyServer:
 class ConnectTarget:
     """One Connect cluster: its alias and the REST URLs of its workers (or of a gateway), tried in this order.
 
-    `renewed` reads credentials and certificates again, which may have changed on this machine. `timeout_seconds` bounds
-    a read.
+    `renewed` reads credentials and certificates again, as they may have changed. `timeout_seconds` bounds a read.
     """
 
     name: str

@@ -100,8 +100,7 @@ class SourceOffset(NamedTuple):
 def parse_stored(
     entries: Iterable[SourceOffset], source_alias: str, but: Container[str] = ()
 ) -> dict[TopicPartition, int]:
-    """Return the last mirrored offset of each source partition that a MirrorSourceConnector stored for this source
-    alias.
+    """Return the last mirrored offset by source partition that a MirrorSourceConnector stored for this alias.
 
     Entries of another alias remain when a cluster is renamed; MirrorMaker ignores them too. With an empty alias: those
     of all but some.

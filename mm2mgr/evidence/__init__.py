@@ -1,3 +1,1 @@
-"""Reads everything that sizing needs, once and before anything is judged: rates, topics, assignments, placement, task
-capacity.
-"""
+"""Reads all that sizing needs, once and before judging: rates, topics, assignments, placement, task capacity."""

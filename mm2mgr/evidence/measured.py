@@ -1,5 +1,4 @@
-"""What the store has measured, as sizing judges it: hourly rates by partition, the mean week and the task capacity of
-each flow.
+"""What the store has measured, as sizing judges it: rates by hour and partition, mean week, task capacity of flows.
 
 It asks no cluster.
 """
@@ -48,8 +47,7 @@ _NOT_DECIDING = ("ssl.", "sasl.", "bootstrap.servers", "client.id")
 
 @dataclass(frozen=True)
 class MeasuredRates:
-    """Bytes per second in each hour, at today's level, by cluster, topic and partition; absent where nothing was
-    measured.
+    """Bytes per second by hour at today's level, by cluster, topic and partition; absent where not measured.
 
     `window`: first and last measurement as text. `profiles`: by cluster, record sizes and growth.
     """
@@ -127,8 +125,7 @@ class _Link(NamedTuple):
 
 
 def settings_mark(config: Mapping[str, str]) -> str:
-    """Return a digest of the settings that decide how much a connector's tasks carry: its client settings, without
-    secrets.
+    """Return a digest of the client settings that decide how much a connector's tasks carry, without secrets.
 
     Under a catch-up limit it differs, because what tasks carry then does not show what they can carry.
     """
@@ -204,11 +201,9 @@ def _lagged_seconds(rows: Iterable[TaskRow]) -> float:
 
 
 def task_measurements(rows: Iterable[TaskRow]) -> Iterator[TaskMeasurement]:
-    """Yield rows of one connector, ordered by task and time, as measurements: each unbroken stretch counts as a task of
-    its own.
+    """Yield a connector's rows, ordered by task and time, as measurements: each unbroken stretch is a task.
 
-    A row whose span does not begin at the row before it follows a gap (a lost file, for instance) and only opens a
-    stretch.
+    A row whose span does not begin at the row before it follows a gap (a lost file) and only opens a stretch.
     """
     last: tuple[int, int] | None = None
     stretch = 0

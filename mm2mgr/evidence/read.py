@@ -1,5 +1,4 @@
-"""`read`: everything that sizing needs of a workspace, read once and first. `size`, `fleet`, `simulate` and pages judge
-its result.
+"""`read`: all that sizing needs of a workspace, read once and first. `size`, `fleet`, `simulate` and pages judge it.
 
 Rates and task capacity come from the store, topics from the brokers, assignments and placement from Connect's workers,
 rules, buffers and the workers there are from the tree. A cluster that does not answer is a value with its reason, not
@@ -15,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from mm2mgr.connectors import ConnectorStatus
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
 from mm2mgr.link import FlowTraffic
@@ -24,13 +24,13 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.partitions import ASSIGNED_KEY, Assignment, Listing, Statistic, assignment_read_back, listing_of, predict
 from mm2mgr.sizing import scenario as what_if
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
-from mm2mgr.sizing.fleet import Buffers, ConnectorPlacement, Failover, WorkerLimits
+from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
 from mm2mgr.topology import ConnectCluster, Flow, Topology, by_pair
 
 if TYPE_CHECKING:
-    from mm2mgr.connectors import Connector, ConnectorStatus
+    from mm2mgr.connectors import Connector
     from mm2mgr.live.snapshot import Snapshot, Steps
 
 
@@ -124,24 +124,15 @@ Answer = TypeVar("Answer")
 _LIMITS = Limits(connect_seconds=10.0, kafka_seconds=10.0, at_once=4, kafka_at_once=16)
 
 
-@dataclass(frozen=True)
-class ConnectState:
-    """What one Connect cluster runs: every connector with its tasks, and the assignment of flows by id, or why there is
-    none.
-
-    `note`: why the cluster could not be read.
-    """
-
-    connectors: tuple[ConnectorPlacement, ...] = ()
-    assignments: Mapping[str, Assignment | str] = field(default_factory=dict)
-    note: str = ""
-
-
 Listings = Mapping[str, Listing | Mm2mgrError]
+Running = Mapping[str, Mapping[str, ConnectorStatus] | Mm2mgrError]
+"""What Connect clusters run, by their names, or why they could not be read."""
+Assignments = Mapping[str, Assignment | str]
+"""The assignment of the running connector of each flow, by its id, or why there is none."""
 
 
-def read_clusters(flows: Sequence[Flow]) -> Steps[tuple[Listings, Mapping[str, ConnectState]]]:
-    """Return the topics of each source, and what each Connect cluster runs of the flows whose source answers."""
+def read_clusters(flows: Sequence[Flow]) -> Steps[tuple[Listings, Running, Assignments]]:
+    """Return the topics of each source; for the flows whose source answers, what their Connect clusters run."""
     sources = dict.fromkeys(flow.source.alias for flow in flows)
     connects = dict.fromkeys(flow.connect.name for flow in flows)
     snapshot = yield [*map(UserTopics, sources), *map(Statuses, connects)]
@@ -149,13 +140,11 @@ def read_clusters(flows: Sequence[Flow]) -> Steps[tuple[Listings, Mapping[str, C
     for alias in sources:
         topics = snapshot.get(UserTopics(alias))
         listings[alias] = topics if isinstance(topics, Mm2mgrError) else listing_of(topics)
-    by_connect: dict[str, list[Flow]] = {}
-    for flow in flows:
-        if not isinstance(listings[flow.source.alias], Mm2mgrError):
-            by_connect.setdefault(flow.connect.name, []).append(flow)
-    running = [flow for flows_there in by_connect.values() for flow in flows_there if _runs(flow, snapshot)]
+    readable = [flow for flow in flows if not isinstance(listings[flow.source.alias], Mm2mgrError)]
+    running = [flow for flow in readable if _runs(flow, snapshot)]
     snapshot = yield [TaskConfigs(flow.connect.name, flow.connector_name("source")) for flow in running]
-    return listings, {name: _state(name, flows_there, snapshot) for name, flows_there in by_connect.items()}
+    statuses = {flow.connect.name: snapshot.get(Statuses(flow.connect.name)) for flow in readable}
+    return listings, statuses, {flow.id: _assignment(flow, snapshot) for flow in readable}
 
 
 def _runs(flow: Flow, snapshot: Snapshot) -> bool:
@@ -163,31 +152,17 @@ def _runs(flow: Flow, snapshot: Snapshot) -> bool:
     return not isinstance(statuses, Mm2mgrError) and flow.connector_name("source") in statuses
 
 
-def _state(connect: str, flows: Sequence[Flow], snapshot: Snapshot) -> ConnectState:
-    statuses = snapshot.get(Statuses(connect))
-    if isinstance(statuses, Mm2mgrError):
-        unread = f"Connect cluster '{connect}' could not be read"
-        return ConnectState((), dict.fromkeys((flow.id for flow in flows), unread), statuses.one_line)
-    return ConnectState(
-        tuple(map(_placement, statuses.values())), {flow.id: _assignment(flow, snapshot) for flow in flows}
-    )
-
-
 def _assignment(flow: Flow, snapshot: Snapshot) -> Assignment | str:
-    if not _runs(flow, snapshot):
+    statuses = snapshot.get(Statuses(flow.connect.name))
+    if not isinstance(statuses, Mm2mgrError) and flow.connector_name("source") not in statuses:
         return "not created yet"
     tasks = snapshot.get(TaskConfigs(flow.connect.name, flow.connector_name("source")))
-    if isinstance(tasks, Mm2mgrError):
+    if isinstance(statuses, Mm2mgrError) or isinstance(tasks, Mm2mgrError):
         return f"Connect cluster '{flow.connect.name}' could not be read"
     order = assignment_read_back(
         [task.config.get(ASSIGNED_KEY, "") for task in sorted(tasks, key=lambda task: task.id)]
     )
     return order or "the connector has no tasks yet"
-
-
-def _placement(status: ConnectorStatus) -> ConnectorPlacement:
-    tasks = ((task.id, task.state, task.worker_id) for task in status.tasks)
-    return ConnectorPlacement(status.name, status.worker_id if status.state != "UNASSIGNED" else "", tuple(tasks))
 
 
 def current_assignment(listing: Listing, flow: Flow, running: Assignment | str) -> Assignment:
@@ -227,17 +202,16 @@ class ExpandedTree(Protocol):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that sizing needs. `flows` are those whose source was read; `failures` says of the other sources why
-    not.
+    """All that sizing needs. `flows`: those whose source was read; `failures`: why not, of the other sources.
 
-    `rates` and `listings` are by cluster, `capacities` and `weeks` (read for pages only) by flow id, `connects` by
-    name.
+    `rates`, `listings` are by cluster, `running` by Connect cluster, others (`weeks`: for pages only) by flow id.
     """
 
     flows: tuple[Flow, ...]
     rates: MeasuredRates
     listings: Mapping[str, Listing] = field(default_factory=dict)
-    connects: Mapping[str, ConnectState] = field(default_factory=dict)
+    running: Running = field(default_factory=dict)
+    assignments: Assignments = field(default_factory=dict)
     capacities: Mapping[str, MeasuredCapacity] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
     weeks: Mapping[str, Week] = field(default_factory=dict)
@@ -254,8 +228,7 @@ class Evidence:
         """Return a flow as a scenario; measured topics that Kafka no longer lists are named, and not counted."""
         alias = flow.source.alias
         listing = self.listings[alias]
-        running = self.connects[flow.connect.name].assignments[flow.id]
-        assignment = current_assignment(listing, flow, running)
+        assignment = current_assignment(listing, flow, self.assignments[flow.id])
         topics = {partition.topic for partition in assignment.order} | {
             topic for topic in unlisted if flow.carries(topic)
         }
@@ -303,11 +276,11 @@ def read(workspace: ExpandedTree, options: EvidenceOptions, flows: Sequence[Flow
     by_flow = read_weeks(store, chosen) if options.views else {}
     now_ms = round(1000 * workspace.now)
     capacities = measured_capacities(lambda: workspace.connectors, store, chosen, now_ms, options.notify)
-    answers, connects = workspace.ask(read_clusters(chosen), _LIMITS)
+    answers, running, assignments = workspace.ask(read_clusters(chosen), _LIMITS)
     failures = {alias: listing.message for alias, listing in answers.items() if isinstance(listing, Mm2mgrError)}
     listings = {alias: listing for alias, listing in answers.items() if not isinstance(listing, Mm2mgrError)}
     readable = tuple(flow for flow in chosen if flow.source.alias in listings)
-    return Evidence(readable, rates, listings, connects, capacities, failures, by_flow)
+    return Evidence(readable, rates, listings, running, assignments, capacities, failures, by_flow)
 
 
 # --- what the tree declares -------------------------------------------------------------------------------------------

@@ -200,8 +200,7 @@ def _built_connector(
 ) -> FoundConnector:
     """Return a connector of the operator's own entries and its `config`, of which the operator leaves out some keys.
 
-    A number of tasks that is there only is kept, as the one that was meant. The entries `over` are written over
-    `config`.
+    A number of tasks that is there only is kept, as it was meant. The entries `over` are written over `config`.
     """
     config, own = _config(spec), {entry.key for entry in entries}
     unused = tuple(entry for entry in config if entry.key in _LEFT_OUT)

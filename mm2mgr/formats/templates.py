@@ -1,7 +1,6 @@
 """Recognises what a template or a shell fills in before Kafka reads it: `{{ … }}`, `{% … %}`, `<BROKER>`, `${NAME}`.
 
-A placeholder of a config provider, `${file:/path:key}`, is none: the workers fill it in, and the config holds it for
-good.
+A placeholder of a config provider, `${file:/path:key}`, is none: the workers fill it in, and the config keeps it.
 """
 
 from __future__ import annotations

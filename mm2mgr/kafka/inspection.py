@@ -1,5 +1,4 @@
-"""What one login sees of a Kafka cluster (brokers, topics, groups, size limits, ACLs), and what it may do: yes, no, or
-open.
+"""What one login sees of a Kafka cluster (brokers, topics, groups, limits, ACLs), and may do: yes, no, or open.
 
 Nothing is created, altered or committed: changing requests are sent for validation only, because brokers authorize
 before they validate.

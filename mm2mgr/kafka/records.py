@@ -1,8 +1,6 @@
-"""Records read by consumers without a group, log ends in bulk; and records and group offsets written, for the demo and
-proofs.
+"""Records read without a group, log ends in bulk; and records and group offsets written, for the demo and proofs.
 
-Reading never commits, joins a group, or continues without a bound. Writing is idempotent and acknowledged by all
-replicas.
+Reading never commits, joins a group, or goes on without bound. Writing is idempotent, acknowledged by all replicas.
 """
 
 from __future__ import annotations
@@ -370,8 +368,7 @@ def consuming(
 
 
 def _consume(consumer: confluent_kafka.Consumer, seconds: float) -> list[Message]:
-    """Return what arrives within the time; the client asks for the coordinator of the group that is not used, which may
-    be refused."""
+    """Return what arrives in time; the client asks for its unused group's coordinator, which may be refused."""
     end = timing.now() + seconds
     while True:
         left = max(0.0, end - timing.now())

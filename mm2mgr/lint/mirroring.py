@@ -48,8 +48,7 @@ _EMITS = {
 class Difference:
     """What of one connector would be otherwise; `effect` says it as the end of a sentence, with what it costs.
 
-    `was_idle`: it is only the topics, and before it took no topic that can exist. `starts`: there was no such connector
-    before.
+    `was_idle`: only its topics differ, and before it took none that can exist. `starts`: there was none before.
     """
 
     full_name: Named
@@ -338,8 +337,7 @@ _Name = tuple[str, str]  # a Connect cluster and a connector on it
 def overlaps(
     ours: Mapping[_Name, Subject], others: Mapping[_Name, Subject], topics: Mapping[_Name, Collection[str]]
 ) -> Iterator[tuple[_Name, _Name, list[str]]]:
-    """Yield each of ours with each of the others, where records of both arrive under the same name, and the topics,
-    sorted.
+    """Yield ours with each of the others where records of both arrive under the same name, and topics, sorted.
 
     `topics`: those that the source of each of ours has. What runs may be among both, or wrongly declared. Connectors
     that take and name topics alike are compared once, by the topics that both take: the time grows with what is there,

@@ -77,8 +77,7 @@ class Surroundings:
 def subject_of(connector: FoundConnector, place: Spot, worker: WorkerFacts | None = None) -> Subject | None:
     """Return a connector of the file or the Connect cluster at `place` as lint sees it, None for one of another plugin.
 
-    `worker` is what its workers report; else it is what the file says. JSON has no comments, so keys of the config
-    silence rules.
+    `worker` is what its workers report, else what the file says. JSON has no comments: config keys silence rules.
     """
     if connector.type is None:
         return None

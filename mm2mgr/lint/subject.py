@@ -135,8 +135,7 @@ class KafkaFacts:
 class LinkFacts:
     """The link between source and target: round trip in seconds, bandwidth in bytes per second (None: no known limit).
 
-    A tree also declares the `route` of its workers, what brokers allow, and the heap of a worker that so many tasks
-    share.
+    A tree also declares its workers' `route`, what brokers allow, and the heap that so many tasks share.
     """
 
     rtt_seconds: float

@@ -1,7 +1,6 @@
 """Turns an expanded and rendered YAML tree into an Estate, and errors of the loader into findings.
 
-Subjects have the form `tree`; their keys have the line that people wrote. Reads the tree's files only for their
-comments.
+Subjects have the form `tree`; their keys have the line that people wrote. Files are read only for comments.
 """
 
 from __future__ import annotations

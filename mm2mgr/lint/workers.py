@@ -150,8 +150,7 @@ _SENTENCE = re.compile(r"The '([^']+)' policy does not allow '[^']+' to be overr
 
 
 def probe(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts]:
-    """Ask the worker that answers for its policy: All, None, Principal, Allowlist or `custom` (refusals with other
-    messages).
+    """Ask the worker that answers for its policy: All, None, Principal, Allowlist or `custom` (other refusals).
 
     `exactly_once` is None before Kafka 3.3, which has no such key. Mm2mgrError when the answer lacks the policy. Other
     workers may have another policy.

@@ -128,9 +128,7 @@ def heartbeat_topics(earlier: Mapping[str, Beats], reading: Reading) -> dict[str
 def checkpoint_looks(
     earlier: Mapping[str, CheckpointLook], reading: Reading, lags: Mapping[str, FlowLag]
 ) -> dict[str, CheckpointLook]:
-    """Follow the topic of each checkpoint connector, and consumer groups where they were read. One that does not run
-    owes nothing.
-    """
+    """Follow each checkpoint connector's topic, and groups where they were read. One that does not run owes nothing."""
 
     def follow(old: CheckpointLook | None, connector: LiveConnector) -> CheckpointLook | None:
         if checkpointing(connector) is None:

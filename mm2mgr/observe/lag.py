@@ -128,8 +128,7 @@ class PartitionLag(NamedTuple):
 
 @dataclass(frozen=True)
 class FlowLag:
-    """Every partition that a flow carries. `unknown` says why there is no lag; `matched` counts topics that match the
-    flow.
+    """Every partition that a flow carries. `unknown`: why there is no lag; `matched`: topics that match the flow.
 
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
     connector has stopped, and so has stored all its offsets. `tasks`: the task of each assigned partition. `short`:

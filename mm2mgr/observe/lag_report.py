@@ -1,7 +1,6 @@
 """Lag per partition, topic, task or flow: in records, bytes and seconds, with trend and forecasts. Pure.
 
-Sums of partitions are those of their topics, tasks and flow. What is unknown is named, and makes a sum a lower bound,
-never a zero.
+Sums of partitions are those of topics, tasks and flow. What is unknown is named: a lower bound, never a zero.
 """
 
 from __future__ import annotations

@@ -44,11 +44,9 @@ _CLOCK_WAS_SET_SECONDS = 600.0
 
 
 class PartitionLook(NamedTuple):
-    """One partition as a look found it. `arrived` is the target's end, None where it does not count this flow's
-    records.
+    """One partition as a look found it. `arrived`: the target's end, None where it does not count these records.
 
-    `is_exact`: nothing arrived that the stored offset does not show, because it is the log's last one, or the flow
-    STOPPED.
+    `is_exact`: nothing arrived beyond the stored offset, as it is the log's last one, or the flow STOPPED.
     """
 
     topic_id: str
@@ -193,8 +191,7 @@ def _advance(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlace
 
 
 def _furthest(look: PartitionLook, earlier: KnownPlace) -> int:
-    """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was
-    before.
+    """Return what the task may have reached: the stored offset if exact, else the log's end, or where it was.
 
     An offset stored for an older, longer log may be the last one of this log by chance.
     """
@@ -350,8 +347,7 @@ def acknowledgement_of(entry: LossEntry, ack: Acknowledgement) -> LossRow:
 def entries_of(rows: Iterable[LossRow]) -> tuple[LossEntry, ...]:
     """Return the entries that rows make together, oldest first, acknowledged ones too.
 
-    Ranges of a partition that overlap or touch, of one topic id and cause, are one entry; what is acknowledged of them
-    is another.
+    Ranges of a partition that overlap or touch, of one topic id and cause, are one entry; acknowledged ones another.
     """
     ordered = sorted(set(rows), key=lambda row: (_texts(_key_of(row)), row.first_offset, row.time_ms, row.id))
     entries = [entry for key, of_key in groupby(ordered, key=_key_of) for entry in _entries(key, list(of_key))]

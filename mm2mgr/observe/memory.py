@@ -34,9 +34,7 @@ from mm2mgr.topology import Flow
 
 @dataclass(frozen=True)
 class SeenTopic:
-    """The ids that a topic has had, and what is remembered of each partition since its stored offset was first seen:
-    for its lag.
-    """
+    """The ids that a topic has had, and what is remembered of each partition since its stored offset was seen."""
 
     ids: tuple[str, ...] = ()
     places: Mapping[int, SeenOffset] = field(default_factory=dict)

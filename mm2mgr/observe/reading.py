@@ -75,8 +75,7 @@ MirrorMaker.
 class OtherConnector:
     """A connector of MirrorMaker that the tree does not declare; `state` in Connect's words, or `no status`.
 
-    `owner`: the owner in its mark, "" without one. One of a dedicated MirrorMaker has `connect` "", and the group as
-    its name.
+    `owner`: the one in its mark, "" without. One of a dedicated MirrorMaker has `connect` "", its group as name.
     """
 
     connect: str

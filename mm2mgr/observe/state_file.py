@@ -141,9 +141,7 @@ def _set_aside(file: Path, error: Exception) -> str:
 
 
 class StorePlace(NamedTuple):
-    """Where an owner's losses and points of lag are: the store with their tables, and the memory, with losses that are
-    not in it yet.
-    """
+    """Where an owner's losses and points of lag are: the store's tables, and the memory with losses not in it yet."""
 
     store: Store
     owner: str

@@ -1,5 +1,4 @@
-"""Where a lag goes: its trend over several looks, the time until it is level, and until retention overtakes the reader.
-Pure.
+"""Where a lag goes: its trend over looks, the time until it is level, or retention overtakes the reader. Pure.
 
 A look leaves one point for each flow, each task, and the topics and partitions that are most behind; old points are
 thinned out, so that a memory of days stays small. Rates are fitted through the points of the run that goes on now:
@@ -135,8 +134,7 @@ class RecordRate:
 class Trend:
     """What a lag has been doing for `seconds`; `records` is by how much it changed meanwhile.
 
-    `mirrored` and `produced` are the rates of that time, None where it has fewer than three looks. `net`: how fast the
-    lag grows.
+    `mirrored`, `produced`: rates of that time, None with fewer than three looks. `net`: how fast the lag grows.
     """
 
     direction: Direction

@@ -237,10 +237,10 @@ def placements(evidence: Evidence, result: Outcome) -> dict[str, Placement]:
     for flow in evidence.flows:
         flows.setdefault(flow.connect.name, {})[flow.connector_name("source")] = runs[flow.id]
     return {
-        name: Placement(note=state.note)
-        if state.note
-        else placement_of(state.connectors, flows[name], result.loads[name].worker)
-        for name, state in evidence.connects.items()
+        name: Placement(note=statuses.one_line)
+        if isinstance(statuses, Mm2mgrError)
+        else placement_of(statuses.values(), flows[name], result.loads[name].worker)
+        for name, statuses in evidence.running.items()
     }
 
 

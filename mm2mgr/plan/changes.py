@@ -36,9 +36,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Volume:
-    """Records, and bytes of them in the target's log; `unmeasured` names what could not be measured, and is not in
-    them.
-    """
+    """Records, and their bytes in the target's log; `unmeasured` names what could not be measured and is left out."""
 
     records: int = 0
     size_bytes: int = 0
@@ -100,9 +98,7 @@ def total_price(prices: Iterable[Price]) -> Price:
 
 @dataclass(frozen=True)
 class Taken:
-    """Topics of the source that a write begins to mirror, with partitions and records in each; `of` so many topics
-    there.
-    """
+    """Topics that a write begins to mirror, with partitions and records in each; `of` so many topics there."""
 
     topics: Mapping[str, tuple[int, int]]
     of: int

@@ -155,9 +155,7 @@ class Draft:
         return ClusterFacts({name: live.worker for name, live in self.live.items()}, cluster_ids, shared)
 
     def is_as_declared(self, clusters: ClusterFacts) -> bool:
-        """Tell whether just what is declared runs, on workers that are known to suit it: then there is nothing to
-        judge.
-        """
+        """Tell whether just what is declared runs, on workers known to suit it: then nothing is to be judged."""
         return (
             self.declared.only is None
             and not any(part.unowned or part.left_over for part in self.parts)

@@ -46,9 +46,7 @@ class LastApplied:
 
 @dataclass(frozen=True)
 class Drift:
-    """One connector that was changed by hand. `keys` are from applied to live; `state` likewise; `deleted` needs
-    neither.
-    """
+    """A connector changed by hand: `keys` from applied to live, `state` likewise; `deleted` needs neither."""
 
     connect: str
     connector: str
@@ -112,9 +110,7 @@ def drifts(
     applied: Mapping[str, LastApplied],
     live: Mapping[str, RunningConnector],
 ) -> Iterator[Drift]:
-    """Yield what was changed by hand on one Connect cluster; connectors of others, and released ones, are passed
-    over.
-    """
+    """Yield what was changed by hand on a Connect cluster; connectors of others, and released ones, are left out."""
     declared = {connector.name: connector for connector in connectors}
     for name in sorted(declared.keys() | applied.keys()):
         tree, last, config = (
@@ -171,8 +167,7 @@ def _state(live: str, chosen: str | None, declared: str | None) -> tuple[str, st
 
 @dataclass(frozen=True)
 class DriftReport:
-    """What was changed by hand. `failed`: Connect clusters that could not be read; `without_history`: those compared
-    with the tree."""
+    """What was changed by hand. `failed`: unread Connect clusters; `without_history`: those compared with the tree."""
 
     drifts: tuple[Drift, ...]
     failed: Mapping[str, str] = field(default_factory=dict)

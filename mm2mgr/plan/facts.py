@@ -16,8 +16,7 @@ from mm2mgr.topology import Topology
 
 
 def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
-    """Return why the worker that answers would refuse a config, by key, as its validation says: also plugins that it
-    lacks.
+    """Return why the worker that answers would refuse a config, by key: also for plugins that it lacks.
 
     Keys with a placeholder are left out, and not judged. What stops a validation at once stops a write, too: then the
     key is that of the class, or "". Raises Mm2mgrError when the worker does not tell.

@@ -167,8 +167,7 @@ class Claim:
         return self.connect, self.connector
 
     def places(self, topology: Topology, kafka: str) -> tuple[str, ...]:
-        """Return the Connect clusters of a tree that it may mean, of those that run on the Kafka cluster where it was
-        found.
+        """Return the tree's Connect clusters that it may mean, of those on the Kafka cluster where it was found.
 
         A URL shows which one; without any in common it may be each of them.
         """

@@ -76,8 +76,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True)
 class Connectors:
-    """Every connector that the tree wants, and every MirrorMaker connector that runs on a Connect cluster that could be
-    read.
+    """Every connector that the tree wants, and every MirrorMaker connector on Connect clusters that were read.
 
     `owned` are those that run and carry this tree's owner mark; `unread` are the Connect clusters that could not be
     read; `files` are the tree's, with the comments that silence rules; `deletes_held` says why a loop deletes later, if
@@ -435,8 +434,7 @@ def serves_only_blocked(changes: Changes, _: Facts) -> Remarks:
 def replaced_by_blocked(changes: Changes, facts: Facts) -> Remarks:
     """What another connector replaces that is blocked, or whose Connect cluster could not be read and has no changes.
 
-    If it was deleted or narrowed alone, its topics would not be mirrored, and who goes on later would not have their
-    offsets.
+    Deleted or narrowed alone, its topics would not be mirrored, and who goes on later would lack their offsets.
     """
     again = facts.successors
     blocked = {new: olds for new, olds in again.items() if new not in changes or changes[new].action == "blocked"}

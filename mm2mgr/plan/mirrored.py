@@ -54,8 +54,7 @@ def _mirrored_by_other_connector(
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
-    `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its
-    offsets.
+    `is_abandoned`: which connectors are owned and no longer declared; what it takes `over` brings its offsets.
     """
     taken_offsets = (over and state.offsets.get(over.giver)) or {}
     own = {
@@ -81,8 +80,7 @@ def _mirrored_by_other_connector(
 
 
 def _mirrored_by_former_config(widening: Widening, state: MirroredState) -> Iterator[Again]:
-    """Yield what a write would mirror a second time because a connector did under its former config; it goes the other
-    way now.
+    """Yield what a write mirrors a second time as the connector's former config did; it goes the other way now.
 
     Stored offsets do not name their target: what has no records there was mirrored to another one.
     """

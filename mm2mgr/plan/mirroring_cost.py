@@ -103,9 +103,7 @@ class Estimate:
 
 
 def _begins_heartbeats(change: Change, run: Connectors) -> bool:
-    """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not
-    come along.
-    """
+    """Tell whether a write begins to mirror heartbeats that another mirrored, whose offsets do not come along."""
     after, before = run.desired.get(change.full_name), run.live.get(change.full_name)
     if change.type != "source" or change.action not in WRITES or change.takes_over or not after:
         return False
@@ -120,8 +118,7 @@ def volume(
 ) -> Volume:
     """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`.
 
-    `stored` has what a record takes on the target, where it was measured on what is there; else its log counts as
-    uncompressed.
+    `stored`: what a record takes on the target, where it was measured; else its log counts as uncompressed.
     """
     records, size, unmeasured = 0, 0.0, []
     for topic in sorted(topics):
@@ -144,8 +141,7 @@ def log_bytes(record_bytes: float) -> float:
 def count_moved(
     listed: Mapping[str, int], before: _Assigned | None, after: _Assigned | None, tasks: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return how many of a connector's partitions get another task, and how many it has; None where its topics are not
-    known.
+    """Return how many of a connector's partitions change their task, of how many; None if topics are unknown.
 
     `listed` has all topics of the source as its brokers list them, which decides the order; `tasks` are those before
     and after.

@@ -1,5 +1,4 @@
-"""Moves of topics from one connector to another (`moved:` in the tree), with their stored offsets, as part of a plan.
-Pure.
+"""Moves of topics between connectors (`moved:` in the tree), with their stored offsets, as part of a plan. Pure.
 
 Offsets are stored by connector name on a Connect cluster (KIP-875), so a renamed flow, another Connect cluster and
 another flow for a topic need them carried along. The receiver's config holds the journal: every plan reads that config

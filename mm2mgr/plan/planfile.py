@@ -126,8 +126,7 @@ def _parse_document(document: JsonObject) -> PlanFile:
 
 
 def as_reviewed(reviewed: JsonObject, now: Plan) -> Plan:
-    """Return what was reviewed and is still to be done; raise StalePlan, naming the first differences, if `now`
-    differs.
+    """Return what was reviewed and is still to be done; StalePlan names the first differences if `now` differs.
 
     A Connect cluster that cannot be read holds up no other: now, it is in the plan with its error. Then, its changes
     were never reviewed, so they are left out, also with an error.

@@ -35,8 +35,7 @@ class WantedQuota:
 
 @dataclass(frozen=True)
 class QuotaChange:
-    """What happens to one quota. `before` and `after` are bytes per second on each of `brokers` brokers; None: no
-    quota.
+    """What happens to a quota. `before`, `after`: bytes per second on each of `brokers` brokers; None: no quota.
 
     `bytes_per_second` is the limit that was declared, over all brokers (None: it is declared no longer). `reason` says
     why it is blocked or deleted, `notes` what else may decide instead of it.

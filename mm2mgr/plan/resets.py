@@ -1,5 +1,4 @@
-"""Where a source connector goes on after its stored offsets are changed: which records come again and which are
-skipped. Pure.
+"""Where a source goes on after its stored offsets are changed: which records come again or are skipped. Pure.
 
 Connect checks none of it: PATCH takes offsets past the end, unknown topics and other aliases (seen on 4.3.1).
 """

@@ -19,8 +19,7 @@ LONGEST_BACKOFF_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class RoundSchedule:
-    """A round `every_seconds`; a Connect cluster that fails is asked after twice as long each time, ten minutes at
-    most.
+    """A round `every_seconds`; a Connect cluster that fails waits twice as long each time, ten minutes at most.
 
     `failures` are in a row; `due` is when a failing cluster is asked again, on the clock that `now` is of.
     """

@@ -48,8 +48,7 @@ class OffsetsStage(ConnectorStage):
 class Compare(ConnectorStage):
     """Read the connector again: with another owner mark than the plan saw, or another config, nothing is written.
 
-    `rests`: the state that people chose for it (empty: none), where the list will bring it back to that; None: not
-    compared.
+    `rests`: the state that people chose (empty: none), to which the list brings it back; None: not compared.
     """
 
     owner: str
@@ -104,8 +103,7 @@ class ReadDedicated:
 
 @dataclass(frozen=True)
 class WriteOffsets(OffsetsStage):
-    """Store the offsets that were read for this connector; what else it has of these topics would hide records, and
-    goes.
+    """Store the offsets read for this connector; what else it has of these topics would hide records, and goes.
 
     `ahead`: it has some already and may have run since, so only those that are further on are stored, and nothing goes.
     `noted`: a journal says where they were read; where that place has none, or older ones than the connector, nothing

@@ -64,8 +64,7 @@ class Widening:
         yield from (*self.others.items(), *self.opposite.items())
 
     def sends_back(self, other: Named, topic: str, *, is_abandoned: bool) -> str | None:
-        """Return the name at the source of a topic of the target that it would mirror back to where `other` had it
-        from.
+        """Return the source's name of a target's topic that it would mirror back to where `other` had it from.
 
         While `other` goes on with it that is a loop, which lint finds.
         """
@@ -157,9 +156,7 @@ def widenings(
 
 
 def unseen_successors(connectors: Connectors) -> dict[Named, list[Named]]:
-    """Return what is wanted on Connect clusters that could not be read, each with the abandoned connectors whose topics
-    it takes.
-    """
+    """Return what is wanted on unread Connect clusters, each with abandoned connectors whose topics it takes."""
     declared, live = connectors.desired, connectors.live
     new = [named for named, subject in declared.items() if named[0] in connectors.unread and subject.type == "source"]
     old = [named for named, subject in live.items() if connectors.is_abandoned(named) and subject.type == "source"]
@@ -282,8 +279,7 @@ def objection_renamed(
 ) -> Remark | None:
     """Return the objection to topics that get other names on the target.
 
-    A transformation that is new is accepted where the tree silences lint's rule about it: who writes that knows the
-    names.
+    A new transformation is accepted where the tree silences lint's rule about it: who writes that knows.
     """
     if not names:
         return None

@@ -110,8 +110,7 @@ def arrives_twice(case: FlowCase) -> Iterator[LiveProblem]:
 
 
 def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:
-    """Return the task that all these partitions are of, where all that it has mirrored since came twice, and nothing of
-    others.
+    """Return the task of all these partitions, where all that it has mirrored since came twice, and of no other.
 
     Two workers may run it: Connect's status has one worker per task, whoever else still runs it, and its consumer is in
     no group.

@@ -36,8 +36,7 @@ _CAUSED = "Caused by"
 
 @dataclass(frozen=True)
 class FailureCause:
-    """A class of failures: what it means, whether a restart alone can cure it, and the exceptions that show it, by
-    simple name.
+    """A class of failures: meaning, whether a restart alone can cure it, and exceptions that show it by name.
 
     `remedy` is what to do before a restart, in words for the middle of a sentence.
     """

@@ -1,6 +1,4 @@
-"""Records that may never arrive, and those that a restart would mirror again because their offsets are not stored.
-Pure.
-"""
+"""Records that may never arrive, and those that a restart would mirror again, their offsets not stored. Pure."""
 
 from __future__ import annotations
 

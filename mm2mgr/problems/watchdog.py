@@ -44,11 +44,9 @@ class RestartPolicy:
 
 @dataclass(frozen=True)
 class RestartHistory:
-    """What is known of one task or connector: since when it has been seen FAILED, its restarts, whether the breaker is
-    open.
+    """What is known of a task or connector: since when it was seen FAILED, its restarts, whether the breaker is open.
 
-    Times are in seconds of a clock that is never set back. `reported` is what was last said of it, so that nothing is
-    said twice.
+    Times: seconds of a clock that is never set back. `reported`: what was last said, so it is not said twice.
     """
 
     failing_since: float | None = None

@@ -60,8 +60,7 @@ class Saturated:
 def find_saturation(
     measurements: Iterable[TaskMeasurement], sustained_seconds: float = SUSTAINED_SECONDS
 ) -> Saturated | None:
-    """Return the lower quartile of what tasks carried while they had lag at both ends of every span; None without long
-    stretches.
+    """Return the lower quartile of what tasks carried with lag at both ends of spans; None without long ones.
 
     `measurements` may come in any order; the first measurement of a stretch only opens it. A stretch is cut into spans
     that last at least so long, each of which counts by its time.

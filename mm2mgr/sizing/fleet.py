@@ -18,6 +18,7 @@ from functools import cached_property
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Literal, get_args
 
+from mm2mgr.connectors import ConnectorStatus, TaskStatus
 from mm2mgr.link import HEAP_SHARE, MIB, WORKER_HEAP_BYTES, task_heap
 from mm2mgr.sizing.load import Load, statistic_of
 from mm2mgr.text import list_names, number_of, rate_text, size_text
@@ -40,8 +41,7 @@ class WorkerLimits:
 
 @dataclass(frozen=True)
 class Failover:
-    """The workers' settings that decide how long the tasks of a lost worker stop; REST does not show them, so Kafka's
-    defaults.
+    """The workers' settings that decide how long a lost worker's tasks stop: Kafka's, as REST shows none.
 
     `session_seconds`: session.timeout.ms, until the loss is detected; `delay_seconds`: scheduled.rebalance.max.delay.ms
     (KIP-415).
@@ -155,11 +155,9 @@ class WorkerNeed:
 
 @dataclass(frozen=True)
 class PairLayout:
-    """One mirror cluster for each pair of source and target, as MirrorMaker was run before, beside shared Connect
-    clusters.
+    """One mirror cluster per pair of source and target, as MirrorMaker ran before, beside shared Connect clusters.
 
-    Workers count one spare for each cluster that has any; `heap_bytes` are what the processes take before the first
-    record.
+    Workers count one spare per cluster with any; `heap_bytes` are what processes take before the first record.
     """
 
     clusters: int
@@ -315,23 +313,9 @@ def _verdict(load: ConnectLoad, workers: int | None) -> str:
 _WITHOUT_WORKER = ("UNASSIGNED", "DESTROYED")
 
 
-TaskPlacement = tuple[int, str, str]
-"""A task, its state, and the worker that reported it last, as `host:port`."""
-
-
-@dataclass(frozen=True)
-class ConnectorPlacement:
-    """A connector, the worker with its instance, and its tasks."""
-
-    name: str
-    worker: str
-    tasks: tuple[TaskPlacement, ...]
-
-
 @dataclass(frozen=True)
 class WorkerNow:
-    """A worker and what stops if it is lost: `tasks` of all connectors, as Connect counts them; of flows, which ones by
-    number.
+    """A worker and what stops if it is lost: `tasks` of all connectors, as Connect counts; of flows by number.
 
     `bytes_per_second` is what the flows' tasks carry at the same time, `heap_bytes` what they may take; `over_limits`:
     what of that is more than a worker is declared to carry.
@@ -406,15 +390,17 @@ class Placement:
 
 
 def placement_of(
-    placements: Iterable[ConnectorPlacement], flows: Mapping[str, FlowRun], limits: WorkerLimits | None = None
+    statuses: Iterable[ConnectorStatus], flows: Mapping[str, FlowRun], limits: WorkerLimits | None = None
 ) -> Placement:
     """Return who has what; `flows` are those of the tree by the name of the connector that moves their records.
 
     Task i of n carries what round-robin assignment gives it, whatever number of tasks `size` recommends.
     """
     limits = limits or WorkerLimits()
-    connectors = sorted(placements, key=lambda placement: placement.name)
-    instances = Counter([connector.worker for connector in connectors if connector.worker])
+    connectors = sorted(statuses, key=lambda status: status.name)
+    instances = Counter(
+        [connector.worker_id for connector in connectors if connector.worker_id and connector.state != "UNASSIGNED"]
+    )
     held_by: dict[str, list[_Held]] = {name: [] for name in instances}
     nowhere, running = [], []
     for connector in connectors:
@@ -424,11 +410,11 @@ def placement_of(
             load = run.load
             share = load.busiest_share(count)
             running.append(RunningFlow(run.flow_id, count, load.busiest(count), share, load.fits(count)))
-        for (number, state, worker), held in _placed_tasks(connector, run):
-            if state in _WITHOUT_WORKER or not worker:
-                nowhere.append(f"{connector.name}-{number}")
+        for task, held in _placed_tasks(connector, run):
+            if task.state in _WITHOUT_WORKER or not task.worker_id:
+                nowhere.append(f"{connector.name}-{task.id}")
             else:
-                held_by.setdefault(worker, []).append(held)
+                held_by.setdefault(task.worker_id, []).append(held)
     workers = [_worker(name, instances[name], held, limits) for name, held in held_by.items()]
     workers.sort(key=lambda flow: (-flow.bytes_per_second, -flow.tasks, flow.worker))
     return Placement(tuple(workers), tuple(nowhere), flows=tuple(running), limits=limits)
@@ -438,13 +424,12 @@ _Held = tuple[FlowRun | None, int, "Array | float", float]
 """A task that a worker has: its flow (None: not of a flow), number, bytes per second by hour, and heap in bytes."""
 
 
-def _placed_tasks(connector: ConnectorPlacement, run: FlowRun | None) -> Iterator[tuple[TaskPlacement, _Held]]:
+def _placed_tasks(connector: ConnectorStatus, run: FlowRun | None) -> Iterator[tuple[TaskStatus, _Held]]:
     count = len(connector.tasks)
     by_task = run.load.hours_of(count) if run else ()
     heap = run.buffers.heap_bytes(math.ceil(len(run.load.hours) / count)) if run and count else SIDE_TASK_HEAP_BYTES
-    for task in sorted(connector.tasks):
-        number = task[0]
-        yield task, (run, number, by_task[number] if number < len(by_task) else 0.0, heap)
+    for task in sorted(connector.tasks, key=lambda task: task.id):
+        yield task, (run, task.id, by_task[task.id] if task.id < len(by_task) else 0.0, heap)
 
 
 def _worker(name: str, connectors: int, held: Sequence[_Held], limits: WorkerLimits) -> WorkerNow:

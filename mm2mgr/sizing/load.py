@@ -1,5 +1,4 @@
-"""The load of a flow hour by hour: what each partition carries in each hour, and the load of each task for a number of
-tasks.
+"""A flow's load hour by hour: what each partition carries, and the load of each task for a number of tasks.
 
 The partitions of a task are added up in each hour, and the statistic is taken of these sums. Past hours are evidence of
 the hours to come: gaps are filled, and hours before a growth are raised to today's level.
@@ -110,8 +109,7 @@ class Load:
     def least(self) -> int:
         """Return a number of tasks below which none can do, however partitions are assigned.
 
-        In an hour in which n tasks have too much together, one of them has; n tasks may have n times as many such hours
-        as one.
+        In an hour in which n tasks have too much together, one has; n tasks may have n times as many such hours.
         """
         if not len(self.hours):
             return 1

@@ -49,8 +49,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class WorkerLoss:
-    """What happens when workers are lost: up to `stopped_tasks` stop for `stopped_seconds`, then flows catch up or fall
-    behind.
+    """When workers are lost, up to `stopped_tasks` stop for `stopped_seconds`; then flows catch up or fall behind.
 
     If a lost worker led the Connect group they stop for `leader_stopped_seconds`; REST does not show who leads. None:
     for good. `after`: catching up from the longer stop. `behind_anyway`: flows that cannot keep up with all workers
@@ -102,8 +101,7 @@ def _utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict
 
 
 def catch_up_seconds(behind_seconds: float, utilisation: float) -> float | None:
-    """Return how long a task that is so many seconds of its traffic behind takes to catch up: lag × u ÷ (1 − u); None
-    is never.
+    """Return how long a task so many seconds behind takes to catch up: lag × u ÷ (1 − u); None is never.
 
     The backlog is lag × rate, and what is left for it is speed − rate.
     """

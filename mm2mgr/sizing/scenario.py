@@ -1,8 +1,7 @@
 """Scenarios: changed traffic, a source less, a topic in another flow, a target more, another limit; what each would
 need, and what changes from one to another.
 
-Scenarios are sized and placed by the code that `size` and `fleet` use. A change makes new scenarios and never alters
-one.
+They are sized and placed by the code of `size` and `fleet`. A change makes new ones and never alters one.
 """
 
 from __future__ import annotations
@@ -252,8 +251,7 @@ def with_target(
 ) -> tuple[Scenario, ...]:
     """Mirror the declared flows of these names to one target more, once from each of their sources.
 
-    The new flows have the topics and rules of the ones they are made from; nothing is known of the way to the new
-    target.
+    The new flows have topics and rules of those they are made from; the way to the new target is unknown.
     """
     there = {(scenario.name, scenario.pair) for scenario in scenarios}
     new: dict[tuple[str, str], Scenario] = {}

@@ -74,8 +74,7 @@ def _decide(evidence: SizedFlow, before: Decision | None, policy: Policy, when_s
 def _not_worth_it(evidence: SizedFlow, before: Decision, policy: Policy) -> str | None:
     """Say why another number is not worth a restart; None where it is, which is at once.
 
-    Mostly that is a larger one. But assignment goes by position, so a flow can be too small with 5 tasks and fit with
-    3.
+    Mostly that is a larger one. But assignment goes by position: 5 tasks may be too few where 3 fit.
     """
     load, recommended = evidence.load, evidence.sizing.tasks
     if before.tasks < evidence.bounds.minimum:
@@ -133,8 +132,7 @@ def overrides_document(
     changed: Mapping[str, str] | None = None,
     savings: Mapping[str, int] | None = None,
 ) -> dict[str, dict[str, dict[str, object]]]:
-    """Return {"sizing": {flow id: …}} in the order of flow ids, as it is written below `clusters/overrides/` for
-    review.
+    """Return {"sizing": {flow id: …}} in the order of flow ids, as written to `clusters/overrides/` for review.
 
     `when_text` is the measured time window, `source_text` what was measured (the statistic and the result it came
     from), `changed` when a flow's number last became another one. `savings`: the partitions of flows whose number only

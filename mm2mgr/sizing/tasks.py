@@ -1,5 +1,4 @@
-"""How many tasks a flow needs: the smallest number with which every task fits when Connect assigns it the flow's
-partitions.
+"""How many tasks a flow needs: the smallest number with which each fits as Connect assigns the flow's partitions.
 
 Rates may come from anywhere, and an earlier sizing does not count: whether a new number is worth a restart, `stability`
 decides. The reasons, as sentences, come with the number.

@@ -290,8 +290,7 @@ class OverrideFile:
 
         Return whether the file changed, and the entries that were not written because somebody else changed them.
 
-        `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports
-        waiting.
+        `before`: the content when entries were decided; those that differ now stay. `say` reports waiting.
         """
         target = override_target(path)
         try:

@@ -131,8 +131,7 @@ def values_of(node: Node) -> Node | None:
 
 
 def definition_paths() -> dict[str, str]:
-    """Return the shortest path in YAML to each definition, such as `flows.NAME.tasks`, in the order in which a reader
-    meets them."""
+    """Return the shortest YAML path to each definition, such as `flows.NAME.tasks`, in a reader's order."""
     schema = json_schema()
     paths: dict[str, str] = {}
     waiting = [("", schema)]

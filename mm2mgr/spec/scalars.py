@@ -237,8 +237,7 @@ def java_pattern(text: str) -> str:
 
 
 def java_list(patterns: Iterable[str]) -> str:
-    """Return the value of a Connect LIST of patterns, none twice (KIP-1161), in an order that does not depend on that
-    of the files."""
+    """Return a Connect LIST of patterns, none twice (KIP-1161), in an order that files do not decide."""
     items = dict.fromkeys(map(java_pattern, patterns))
     return ",".join(items if any(map(depends_on_order, items)) else sorted(items))
 

@@ -44,9 +44,7 @@ class TooLarge(Exception):
 
 
 class Machine(Protocol):
-    """Reads a name from `start` on; the state None is dead: no continuation is accepted. `letters` are those that it
-    distinguishes.
-    """
+    """Reads a name from `start` on; state None: no continuation is accepted. `letters`: those that it distinguishes."""
 
     @property
     def start(self) -> Hashable: ...
@@ -442,9 +440,7 @@ class Backtracker:
 
 
 def relax(node: Node) -> Node:
-    """Return a regular language that holds all that a node matches: lookarounds count as matched, and a backreference
-    is any text.
-    """
+    """Return a regular language of all that a node matches: lookarounds count as matched, a backreference as any."""
     if isinstance(node, Lookaround | Boundary):
         return Seq()
     if isinstance(node, Back):

@@ -1,5 +1,4 @@
-"""Decides whether several source connectors take one topic: found, proved that there is none, or undecided, at a
-bounded cost.
+"""Whether several source connectors take one topic: found, proved that there is none, or undecided, at bounded cost.
 
 Names that people wrote and readable samples are tried first; then the automata of all filters are walked together.
 """

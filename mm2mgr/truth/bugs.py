@@ -1,7 +1,6 @@
 """Known bugs of Kafka that concern MirrorMaker's connectors: releases, configs, what to do. Pure data.
 
-The releases are those whose git history lacks the fix, compared up to 3.9.0, and for newer ones what the jars and the
-issue say.
+The releases are those whose git history lacks the fix, up to 3.9.0; for newer ones as jars and issue say.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
     "audit": {"timing", "errors", "partitions", "secrets"},
-    "sizing": {"json_values", "text", "link", "partitions"},
+    "sizing": {"json_values", "text", "link", "partitions", "connectors"},
     "observe": {
         "json_values",
         "lint",

@@ -6,16 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.sizing.fleet import ConnectorPlacement, Placement, placement_of
+from mm2mgr.connectors import ConnectorStatus, TaskStatus
+from mm2mgr.sizing.fleet import Placement, placement_of
 
 from .estates import MB, run
 
 LOADS = {"mm2.source.logs": run("logs:a->hub", [5 * MB, 4 * MB, 3 * MB, 2 * MB, 1 * MB])}
 
 
-def seen(name: str, *workers: str, state: str = "RUNNING", on: str = "w1") -> ConnectorPlacement:
+def seen(name: str, *workers: str, state: str = "RUNNING", on: str = "w1") -> ConnectorStatus:
     """Return a connector with a task on each of these workers."""
-    return ConnectorPlacement(name, on, tuple((number, state, worker) for number, worker in enumerate(workers)))
+    return ConnectorStatus(
+        name, "RUNNING", on, tasks=tuple(TaskStatus(number, state, worker) for number, worker in enumerate(workers))
+    )
 
 
 def test_a_task_carries_what_the_deal_gives_it_by_its_number_and_not_by_its_load() -> None:
