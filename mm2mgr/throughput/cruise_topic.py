@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
-from mm2mgr.samples.schema import SAMPLES, Store
+from mm2mgr.samples.schema import SAMPLES, Store, is_remote
 from mm2mgr.samples.tables import Conflict, StoredTable
 from mm2mgr.samples.writer import Expected, SampleWriter
 from mm2mgr.throughput.cruise_reader import CRUISE_CONTROL_TOPIC, Offsets, TopicReader
@@ -67,7 +67,8 @@ def open_source(opening: Opening) -> TopicSource:
     """Open the sample topic that is declared; Spark starts when it is read first."""
     reader = declared_topic(opening.access.alias, opening.metrics, opening.kafka_settings())
     spark = None if opening.spark is False else _shared_spark(opening.java_home, opening.log_file)
-    return TopicSource(reader, opening.store, spark)
+    store = opening.store if is_remote(opening.store) else Path(opening.store).absolute()  # for processes elsewhere
+    return TopicSource(reader, store, spark)
 
 
 @cache
