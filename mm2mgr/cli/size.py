@@ -248,7 +248,7 @@ def simulate(
     return complain_of_sources(report.failures)
 
 
-By = Literal["partition", "topic", "flow", "hour"]
+By = Literal["partition", "topic", "flow", "hour", "growth"]
 
 
 @command("Load", 2)
@@ -256,9 +256,9 @@ By = Literal["partition", "topic", "flow", "hour"]
 @window_option("24h", "all")
 @option(
     "--by",
-    type=click.Choice(["partition", "topic", "flow", "hour"]),
+    type=click.Choice(["partition", "topic", "flow", "hour", "growth"]),
     default="partition",
-    help="What to print; `hour` is the pattern by day of week and hour of day.",
+    help="What to print; `hour` is the pattern by day of week and hour of day, `growth` topics week against week.",
 )
 @option("--top", type=Count(0), default=20, help="Rows to print, busiest first; 0: no row as text, every row as JSON.")
 @option("--show", is_flag=True, help="Only print what is rolled up already.")
@@ -293,9 +293,9 @@ def throughput(
       mm2mgr throughput --window 24h --top 10
       mm2mgr throughput --show --by flow
     """
-    from mm2mgr.operations.size import busiest_partitions, group_rates, read_throughput, week
-    from mm2mgr.output.console import say_json
-    from mm2mgr.output.load_text import say_groups, say_rates, say_week
+    from mm2mgr.operations.size import busiest_partitions, group_rates, growth, read_throughput, week
+    from mm2mgr.output.console import say_as, say_json
+    from mm2mgr.output.load_text import say_groups, say_growth, say_rates, say_week
 
     if prepare_spark:
         from mm2mgr.operations.size import prepare_spark as prepare
@@ -317,11 +317,11 @@ def throughput(
             totals = {"resets": busy.resets, "gaps": busy.gaps}
             say_rates(busy.rates[shown], busy.curves[shown], busy.partitions, totals, measured)
     elif by == "hour":
-        pattern = week(store, rates)
-        if as_json:
-            say_json(asdict(pattern))
-        else:
-            say_week(pattern, measured)
+        say_as(output, week(store, rates), lambda pattern: say_week(pattern, measured))
+    elif by == "growth":
+        topics = growth(store, rates)
+        fastest = topics[: top or (None if as_json else 0)]
+        say_as(output, fastest, lambda rows: say_growth(rows, len(topics), measured))
     else:
         groups = group_rates(workspace, store, rates, by)
         if as_json:

@@ -34,7 +34,7 @@ from mm2mgr.spec.files import SIZING, override_target
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
     from mm2mgr.throughput.engine import ChosenEngine
-    from mm2mgr.throughput.hourly import GroupRate, WeekPattern
+    from mm2mgr.throughput.hourly import GroupRate, TopicGrowth, WeekPattern
     from mm2mgr.throughput.rollup_writer import Report
     from mm2mgr.throughput.windows import PartitionRate, Throughput
 
@@ -368,6 +368,13 @@ def group_rates(
     if by == "topic":
         return by_topic(throughput, rates)
     return by_flow(throughput, rates, [(flow.id, flow.source.alias, flow.carries) for flow in workspace.topology.flows])
+
+
+def growth(store: Store, throughput: Throughput) -> list[TopicGrowth]:
+    """Compare the newest week of each topic with the week before; fastest growth first."""
+    from mm2mgr.throughput.hourly import by_topic, hourly, topic_growth
+
+    return topic_growth(by_topic(throughput, hourly(store, throughput.window, throughput)), throughput.window.hours)
 
 
 def week(store: Store, throughput: Throughput) -> WeekPattern:

@@ -7,8 +7,7 @@ inside of the class of a source, which Spark pickles: options of a source are pr
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import PARTITIONED_BY, SAMPLES, TABLES, hour_of, store_of
+from mm2mgr.samples.schema import SAMPLES, TABLES, store_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
