@@ -373,6 +373,7 @@ _WITH_PAST = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)
     show_default=False,
     help=f"How much of the past a first run takes from {_WITH_PAST}, such as 24h.",
 )
+@spark_option
 @click.pass_obj
 def sample(
     workspace: Workspace,
@@ -384,6 +385,7 @@ def sample(
     keep: float | None,
     kind: str,
     back: float,
+    spark: bool | None,
 ) -> int:
     """Record the traffic of every mirrored topic at an interval.
 
@@ -392,18 +394,22 @@ def sample(
     and for records that may never arrive (see `losses`). With --follow a cluster that fails is asked less and less
     often until it answers, and only what changes is printed; SIGTERM and Ctrl-C end it after the round.
 
+    Cruise Control's topic is decoded and stored by tasks of Spark where it is found. Each commit records how far the
+    topic was read, so that a run that is killed loses and repeats nothing.
+
     \b
     Example:
       mm2mgr sample --interval 30s --duration 1h
       mm2mgr sample --follow --interval 1min --keep 90d
       mm2mgr sample --from prometheus --back 24h
+      mm2mgr sample --from cruise-control-topic --follow
     """
     from mm2mgr.operations.sample import SampleOrder
     from mm2mgr.operations.sample import sample as run
     from mm2mgr.output.console import complain, say, talk
     from mm2mgr.output.load_text import say_round
 
-    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, kind, back)
+    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, kind, back, spark)
     stop = threading.Event()
 
     def progress(round_: Round) -> None:

@@ -34,7 +34,7 @@ from mm2mgr.spec.files import SIZING, override_target
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
     from mm2mgr.throughput.engine import ChosenEngine
-    from mm2mgr.throughput.hourly import GroupRate, TopicGrowth, WeekPattern
+    from mm2mgr.throughput.hourly import GroupRate, WeeklyGrowth, WeekPattern
     from mm2mgr.throughput.rollup_writer import Report
     from mm2mgr.throughput.windows import PartitionRate, Throughput
 
@@ -370,7 +370,7 @@ def group_rates(
     return by_flow(throughput, rates, [(flow.id, flow.source.alias, flow.carries) for flow in workspace.topology.flows])
 
 
-def growth(store: Store, throughput: Throughput) -> list[TopicGrowth]:
+def growth(store: Store, throughput: Throughput) -> list[WeeklyGrowth]:
     """Compare the newest week of each topic with the week before; fastest growth first."""
     from mm2mgr.throughput.hourly import by_topic, hourly, topic_growth
 

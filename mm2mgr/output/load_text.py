@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mm2mgr.sizing.recovery import CatchUp, Outlook
     from mm2mgr.sizing.scenario import FlowChange, FlowSummary, Totals
     from mm2mgr.sizing.tasks import Sizing
-    from mm2mgr.throughput.hourly import GroupRate, TopicGrowth, WeekPattern
+    from mm2mgr.throughput.hourly import GroupRate, WeeklyGrowth, WeekPattern
     from mm2mgr.throughput.windows import PartitionRate
     from mm2mgr.topology import TaskMaximum
 
@@ -85,7 +85,7 @@ def say_groups(groups: Sequence[GroupRate], top: int, by: str, window: str) -> N
     say(f"{number_of(len(groups), by)}, {window}", style="dim")
 
 
-def say_growth(topics: Sequence[TopicGrowth], total: int, window: str) -> None:
+def say_growth(topics: Sequence[WeeklyGrowth], total: int, window: str) -> None:
     """Print some of so many topics in the order given: the week before, the newest week, and the growth."""
     rows = [
         (

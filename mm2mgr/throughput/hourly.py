@@ -86,7 +86,7 @@ class WeekPattern:
 
 
 @dataclass(frozen=True)
-class TopicGrowth:
+class WeeklyGrowth:
     """Mean bytes per second of a topic in the newest 168 hours of a window and in the 168 before, None where nothing
     was measured, and the one as a multiple of the other."""
 
@@ -209,7 +209,7 @@ def members(throughput: Throughput, alias: str, carries: Callable[[str], bool]) 
     return np.flatnonzero(inside & accepted[names.topic[place]])
 
 
-def topic_growth(topics: Sequence[GroupRate], hours: Sequence[str]) -> list[TopicGrowth]:
+def topic_growth(topics: Sequence[GroupRate], hours: Sequence[str]) -> list[WeeklyGrowth]:
     """Compare the newest week of topics with the week before, hour by hour of `hours`; fastest growth first."""
     numbers = np.array([_number(hour) for hour in hours[len(hours) - len(topics[0].by_hour) :]] if topics else [])
     rates = np.array([[np.nan if rate is None else rate for rate in topic.by_hour] for topic in topics])
@@ -225,7 +225,7 @@ def topic_growth(topics: Sequence[GroupRate], hours: Sequence[str]) -> list[Topi
         growth = np.where(before > 0, now / before, np.nan)
     columns = zip(topics, before.tolist(), now.tolist(), growth.tolist(), measured.any(axis=1).tolist(), strict=True)
     answers = [
-        TopicGrowth(topic.cluster, topic.name, *map(_finite, numbers))
+        WeeklyGrowth(topic.cluster, topic.name, *map(_finite, numbers))
         for topic, *numbers, has_rate in columns
         if has_rate
     ]
