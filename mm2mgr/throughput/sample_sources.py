@@ -127,10 +127,14 @@ class TableReader(DataSourceReader):
         self._first, self._last = options.get("first", ""), options.get("last", "")
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the files of each period."""
+        """Return the files of each period; Mm2mgrError where the store has no such table."""
         from mm2mgr.samples.tables import StoredTable, by_period
 
-        periods = by_period(StoredTable(self._store, self._name).files())
+        table = StoredTable(self._store, self._name)
+        if not table.exists():
+            hint = "name the folder or URI that `mm2mgr sample --store` wrote to; a folder as the session sees it"
+            raise Mm2mgrError(f"there is no table {table.uri}", hint=hint)
+        periods = by_period(table.files())
         return [
             InputPartition(files)
             for period, files in periods.items()

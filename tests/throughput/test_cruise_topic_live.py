@@ -56,7 +56,7 @@ TREE = """
 owner: live
 clusters:
   dc1: {{bootstrap_servers: ["{servers}"], metrics: {{cruise_control_topic: {topic}}}}}
-  east: {{bootstrap_servers: ["{servers}"]}}
+  east: {{bootstrap_servers: ["127.0.0.1:1"]}}
 connect:
   east: {{url: "http://127.0.0.1:1", kafka: east}}
 flows:

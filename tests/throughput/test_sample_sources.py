@@ -43,6 +43,11 @@ def test_hours_that_are_not_asked_for_are_not_read(tmp_path: Path, options: dict
     ]
 
 
+def test_a_store_without_the_table_is_an_error_and_not_empty(tmp_path: Path) -> None:
+    with pytest.raises(Mm2mgrError, match="there is no table .*samples"):
+        TableReader(str(tmp_path), SAMPLES, {}).partitions()
+
+
 def test_a_damaged_file_is_an_error_and_never_fewer_rows(tmp_path: Path) -> None:
     reader = TableReader(str(store_of_hours(tmp_path)), SAMPLES, {})
     for file in (tmp_path / SAMPLES).glob(f"hour={HOURS[0]}/*.parquet"):
