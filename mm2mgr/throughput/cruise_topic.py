@@ -86,10 +86,13 @@ class SharedSpark:
     starting: threading.Lock = field(default_factory=threading.Lock)
 
     def session(self) -> SparkSession:
-        """Return the session, which the first call starts."""
-        from mm2mgr.throughput.spark_session import session
+        """Return the session, which the first call starts, and another one where its JVM has died."""
+        from mm2mgr.throughput.spark_session import end, is_running, session
 
         with self.starting:
+            if self.running is not None and not is_running(self.running):
+                end(self.running)
+                self.running = None
             self.running = self.running or session(self.java_home, self.log_file)
             return self.running
 

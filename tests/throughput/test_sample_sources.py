@@ -44,7 +44,7 @@ def test_hours_that_are_not_asked_for_are_not_read(tmp_path: Path, options: dict
 
 
 def test_a_store_without_the_table_is_an_error_and_not_empty(tmp_path: Path) -> None:
-    with pytest.raises(Mm2mgrError, match="there is no table .*samples"):
+    with pytest.raises(Mm2mgrError, match=r"there is no table .*samples"):
         TableReader(str(tmp_path), SAMPLES, {}).partitions()
 
 
