@@ -385,8 +385,8 @@ def week(store: Store, throughput: Throughput) -> WeekPattern:
 
 
 def flow_topics(workspace: Workspace, store: Store) -> list[tuple[str, str, str | None]]:
-    """Return the rows of the table `flows` of the named views: flow id, source alias, and each topic with a roll-up that
-    the flow carries; None for the topic of a flow that carries none. Mm2mgrError when nothing was rolled up."""
+    """Return the rows of the table `flows` of the named views: flow id, source alias, and each rolled-up topic that the
+    flow carries; None for the topic of a flow that carries none. Mm2mgrError when nothing was rolled up."""
     names = read_throughput(store).names
     pairs = sorted({(names.clusters[of], names.topics[at]) for of, at in zip(names.cluster, names.topic, strict=True)})
     rows: list[tuple[str, str, str | None]] = []

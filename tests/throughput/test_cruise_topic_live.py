@@ -28,6 +28,7 @@ from mm2mgr.throughput.cruise_reader import TopicReader
 from mm2mgr.throughput.cruise_topic import SharedSpark, TopicSource
 from mm2mgr.throughput.sample_sources import TOPIC_FORMAT, register_samples, register_topic
 
+from .standalone import environment, submit
 from .test_any_engine import lines
 from .test_cruise_topic import TIME, version_0, version_1
 
@@ -35,6 +36,7 @@ pytestmark = [pytest.mark.live, pytest.mark.spark]
 TOPIC, MINUTE, NOW = "__KafkaCruiseControlPartitionMetricSamples", 60_000, TIME + 3_600_000
 JUNK = [b"\x07later version", version_1("t", 0, 1, 1, 1)[:30], b"\xff\xff"]
 PASSWORD = "hunter2-canary"
+MAIN = Path(cruise_topic.__file__).parents[1] / "__main__.py"
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +229,7 @@ def test_a_frame_of_the_topic_answers_questions_that_the_table_cannot(spark: Spa
     assert (row.leader, row.cpu, row.produce_requests_per_second) == (3, 0.5, 11.0)
 
 
-@pytest.mark.parametrize("engine", ["--spark", "--no-spark"])
+@pytest.mark.parametrize("engine", ["--spark", "--no-spark", pytest.param("executors", marks=pytest.mark.matrix)])
 def test_the_command_follows_the_topic_and_goes_on_after_it_was_stopped(
     access: KafkaAccess, tmp_path: Path, engine: str
 ) -> None:
@@ -240,9 +242,15 @@ def test_the_command_follows_the_topic_and_goes_on_after_it_was_stopped(
     Path(tmp_path, "clusters", "tree.yaml").write_text(TREE.format(servers=access.bootstrap_servers, topic=TOPIC))
     for number in (1, 2):
         write(access, [(0, now, version_1("a.c", 0, 1, float(number), 1.0, now + number))])
-        words = ["sample", "--from", "cruise-control-topic", "--duration", "0s", "--store", "store", engine]
+        words = ["sample", "--from", "cruise-control-topic", "--duration", "0s", "--store", "store"]
+        command = (
+            submit("local-cluster[2,1,1024]", MAIN, *words)
+            if engine == "executors"
+            else [sys.executable, "-m", "mm2mgr", *words, engine]
+        )
         done = subprocess.run(
-            [sys.executable, "-m", "mm2mgr", *words],
+            command,
+            env=environment() if engine == "executors" else None,
             cwd=tmp_path,
             capture_output=True,
             text=True,
