@@ -25,7 +25,6 @@ class SourceKind:
     """
     past: str = ""
     """What `--back` reads the past from; "" where it has no past to choose from."""
-
     on_spark: bool = False
     """Whether Spark reads it where Spark is found; each process that samples it then has a session."""
 

@@ -248,7 +248,7 @@ def simulate(
     return complain_of_sources(report.failures)
 
 
-By = Literal["partition", "topic", "flow", "hour"]
+By = Literal["partition", "topic", "flow", "hour", "growth"]
 
 
 @command("Load", 2)
@@ -256,9 +256,9 @@ By = Literal["partition", "topic", "flow", "hour"]
 @window_option("24h", "all")
 @option(
     "--by",
-    type=click.Choice(["partition", "topic", "flow", "hour"]),
+    type=click.Choice(["partition", "topic", "flow", "hour", "growth"]),
     default="partition",
-    help="What to print; `hour` is the pattern by day of week and hour of day.",
+    help="What to print; `hour` is the pattern by day of week and hour of day, `growth` topics week against week.",
 )
 @option("--top", type=Count(0), default=20, help="Rows to print, busiest first; 0: no row as text, every row as JSON.")
 @option("--show", is_flag=True, help="Only print what is rolled up already.")
@@ -293,9 +293,9 @@ def throughput(
       mm2mgr throughput --window 24h --top 10
       mm2mgr throughput --show --by flow
     """
-    from mm2mgr.operations.size import busiest_partitions, group_rates, read_throughput, week
-    from mm2mgr.output.console import say_json
-    from mm2mgr.output.load_text import say_groups, say_rates, say_week
+    from mm2mgr.operations.size import busiest_partitions, group_rates, growth, read_throughput, week
+    from mm2mgr.output.console import say_as, say_json
+    from mm2mgr.output.load_text import say_groups, say_growth, say_rates, say_week
 
     if prepare_spark:
         from mm2mgr.operations.size import prepare_spark as prepare
@@ -317,11 +317,11 @@ def throughput(
             totals = {"resets": busy.resets, "gaps": busy.gaps}
             say_rates(busy.rates[shown], busy.curves[shown], busy.partitions, totals, measured)
     elif by == "hour":
-        pattern = week(store, rates)
-        if as_json:
-            say_json(asdict(pattern))
-        else:
-            say_week(pattern, measured)
+        say_as(output, week(store, rates), lambda pattern: say_week(pattern, measured))
+    elif by == "growth":
+        topics = growth(store, rates)
+        fastest = topics[: top or (None if as_json else 0)]
+        say_as(output, fastest, lambda rows: say_growth(rows, len(topics), measured))
     else:
         groups = group_rates(workspace, store, rates, by)
         if as_json:
@@ -373,6 +373,7 @@ _WITH_PAST = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)
     show_default=False,
     help=f"How much of the past a first run takes from {_WITH_PAST}, such as 24h.",
 )
+@spark_option
 @click.pass_obj
 def sample(
     workspace: Workspace,
@@ -384,6 +385,7 @@ def sample(
     keep: float | None,
     kind: str,
     back: float,
+    spark: bool | None,
 ) -> int:
     """Record the traffic of every mirrored topic at an interval.
 
@@ -392,18 +394,22 @@ def sample(
     and for records that may never arrive (see `losses`). With --follow a cluster that fails is asked less and less
     often until it answers, and only what changes is printed; SIGTERM and Ctrl-C end it after the round.
 
+    Cruise Control's topic is decoded and stored by tasks of Spark where it is found. Each commit records how far the
+    topic was read, so that a run that is killed loses and repeats nothing.
+
     \b
     Example:
       mm2mgr sample --interval 30s --duration 1h
       mm2mgr sample --follow --interval 1min --keep 90d
       mm2mgr sample --from prometheus --back 24h
+      mm2mgr sample --from cruise-control-topic --follow
     """
     from mm2mgr.operations.sample import SampleOrder
     from mm2mgr.operations.sample import sample as run
     from mm2mgr.output.console import complain, say, talk
     from mm2mgr.output.load_text import say_round
 
-    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, kind, back)
+    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, kind, back, spark)
     stop = threading.Event()
 
     def progress(round_: Round) -> None:

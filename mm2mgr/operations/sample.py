@@ -16,7 +16,7 @@ from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder
 from mm2mgr.metric_sources import METRIC_SOURCES, SourceKind
-from mm2mgr.operations.workspace import Workspace, spark_java
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import list_names
 from mm2mgr.timing import wait_for
 
@@ -36,8 +36,8 @@ class SampleOrder:
     """What to sample: the source clusters by alias (none: all), for how long, and from where.
 
     `duration_seconds` None samples until stopped; samples older than `keep_seconds` are removed, None keeps all.
-    `back_seconds`: how much of the past a first run takes from a metric source. `spark` False reads what Spark would
-    in this process.
+    `back_seconds`: how much of the past a first run takes from a metric source. `spark`: --spark, --no-spark or
+    neither, for a source that uses it.
     """
 
     store: Store
@@ -84,8 +84,11 @@ def sample(
         progress(round_)
 
     kind = next((kind for kind in METRIC_SOURCES if kind.name == order.source), None)
+    engine = workspace.engine(order.spark) if kind and kind.on_spark else None
+    if kind and engine and not engine.on_spark and order.spark is None:
+        warn(f"{kind.service} is read {engine}")
     readers = (
-        _metric_source_readers(kind, order, _clusters_to_sample(chosen), store, workspace.engine)
+        _metric_source_readers(kind, order, _clusters_to_sample(chosen), store, engine)
         if kind
         else [
             *_with_tasks(chosen, schedule, warn, order.store),
@@ -249,18 +252,18 @@ def _metric_source_readers(
     order: SampleOrder,
     clusters: Iterable[tuple[KafkaCluster, Callable[[str], bool]]],
     store: SampleStore,
-    engine: Callable[[bool | None], ChosenEngine],
+    engine: ChosenEngine | None,
 ) -> list[Reader]:
     from mm2mgr.live.endpoints import kafka_access
     from mm2mgr.samples.readers import MetricSourceReader, Opening, open_source
     from mm2mgr.samples.schema import log_file_of
 
     readers: list[Reader] = []
-    on_spark = kind.on_spark and engine(order.spark).on_spark
+    on_spark, java_home = (engine.on_spark, engine.java_home) if engine else (False, None)
     for cluster, accepts in clusters:
         metrics, access = _declared_metrics(cluster, kind), kafka_access(cluster)
         http, log_file = partial(_http, kind, cluster), log_file_of(store.store, cache_folder)
-        opening = Opening(access, metrics, order.interval_seconds, http, spark_java, log_file, store.store, on_spark)
+        opening = Opening(access, metrics, order.interval_seconds, http, store.store, log_file, on_spark, java_home)
         readers.append(MetricSourceReader(access, accepts, open_source(kind, opening), store, order.back_seconds))
     return readers
 

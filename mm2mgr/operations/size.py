@@ -34,7 +34,7 @@ from mm2mgr.spec.files import SIZING, override_target
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
     from mm2mgr.throughput.engine import ChosenEngine
-    from mm2mgr.throughput.hourly import GroupRate, WeekPattern
+    from mm2mgr.throughput.hourly import GroupRate, WeeklyGrowth, WeekPattern
     from mm2mgr.throughput.rollup_writer import Report
     from mm2mgr.throughput.windows import PartitionRate, Throughput
 
@@ -370,6 +370,13 @@ def group_rates(
     return by_flow(throughput, rates, [(flow.id, flow.source.alias, flow.carries) for flow in workspace.topology.flows])
 
 
+def growth(store: Store, throughput: Throughput) -> list[WeeklyGrowth]:
+    """Compare the newest week of each topic with the week before; fastest growth first."""
+    from mm2mgr.throughput.hourly import by_topic, hourly, topic_growth
+
+    return topic_growth(by_topic(throughput, hourly(store, throughput.window, throughput)), throughput.window.hours)
+
+
 def week(store: Store, throughput: Throughput) -> WeekPattern:
     """Return the load of everything by day of week and hour of day."""
     from mm2mgr.throughput.hourly import hourly, week_pattern
@@ -378,8 +385,8 @@ def week(store: Store, throughput: Throughput) -> WeekPattern:
 
 
 def flow_topics(workspace: Workspace, store: Store) -> list[tuple[str, str, str | None]]:
-    """Return the rows of the table `flows` of the named views: flow id, source alias, and each topic with a roll-up that
-    the flow carries; None for the topic of a flow that carries none. Mm2mgrError when nothing was rolled up."""
+    """Return the rows of the table `flows` of the named views: flow id, source alias, and each rolled-up topic that the
+    flow carries; None for the topic of a flow that carries none. Mm2mgrError when nothing was rolled up."""
     names = read_throughput(store).names
     pairs = sorted({(names.clusters[of], names.topics[at]) for of, at in zip(names.cluster, names.topic, strict=True)})
     rows: list[tuple[str, str, str | None]] = []

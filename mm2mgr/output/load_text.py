@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mm2mgr.sizing.recovery import CatchUp, Outlook
     from mm2mgr.sizing.scenario import FlowChange, FlowSummary, Totals
     from mm2mgr.sizing.tasks import Sizing
-    from mm2mgr.throughput.hourly import GroupRate, WeekPattern
+    from mm2mgr.throughput.hourly import GroupRate, WeeklyGrowth, WeekPattern
     from mm2mgr.throughput.windows import PartitionRate
     from mm2mgr.topology import TaskMaximum
 
@@ -83,6 +83,23 @@ def say_groups(groups: Sequence[GroupRate], top: int, by: str, window: str) -> N
     drop = ("partitions", "by hour", "at (UTC)", "mean", "busiest hour")
     say_table(Table([*names, *columns], rows, right=columns[:4], drop=drop))
     say(f"{number_of(len(groups), by)}, {window}", style="dim")
+
+
+def say_growth(topics: Sequence[WeeklyGrowth], total: int, window: str) -> None:
+    """Print some of so many topics in the order given: the week before, the newest week, and the growth."""
+    rows = [
+        (
+            topic.cluster,
+            topic.topic,
+            _rate_text(topic.bytes_per_second_before),
+            _rate_text(topic.bytes_per_second_now),
+            "-" if topic.growth is None else f"× {topic.growth:.2f}",
+        )
+        for topic in topics
+    ]
+    columns = ["cluster", "topic", "week before", "newest week", "growth"]
+    say_table(Table(columns, rows, right=columns[2:], drop=("week before",)))
+    say(f"{number_of(total, 'topic')}, {window}", style="dim")
 
 
 def say_week(pattern: WeekPattern, window: str) -> None:

@@ -259,18 +259,18 @@ class Source(Protocol):
 class Opening:
     """What a metric source of one cluster is opened with: how Kafka is reached, and `metrics:` as declared.
 
-    `http` opens a session with the endpoint that is declared for this source. What needs a JVM asks `java_home`, and
-    its log is `log_file`; `spark` False works without. A source that appends by itself does so to `store`.
+    `http` opens a session with the endpoint that is declared for this source. Where `on_spark` is set, a
+    local session has this `java_home`, and its log is `log_file`. A source that appends by itself does so to `store`.
     """
 
     access: KafkaAccess
     metrics: object
     step_seconds: float
     http: Callable[[], Http]
-    java_home: Callable[[], Path | None]
-    log_file: Path
     store: Store
-    spark: bool | None = None
+    log_file: Path
+    on_spark: bool = False
+    java_home: Path | None = None
 
     def kafka_settings(self) -> dict[str, str]:
         """Return how librdkafka reaches the cluster."""

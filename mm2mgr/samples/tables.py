@@ -9,8 +9,10 @@ imports `deltalake`.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+import sys
 import threading
 import time
 import uuid
@@ -21,7 +23,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -92,6 +94,8 @@ class DataFile:
     values: tuple[str, ...]
     bounds: Mapping[str, tuple[str, str]] = field(default_factory=dict, compare=False)
     """Smallest and largest cluster and source, where the table says so."""
+    statistics: str = field(default="", compare=False, repr=False)
+    """Of a file that is in no commit yet: what the table's log is to say of its columns."""
 
 
 @dataclass(frozen=True)
@@ -328,7 +332,7 @@ class StoredTable:
             now_ms, names, changes = time.time_ns() // 1_000_000, self.partitioned_by, not same_rows
             actions: list[AddAction | RemoveAction] = [
                 *(
-                    AddAction(file.path, file.size, _partition_values(names, file), now_ms, changes, _statistics(file))
+                    AddAction(file.path, file.size, _partition_values(names, file), now_ms, changes, file.statistics)
                     for file in new
                 ),
                 *(RemoveAction(file.path, changes, now_ms, file.size, _partition_values(names, file)) for file in old),
@@ -367,7 +371,7 @@ class StoredTable:
             now_ms = time.time_ns() // 1_000_000
             actions: list[AddAction | RemoveAction] = [
                 AddAction(
-                    file.path, file.size, _partition_values(self.partitioned_by, file), now_ms, True, _statistics(file)
+                    file.path, file.size, _partition_values(self.partitioned_by, file), now_ms, True, file.statistics
                 )
                 for file in new
             ]
@@ -431,7 +435,7 @@ class StoredTable:
         """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless
         `keep_empty`)."""
         path = f"{self.partitioned_by[0]}={values[0]}/part-{uuid.uuid4()}.parquet"
-        rows, bounds = 0, dict[str, tuple[str, str]]()
+        rows, statistics = 0, _Statistics()
         self._refuse_links("_delta_log", Path(path).parent.name)
         if not is_remote(self.store):
             Path(self.uri, path).parent.mkdir(parents=True, exist_ok=True)
@@ -443,13 +447,14 @@ class StoredTable:
                 for table in tables:
                     writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
                     rows += len(table)
-                    _widen(bounds, table)
+                    statistics.add(table)
             if not rows and not keep_empty:
                 self.filesystem.delete_file(path)
                 return None
             if not is_remote(self.store):
                 _to_disk(Path(self.uri, path))
-            return DataFile(path, self.filesystem.get_file_info(path).size, rows, tuple(values), bounds)
+            size, bounds = self.filesystem.get_file_info(path).size, statistics.bounds()
+            return DataFile(path, size, rows, tuple(values), bounds, statistics.text(rows))
         except BaseException:
             with suppress(OSError):  # on a full disk half a file would only take more of it
                 self.filesystem.delete_file(path)
@@ -575,17 +580,35 @@ def _partition_values(names: Sequence[str], file: DataFile) -> dict[str, str | N
     return dict(zip(names, file.values, strict=True))
 
 
-def _statistics(file: DataFile) -> str:
-    low, high = ({name: pair[side] for name, pair in file.bounds.items()} for side in (0, 1))
-    return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high})
+class _Statistics:
+    """Smallest value, largest value and nulls of each column of a file, as the table's log keeps them.
 
+    All of them: the library takes a column without them for one that has no value, and readers lose its rows.
+    """
 
-def _widen(bounds: dict[str, tuple[str, str]], table: pa.Table) -> None:
-    for name in _BOUNDED:
-        if name in table.column_names and len(table):
-            low, high = pc.min_max(table[name]).as_py().values()
-            least, most = bounds.get(name, (low, high))
-            bounds[name] = (min(low, least), max(high, most))
+    def __init__(self) -> None:
+        self._low, self._high, self._nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
+
+    def add(self, table: pa.Table) -> None:
+        """Count the rows of a part of the file."""
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            self._nulls[name] = self._nulls.get(name, 0) + column.null_count
+            if pa.types.is_list(column.type) or column.null_count == len(column):
+                continue
+            low, high = pc.min_max(column).as_py().values()
+            if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):
+                low, high = -sys.float_info.max, sys.float_info.max
+            self._low[name] = min(low, self._low.get(name, low))
+            self._high[name] = max(high, self._high.get(name, high))
+
+    def bounds(self) -> dict[str, tuple[str, str]]:
+        """Return smallest and largest cluster and source."""
+        return {name: (self._low[name], self._high[name]) for name in _BOUNDED if name in self._low}
+
+    def text(self, rows: int) -> str:
+        """Return them as the log has them."""
+        counts = {"numRecords": rows, "nullCount": self._nulls}
+        return json.dumps({**counts, "minValues": self._low, "maxValues": self._high})
 
 
 def _to_disk(path: Path) -> None:

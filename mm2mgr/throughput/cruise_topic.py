@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
-from mm2mgr.samples.schema import SAMPLES, Store
+from mm2mgr.samples.schema import SAMPLES, Store, is_remote
 from mm2mgr.samples.tables import Conflict, StoredTable
 from mm2mgr.samples.writer import Expected, SampleWriter
 from mm2mgr.throughput.cruise_reader import CRUISE_CONTROL_TOPIC, Offsets, TopicReader
@@ -66,12 +66,13 @@ def declared_topic(alias: str, metrics: object, settings: Mapping[str, str]) -> 
 def open_source(opening: Opening) -> TopicSource:
     """Open the sample topic that is declared; Spark starts when it is read first."""
     reader = declared_topic(opening.access.alias, opening.metrics, opening.kafka_settings())
-    spark = None if opening.spark is False else _shared_spark(opening.java_home, opening.log_file)
-    return TopicSource(reader, opening.store, spark)
+    spark = _shared_spark(opening.java_home, opening.log_file) if opening.on_spark else None
+    store = opening.store if is_remote(opening.store) else Path(opening.store).absolute()  # for processes elsewhere
+    return TopicSource(reader, store, spark)
 
 
 @cache
-def _shared_spark(java_home: Callable[[], Path | None], log_file: Path) -> SharedSpark:
+def _shared_spark(java_home: Path | None, log_file: Path) -> SharedSpark:
     return SharedSpark(java_home, log_file)
 
 
@@ -79,17 +80,20 @@ def _shared_spark(java_home: Callable[[], Path | None], log_file: Path) -> Share
 class SharedSpark:
     """One session for all clusters, started when the first needs it."""
 
-    java_home: Callable[[], Path | None] = lambda: None
+    java_home: Path | None = None
     log_file: Path | None = None
     running: SparkSession | None = None
     starting: threading.Lock = field(default_factory=threading.Lock)
 
     def session(self) -> SparkSession:
-        """Return the session, which the first call starts."""
-        from mm2mgr.throughput.spark_session import session
+        """Return the session, which the first call starts, and another one where its JVM has died."""
+        from mm2mgr.throughput.spark_session import end, is_running, session
 
         with self.starting:
-            self.running = self.running or session(self.java_home(), self.log_file)
+            if self.running is not None and not is_running(self.running):
+                end(self.running)
+                self.running = None
+            self.running = self.running or session(self.java_home, self.log_file)
             return self.running
 
     def close(self) -> None:

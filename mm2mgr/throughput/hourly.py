@@ -85,6 +85,18 @@ class WeekPattern:
     quiet: tuple[int, int] | None
 
 
+@dataclass(frozen=True)
+class WeeklyGrowth:
+    """Mean bytes per second of a topic in the newest 168 hours of a window and in the 168 before, None where nothing
+    was measured, and the one as a multiple of the other."""
+
+    cluster: str
+    topic: str
+    bytes_per_second_before: float | None
+    bytes_per_second_now: float | None
+    growth: float | None
+
+
 def hourly_rates(store: Store, window_seconds: float | None, statistic: Statistic) -> HourlyRates:
     """Read the hours of the last weeks, or of a window; Mm2mgrError where nothing was rolled up."""
     table = throughput_table(store)
@@ -195,6 +207,29 @@ def members(throughput: Throughput, alias: str, carries: Callable[[str], bool]) 
     for topic in np.unique(names.topic[place][inside]).tolist():
         accepted[topic] = carries(names.topics[topic])
     return np.flatnonzero(inside & accepted[names.topic[place]])
+
+
+def topic_growth(topics: Sequence[GroupRate], hours: Sequence[str]) -> list[WeeklyGrowth]:
+    """Compare the newest week of topics with the week before, hour by hour of `hours`; fastest growth first."""
+    numbers = np.array([_number(hour) for hour in hours[len(hours) - len(topics[0].by_hour) :]] if topics else [])
+    rates = np.array([[np.nan if rate is None else rate for rate in topic.by_hour] for topic in topics])
+    rates = rates.reshape(len(topics), len(numbers))
+    measured = np.isfinite(rates)
+    newest = numbers[measured.any(axis=0)].max(initial=0)
+    weeks = (newest - numbers) // _WEEK_HOURS
+    with np.errstate(invalid="ignore", divide="ignore"):
+        now, before = (
+            np.where(measured, rates, 0.0)[:, weeks == age].sum(axis=1) / measured[:, weeks == age].sum(axis=1)
+            for age in (0, 1)
+        )
+        growth = np.where(before > 0, now / before, np.nan)
+    columns = zip(topics, before.tolist(), now.tolist(), growth.tolist(), measured.any(axis=1).tolist(), strict=True)
+    answers = [
+        WeeklyGrowth(topic.cluster, topic.name, *map(_finite, numbers))
+        for topic, *numbers, has_rate in columns
+        if has_rate
+    ]
+    return sorted(answers, key=lambda topic: (-(topic.growth or 0.0), topic.cluster, topic.topic))
 
 
 def week_pattern(throughput: Throughput, hourly: Array) -> WeekPattern:

@@ -7,51 +7,37 @@ inside of the class of a source, which Spark pickles: options of a source are pr
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
     WriterCommitMessage,
 )
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import PARTITIONED_BY, SAMPLES, TABLES, hour_of
-from mm2mgr.throughput.spark_session import failure
+from mm2mgr.samples.schema import SAMPLES, TABLES, store_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from mm2mgr.samples.writer import SampleWriter, Written
     from mm2mgr.throughput.cruise_reader import Offsets, TopicReader
 
 SAMPLES_FORMAT, TOPIC_FORMAT = "mm2mgr.samples", "mm2mgr.cruise-control-topic"
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _KINDS = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "float64": "DOUBLE", "double": "DOUBLE"}
-_KINDS |= {"list<int16>": "ARRAY<SMALLINT>", "list<int32>": "ARRAY<INT>"}
 
 
 def register_samples(spark: SparkSession) -> None:
-    """Make `mm2mgr.samples` known to a session, and let Spark hand filters on to Python data sources."""
-    spark.conf.set(_PUSHDOWN, "true")
+    """Make `mm2mgr.samples` known to a session."""
     spark.dataSource.register(SamplesSource)
 
 
@@ -65,6 +51,11 @@ def append_on_spark(
 ) -> None:
     """Read the sample topic between two offsets and append it by `writer`, both by tasks of Spark; Mm2mgrError when the
     job fails, and then nothing was appended."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
+    from pyspark.errors import PySparkException
+
+    from mm2mgr.throughput.spark_session import failure
+
     source, sink = (f"{name}.{reader.cluster}" for name in (TOPIC_FORMAT, SAMPLES_FORMAT))  # clusters run side by side
     spark.dataSource.register(_topic_source(source, reader, start, end))
     spark.dataSource.register(_sink(sink, writer))
@@ -78,7 +69,7 @@ def append_on_spark(
 
 
 class SamplesSource(DataSource):
-    """The table `samples` of the store that `load` or `save` names.
+    """The table `samples` of the store that `load` or `save` names; the options `first` and `last` choose hours.
 
     A stream needs the option `app`, the name under which the table records its batches: a batch that comes again
     changes nothing. A stream that begins with a new checkpoint needs a new name.
@@ -89,10 +80,10 @@ class SamplesSource(DataSource):
         return SAMPLES_FORMAT
 
     def schema(self) -> str:
-        return table_ddl(SAMPLES)
+        return _ddl((column.name, column.type) for column in TABLES[SAMPLES])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TableReader(self._store(), SAMPLES)
+        return TableReader(self._store(), SAMPLES, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return _BatchWriter(self._writer(schema, overwrite))
@@ -115,37 +106,40 @@ class SamplesSource(DataSource):
         return writer
 
     def _store(self) -> str:
-        if not (path := self.options.get("path")):
-            raise Mm2mgrError("no store is named", hint=f'spark.read.format("{SAMPLES_FORMAT}").load(STORE)')
-        return str(path)
+        try:
+            store = store_of(self.options.get("path", ""))
+        except ValueError as error:
+            hint = f'name a store: spark.read.format("{SAMPLES_FORMAT}").load(STORE)'
+            raise Mm2mgrError(f"the store {error}", hint=hint) from None
+        return store if isinstance(store, str) else str(store.absolute())
 
 
 class TableReader(DataSourceReader):
-    """Reads a table of a store, one task per hour or period; filters on that column, and for samples on `time_ms`,
-    leave files out."""
+    """Reads a table of a store, one task per hour or other period; `first` and `last` are the periods to read, all
+    where they are empty.
 
-    def __init__(self, store: str, name: str) -> None:
+    It takes no filters from Spark: 4.3.0 keeps what one query pushes down in the frame, so that the next query on the
+    same frame would miss rows.
+    """
+
+    def __init__(self, store: str, name: str, options: Mapping[str, str]) -> None:
         self._store, self._name = store, name
-        self._filters: list[tuple[Callable[[str, str], bool], list[str]]] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep what is said of the periods; Spark applies every filter to the rows all the same."""
-        period = PARTITIONED_BY[self._name][0]
-        for pushed in filters:
-            attribute, value = getattr(pushed, "attribute", ()), getattr(pushed, "value", None)
-            values = [of for of in (pushed.value if isinstance(pushed, In) else [value]) if of is not None]
-            if values and attribute == (period,) and type(pushed) in _COMPARISONS:
-                self._filters.append((_COMPARISONS[type(pushed)], [str(of) for of in values]))
-            elif values and attribute == ("time_ms",) and self._name == SAMPLES and type(pushed) in _OF_MOMENTS:
-                self._filters.append((_OF_MOMENTS[type(pushed)], [hour_of(int(of)) for of in values]))
-            yield pushed
+        self._first, self._last = options.get("first", ""), options.get("last", "")
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the files of each period that the filters do not leave out."""
+        """Return the files of each period; Mm2mgrError where the store has no such table."""
         from mm2mgr.samples.tables import StoredTable, by_period
 
-        periods = by_period(StoredTable(self._store, self._name).files())
-        return [InputPartition(files) for period, files in periods.items() if self._is_asked_for(period)]
+        table = StoredTable(self._store, self._name)
+        if not table.exists():
+            hint = "name the folder or URI that `mm2mgr sample --store` wrote to; a folder as the session sees it"
+            raise Mm2mgrError(f"there is no table {table.uri}", hint=hint)
+        periods = by_period(table.files())
+        return [
+            InputPartition(files)
+            for period, files in periods.items()
+            if self._first <= period and (not self._last or period <= self._last)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a period; UnreadableFile where one of its files is damaged."""
@@ -155,33 +149,13 @@ class TableReader(DataSourceReader):
 
         table = StoredTable(self._store, self._name)
         schema = pa.schema([pa.field(column.name, column.type) for column in table.schema])
-        for file in partition.value:
+        for file in partition.value or ():  # Spark asks for nothing where there is no partition
             rows = table.read_file(file, table.file_schema.names)
             columns = dict(zip(rows.column_names, rows.columns, strict=True))
             for name, value in zip(table.partitioned_by, file.values, strict=True):
                 columns[name] = pa.chunked_array([pa.repeat(pa.scalar(value), len(rows))])
             whole = pa.table([columns[of.name].cast(of.type) for of in schema], schema=schema)
             yield from whole.combine_chunks().to_batches()
-
-    def _is_asked_for(self, period: str) -> bool:
-        return all(any(comparison(period, value) for value in values) for comparison, values in self._filters)
-
-
-_COMPARISONS: Mapping[type[Filter], Callable[[str, str], bool]] = {
-    **{EqualTo: operator.eq, In: operator.eq, GreaterThan: operator.gt, GreaterThanOrEqual: operator.ge},
-    **{LessThan: operator.lt, LessThanOrEqual: operator.le},
-}
-# A moment after another one may be in the same hour.
-_OF_MOMENTS: Mapping[type[Filter], Callable[[str, str], bool]] = {
-    **_COMPARISONS,
-    GreaterThan: operator.ge,
-    LessThan: operator.le,
-}
-
-
-def table_ddl(name: str) -> str:
-    """Return the columns of a table as Spark declares them."""
-    return _ddl((column.name, column.type) for column in TABLES[name])
 
 
 class _Message(WriterCommitMessage):

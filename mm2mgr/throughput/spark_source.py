@@ -40,9 +40,12 @@ ANSWER = "answer"
 
 
 def register(spark: SparkSession) -> None:
-    """Give a session the formats `mm2mgr.rollups` and `mm2mgr.throughput`."""
+    """Give a session the formats `mm2mgr.rollups`, `mm2mgr.throughput` and `mm2mgr.samples`."""
+    from mm2mgr.throughput.sample_sources import register_samples
+
     for source in (RollupSource, ThroughputSink):
         spark.dataSource.register(source)
+    register_samples(spark)
 
 
 def columns_of(table: str) -> str:
@@ -79,12 +82,22 @@ class RollupSource(DataSource):
 
 
 class ThroughputSink(DataSource):
-    """The table `throughput`, which takes frames of `mm2mgr.rollups`."""
+    """The table `throughput`, which takes frames of `mm2mgr.rollups`; the options `first` and `last` choose periods."""
 
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
         return THROUGHPUT
+
+    def schema(self) -> str:
+        """Return the columns of the table."""
+        return columns_of(_TABLE)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a store's table."""
+        from mm2mgr.throughput.sample_sources import TableReader
+
+        return TableReader(_store_in(self.options, THROUGHPUT), _TABLE, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of a store; Mm2mgrError for a frame of something else."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from mm2mgr.errors import install
 from mm2mgr.samples.store import SampleStore
 from tests.samples.rows import Sample, batches, data_files
 from tests.sandbox.conftest import write_fake_java
+from tests.throughput.stores import rolled, series, stored
 
 from .command import REPOSITORY, Command, finish, start
 from .load import END_MS, declare, measured
@@ -201,6 +203,34 @@ def test_topics_flows_and_the_week_are_answered_from_the_roll_ups(mm2mgr: Comman
     assert carried == {"logs:a->hub": pytest.approx(6_000_250.0), "logs:b->hub": None, "orders:a->hub": None}
     week = mm2mgr("throughput", "--show", "--store", "result", "--by", "hour").out
     assert "peak: Fri 11:00 UTC, 8.5 MB/s" in week
+
+
+def test_growth_compares_the_newest_week_of_a_topic_with_the_week_before(mm2mgr: Command) -> None:
+    declare(mm2mgr.folder / "clusters", "a:9092", "b:9092")
+    week = 170 * 3600
+    points = [*((60 * n, 60 * n) for n in range(10)), *((week + 60 * n, 10_000 + 180 * n) for n in range(10))]
+    new = [(week + 60 * n, 60 * n) for n in range(10)]
+    rolled(stored(mm2mgr.folder / "result", series("grown", points), series("new", new)))
+    ask = ("throughput", "--show", "--store", "result", "--by", "growth")
+    assert mm2mgr(*ask, "-o", "json").json == [
+        {
+            "cluster": "dc1",
+            "topic": "grown",
+            "bytes_per_second_before": 100.0,
+            "bytes_per_second_now": 300.0,
+            "growth": 3.0,
+        },
+        {
+            "cluster": "dc1",
+            "topic": "new",
+            "bytes_per_second_before": None,
+            "bytes_per_second_now": 100.0,
+            "growth": None,
+        },
+    ]
+    said = mm2mgr(*ask, "--top", "1").out
+    assert re.search(r"dc1 +grown +100 B/s +300 B/s +× 3\.00", said), said
+    assert "2 topics" in said
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut off"])

@@ -278,3 +278,29 @@ def test_hours_are_utc() -> None:
     assert hour_of(TEN - 1) == "2025-11-21T09"
     assert (hour_start_ms("2025-11-21T10"), hour_end_ms("2025-11-21T10")) == (TEN, TEN + HOUR_MS)
     assert hours_text(["2025-11-21T10"]) == "samples exist for the hour 2025-11-21T10 (UTC)"
+
+
+def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = {
+        name for name in (column.name for column in TABLES["samples"]) if name.startswith(("bytes_out", "replication"))
+    }
+    earlier = tuple(column for column in TABLES["samples"] if column.name not in new)
+    with monkeypatch.context() as patch:
+        patch.setitem(TABLES, "samples", earlier)  # type: ignore[arg-type]
+        StoredTable(tmp_path, "samples").create()
+    store = SampleStore(tmp_path)
+    store.append(Batch("a", "x", 1_763_719_200_000, ["t"], [0], bytes_per_second=[1.0], bytes_out_per_second=[2.0]))
+    (file,) = store.table.files()
+    assert store.table.read_file(file, sorted(new)).to_pylist() == [
+        {
+            "bytes_out_per_second": 2.0,
+            "replication_bytes_in_per_second": None,
+            "replication_bytes_out_per_second": None,
+        }
+    ]
+    before = store.table.snapshot().table
+    SampleStore(tmp_path).append(Batch("a", "x", 1_763_719_260_000, ["t"], [0], bytes_per_second=[1.0]))
+    assert before
+    assert len(store.table.files()) == 2

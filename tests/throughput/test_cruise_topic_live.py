@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,12 +28,15 @@ from mm2mgr.throughput.cruise_reader import TopicReader
 from mm2mgr.throughput.cruise_topic import SharedSpark, TopicSource
 from mm2mgr.throughput.sample_sources import TOPIC_FORMAT, register_samples, register_topic
 
+from .standalone import environment, submit
+from .test_any_engine import lines
 from .test_cruise_topic import TIME, version_0, version_1
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 TOPIC, MINUTE, NOW = "__KafkaCruiseControlPartitionMetricSamples", 60_000, TIME + 3_600_000
 JUNK = [b"\x07later version", version_1("t", 0, 1, 1, 1)[:30], b"\xff\xff"]
 PASSWORD = "hunter2-canary"
+MAIN = Path(cruise_topic.__file__).parents[1] / "__main__.py"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,16 @@ def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAccess]:
         yield access
 
 
+TREE = """
+owner: live
+clusters:
+  dc1: {{bootstrap_servers: ["{servers}"], metrics: {{cruise_control_topic: {topic}}}}}
+  east: {{bootstrap_servers: ["127.0.0.1:1"]}}
+connect:
+  east: {{url: "http://127.0.0.1:1", kafka: east}}
+flows:
+  all: {{sources: [dc1], targets: [east], topics: {{include: ["a.*"]}}}}
+"""
 KILLED_BEFORE_THE_COMMIT = """
 import os, signal, sys
 from mm2mgr.kafka.client import TopicInfo
@@ -212,3 +227,51 @@ def test_a_frame_of_the_topic_answers_questions_that_the_table_cannot(spark: Spa
     assert frame.where("skipped IS NOT NULL").count() == len(JUNK)
     (row,) = frame.where("partition = 1 AND skipped IS NULL").collect()
     assert (row.leader, row.cpu, row.produce_requests_per_second) == (3, 0.5, 11.0)
+
+
+@pytest.mark.parametrize("engine", ["--spark", "--no-spark", pytest.param("executors", marks=pytest.mark.matrix)])
+def test_the_command_follows_the_topic_and_goes_on_after_it_was_stopped(
+    access: KafkaAccess, tmp_path: Path, engine: str
+) -> None:
+    """Played as people type it: a first run, new samples, and a second run, in processes of their own."""
+    with Kafka(access) as kafka:
+        if "a.c" not in kafka.topics():
+            kafka.create_topics({"a.c": (1, 1, {})})
+    now = time.time_ns() // 1_000_000
+    Path(tmp_path, "clusters").mkdir()
+    Path(tmp_path, "clusters", "tree.yaml").write_text(TREE.format(servers=access.bootstrap_servers, topic=TOPIC))
+    for number in (1, 2):
+        write(access, [(0, now, version_1("a.c", 0, 1, float(number), 1.0, now + number))])
+        words = ["sample", "--from", "cruise-control-topic", "--duration", "0s", "--store", "store"]
+        command = (
+            submit("local-cluster[2,1,1024]", MAIN, *words)
+            if engine == "executors"
+            else [sys.executable, "-m", "mm2mgr", *words, engine]
+        )
+        done = subprocess.run(
+            command,
+            env=environment() if engine == "executors" else None,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "records skipped: of unknown version 7" in done.stderr or number == 2
+    times = [time_ms - now for _, time_ms in rows(tmp_path / "store", "topic", "time_ms") if time_ms >= now]
+    assert sorted(times) == [1, 2]
+
+
+def test_the_lines_of_the_page_answer_for_the_topic(
+    spark: SparkSession,
+    access: KafkaAccess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("clusters").mkdir()
+    Path("clusters", "tree.yaml").write_text(TREE.format(servers=access.bootstrap_servers, topic=TOPIC))
+    exec(lines("Cruise Control's topic"), {"spark": spark})
+    assert re.search(r"3\|\s*0\.5\|", capsys.readouterr().out)

@@ -6,6 +6,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.schema import KAFKA_OFFSETS, THROUGHPUT, hour_of
+from mm2mgr.samples.schema import KAFKA_OFFSETS, THROUGHPUT
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import StoredTable
 from mm2mgr.throughput import views
-from mm2mgr.throughput.hourly import GroupRate, by_flow, by_topic, hourly, week_pattern
+from mm2mgr.throughput.hourly import GroupRate, by_flow, by_topic, hourly, topic_growth, week_pattern
 from mm2mgr.throughput.views import VIEWS, create_views
 from mm2mgr.throughput.windows import Throughput, choose, last_hours, read_window
 
@@ -136,20 +137,6 @@ def of_groups(groups: Sequence[GroupRate]) -> Rows:
     ]
 
 
-def growth(group: GroupRate, hours: Sequence[str], newest: int) -> tuple[float | None, float | None]:
-    weeks: tuple[list[float], list[float]] = ([], [])
-    for hour, rate in zip(hours, group.by_hour, strict=True):
-        age = (newest - hour_number(hour)) // 168
-        if rate is not None and age < 2:
-            weeks[age].append(rate)
-    before, now = (sum(week) / len(week) if week else None for week in reversed(weeks))
-    return before, now
-
-
-def hour_number(hour: str) -> int:
-    return next(n for n in range(START // HOUR_MS, START // HOUR_MS + 10_000) if hour_of(n * HOUR_MS) == hour)
-
-
 def check(run: Callable[[str], Any], throughput: Throughput, store: Path) -> None:
     """Hold every view to what `throughput --show --by …` prints of the same window."""
     hours = throughput.window.hours
@@ -185,15 +172,9 @@ def check(run: Callable[[str], Any], throughput: Throughput, store: Path) -> Non
     ]
     assert same(rows_of(run, "flows_over_capacity"), over)
 
-    measured = [hour for n, hour in enumerate(hours) if any(group.by_hour[n] is not None for group in topics)]
-    newest = hour_number(measured[-1]) if measured else 0
-    grown = [
-        (group.cluster, group.name, before, now, now / before if now is not None and before else None)
-        for group in topics
-        for before, now in [growth(group, hours, newest)]
-        if any(rate is not None for rate in group.by_hour)
-    ]
-    assert same(rows_of(run, "growth_by_topic"), grown)
+    grown = sorted(topic_growth(topics, hours), key=lambda topic: (topic.cluster, topic.topic))
+    grown_rows = [astuple(topic) for topic in grown]
+    assert same(rows_of(run, "growth_by_topic"), grown_rows)
 
 
 def windows(store: Path) -> list[Throughput]:
