@@ -11,15 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+
 from mm2mgr.files import Locked, hold_lock
-from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.store import SampleStore
+from mm2mgr.samples.schema import SAMPLES, hour_of
+from mm2mgr.samples.tables import StoredTable
 from mm2mgr.throughput.job import run
 from mm2mgr.throughput.spark_session import class_archive, end, session
 
 _WAIT_SECONDS = 120.0
 _LOWEST_PRIORITY = 19
-_SAMPLES, _FIRST_MS, _MINUTE_MS = 3, 1_700_000_000_000, 60_000
+_FIRST_MS = 1_700_000_000_000
 
 
 def prepare(java_home: Path | None = None) -> Path:
@@ -36,16 +38,22 @@ def prepare(java_home: Path | None = None) -> Path:
             draft.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="mm2mgr-") as folder:
             store = Path(folder, "store")
-            times = range(_FIRST_MS, _FIRST_MS + _SAMPLES * _MINUTE_MS, _MINUTE_MS)
-            SampleStore(store).append(
-                *(Batch("c", "kafka-offsets", time, ["t"], [0], end_offset=[time]) for time in times)
-            )
+            _write_samples(store)
             spark = session(java_home, Path(folder, "spark.log"), archives_classes=True)
             try:
                 run(store, spark=spark)
             finally:
                 end(spark)
     return archive
+
+
+def _write_samples(store: Path) -> None:
+    table = StoredTable(store, SAMPLES)
+    table.create()
+    row = {"cluster": "c", "topic": "t", "partition": 0, "source": "kafka-offsets", "resolution_ms": 0}
+    rows = [{**row, "time_ms": _FIRST_MS + 60_000 * number, "end_offset": number} for number in range(3)]
+    file = table.write_file((hour_of(_FIRST_MS),), [pa.Table.from_pylist(rows, schema=table.file_schema)])
+    table.replace(table.snapshot(), [], [file] if file else [])
 
 
 def main() -> int:
