@@ -312,6 +312,30 @@ def test_expected_differences_are_counted_by_reason_and_are_no_fault():
     assert [run.expected for run in runs_of(differences)] == ["tombstones are dropped", ""]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_among_the_records_of_another_source_those_of_one_are_each_there_in_order(seed):
+    rng = random.Random(seed)
+    records = distinct_records(80, rng)
+    sources = [with_offsets(part, rng) for part in (records[:40], records[40:])]
+    faulty, expected = mirrored_with_faults(sources[0], rng, rng.choice((0, 1, 4)))
+    order = [0] * len(faulty.records) + [1] * 40
+    rng.shuffle(order)
+    queues = iter(zip(faulty.records, faulty.offsets, strict=True)), iter((record, -1) for record in records[40:])
+    entries = [next(queues[number]) for number in order]
+    target = as_log([record for record, _ in entries])
+    places = {offset: place for place, (_, offset) in enumerate(entries) if offset >= 0}
+    settled = settle(compare_gap(sources[0].columns(), target.columns()), due=None)
+    actual = [as_tuple(item) for item in settled if item.kind is not K.EXTRA]
+    wanted = [
+        (kind, source, None if place is None else places[place], fields)
+        for kind, source, place, fields in expected
+        if kind is not K.EXTRA
+    ]
+    assert sorted(actual, key=str) == sorted(wanted, key=str)
+    others = settle(compare_gap(sources[1].columns(), target.columns()), due=None)
+    assert {item.kind for item in others} <= {K.EXTRA}
+
+
 def test_the_rest_of_a_gap_comes_back_from_arrow():
     records = numbered(50)
     gap = compare_gap(as_log(records).columns(), as_log([*records[:20], *records[15:40], *records[41:]]).columns())
