@@ -278,58 +278,6 @@ def tally(differences: Iterable[RecordDifference]) -> tuple[dict[DifferenceKind,
     return dict(counts), dict(expected)
 
 
-@dataclass(frozen=True)
-class Run:
-    """Differences of one kind whose records follow each other: first and last offset on each side, None as in them."""
-
-    kind: DifferenceKind
-    count: int
-    source: tuple[int, int] | None
-    target: tuple[int, int] | None
-    time_ms: tuple[int, int] | None
-    expected: str = ""
-
-
-RUN_GAP = 8
-"""Offsets between two records that still follow each other: markers of transactions take some."""
-
-
-def runs_of(differences: Iterable[RecordDifference]) -> list[Run]:
-    """Sum up differences that follow each other: a restart that repeats 500 records is one run.
-
-    A run rises on both sides and its target offsets are at most RUN_GAP apart.
-    """
-    groups: list[list[RecordDifference]] = []
-    for difference in sorted(differences, key=lambda item: (item.kind, item.expected, *_by_target(item))):
-        if groups and _follows(groups[-1][-1], difference):
-            groups[-1].append(difference)
-        else:
-            groups.append([difference])
-    return sorted((_run(group) for group in groups), key=lambda run: run.source or run.target or (0, 0))
-
-
-def _by_target(difference: RecordDifference) -> tuple[int, int]:
-    source, target = _by_offsets(difference)[1:]
-    return (target, source) if target >= 0 else (source, source)
-
-
-def _follows(before: RecordDifference, after: RecordDifference) -> bool:
-    if (before.kind, before.expected) != (after.kind, after.expected):
-        return False
-    sides = ((before.source_offset, after.source_offset), (before.target_offset, after.target_offset))
-    return all(a is None or b is None or 0 < b - a <= RUN_GAP for a, b in sides)
-
-
-def _run(group: list[RecordDifference]) -> Run:
-    def ends(name: str) -> tuple[int, int] | None:
-        values = [value for difference in group if (value := getattr(difference, name)) is not None]
-        return (min(values), max(values)) if values else None
-
-    return Run(
-        group[0].kind, len(group), ends("source_offset"), ends("target_offset"), ends("time_ms"), group[0].expected
-    )
-
-
 def _pair_altered(rest: Unmatched, lost: Flags, surplus: Flags, counted: Sequence[str]) -> RowPairs:
     """Return rows of both sides at one place that share the most fields, at least a key, a value or a timestamp.
 

@@ -1,20 +1,17 @@
-"""Compacted topics, and several sources in one target: what counts there, on random logs."""
+"""Compacted topics: only the latest record of each key counts, on random logs."""
 
 from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
-from mm2mgr.audit.blocks import blocks_of
-from mm2mgr.audit.differences import CLOSED, Edges, compare_gap, settle, tally
-from mm2mgr.audit.fan_in import assign_to_sources, is_same_multiset
+from mm2mgr.audit.differences import CLOSED, Edges
 from mm2mgr.audit.latest_records import LatestRecords, compare_latest, latest_of
 from mm2mgr.audit.records import Records
-from mm2mgr.audit.report import DifferenceKind, RecordDifference
+from mm2mgr.audit.report import DifferenceKind
 
-from .logs import START_MS, Log, Record, distinct_records, with_offsets
+from .logs import START_MS, Log, Record, with_offsets
 
 K = DifferenceKind
 
@@ -100,64 +97,3 @@ def test_tombstones_equal_no_record_and_a_lost_one_shows_as_a_key_that_should_be
 def test_records_without_a_key_are_left_out_of_the_latest():
     rows = [(0, Record(None, b"1", START_MS)), (1, Record(b"a", b"1", START_MS)), (2, Record(b"a", b"2", START_MS))]
     assert latest_of(log_of(rows).columns()).offset.tolist() == [2]
-
-
-def interleaved(sources: list[list[Record]], rng: random.Random) -> list[tuple[int, Record]]:
-    """Merge sources at random, each in its order."""
-    order = [number for number, records in enumerate(sources) for _ in records]
-    rng.shuffle(order)
-    queues = [iter(records) for records in sources]
-    return [(number, next(queues[number])) for number in order]
-
-
-def judge_shares(sources: list[Log], target: Log) -> list[list[RecordDifference]]:
-    columns, whole = [source.columns() for source in sources], target.columns()
-    numbers = assign_to_sources(columns, whole)
-    return [
-        settle(compare_gap(source, whole.take(numbers == number)), due=None) for number, source in enumerate(columns)
-    ]
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_sources_that_are_mirrored_into_one_log_are_each_there_in_order(seed):
-    rng = random.Random(seed)
-    records = distinct_records(90, rng)
-    shared = records[60:]  # records that each source has
-    lists = [sorted(part + shared, key=lambda _: rng.random()) for part in (records[:30], records[30:60])]
-    merged = interleaved(lists, rng)
-    sources = [with_offsets(part, rng) for part in lists]
-    target = with_offsets([record for _, record in merged], rng)
-    blocks = [blocks_of(log.columns(), 3) for log in (*sources, target)]
-    assert is_same_multiset(blocks[:2], blocks[2])
-    # Each record's number is certain; of those that both sources have, which is whose is not.
-    kinds = {item.kind for differences in judge_shares(sources, target) for item in differences}
-    assert kinds <= {K.REORDERED, K.MISSING, K.DUPLICATED}
-    own = [part[:] for part in (records[:30], records[30:60])]
-    merged = interleaved(own, rng)
-    sources = [with_offsets(part, rng) for part in own]
-    lost = rng.randrange(len(merged))
-    repeated = (lost + 5) % len(merged)
-    entries = [*merged[:lost], *merged[lost + 1 :], merged[repeated], (0, Record(b"alien", b"alien", 1))]
-    target = with_offsets([record for _, record in entries], rng)
-    shares = judge_shares(sources, target)
-    for number, differences in enumerate(shares):
-        count = {K.MISSING: merged[lost][0] == number, K.DUPLICATED: merged[repeated][0] == number}
-        count[K.EXTRA] = number == 0
-        assert tally(differences)[0] == {kind: 1 for kind, here in count.items() if here}
-    assert not is_same_multiset([blocks_of(log.columns(), 3) for log in sources], blocks_of(target.columns(), 3))
-
-
-def test_one_record_of_each_of_two_sources_and_one_copy_is_one_missing():
-    record = Record(b"k", b"v", START_MS)
-    sources = [Log((record,), (0,)), Log((record,), (0,))]
-    shares = judge_shares(sources, Log((record,), (0,)))
-    assert [tally(differences)[0] for differences in shares] == [{}, {K.MISSING: 1}]
-    assert [tally(d)[0] for d in judge_shares(sources, Log((record,) * 3, (0, 1, 2)))] == [{K.DUPLICATED: 1}, {}]
-
-
-def test_ten_thousand_equal_records_of_two_sources_are_assigned_quickly():
-    hashes = np.full(10_000, 5, np.uint64)
-    offset = np.arange(10_000, dtype=np.int64)
-    source = Records(offset, offset, hashes, hashes, hashes, hashes)
-    target = Records.join([source, source])
-    assert np.bincount(assign_to_sources([source, source], target)).tolist() == [10_000, 10_000]
