@@ -33,6 +33,7 @@ _LEAST_OFFSETS_PER_TASK, _MOST_OFFSETS_PER_TASK = 50_000, 2_000_000
 MOST_IN_A_GAP = 2_000_000
 """So many records of a gap are compared one by one on each side."""
 _SEARCHED = 500_000
+_MAY_BE_OF_OTHERS = {DifferenceKind.EXTRA, DifferenceKind.DUPLICATED}
 _ROUNDS = 3
 
 
@@ -328,7 +329,7 @@ class _Run:
             difference, offset, kind = entry, entry.source_offset, entry.kind
             if offset is not None and not window.first <= offset < window.end:
                 continue
-            if kind is DifferenceKind.EXTRA and expectation.matching is Matching.FAN_IN:
+            if kind in _MAY_BE_OF_OTHERS and expectation.matching is Matching.FAN_IN:
                 continue
             if kind is DifferenceKind.MISSING and offset in leading:
                 finding.leads = True
