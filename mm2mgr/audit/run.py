@@ -96,7 +96,8 @@ class _Part:
 
     def range(self, side: int, window: LogWindow) -> ScanRange:
         steps = self.order.expectation.steps if side == SOURCE else ()
-        return ScanRange(self.number, side, window, self.bits, self.order.expectation.fields, steps)
+        judged = side == TARGET or self.order.source.first <= window.first < self.order.source.end
+        return ScanRange(self.number, side, window, self.bits, self.order.expectation.fields, steps, judged)
 
     def side(self, side: int, first: int, end: int) -> LogSide:
         access = self.flow.source if side == SOURCE else self.flow.target
@@ -206,8 +207,7 @@ class _Run:
             if part.order.target.first < part.order.target.end:
                 ranges.append((part.flow.target, part.range(TARGET, part.order.target)))
         tasks = self._tasks(ranges)
-        judged = {part.number: (part.order.source.first, part.order.source.end) for part in parts}
-        scanned = self.engine.scan(tasks, judged)
+        scanned = self.engine.scan(tasks, [part.number for part in parts])
         for number, sums in scanned.parts.items():
             findings[number].sums = sums
             findings[number].counts = sums.judged_records, sums.target_records
