@@ -6,6 +6,7 @@ Only blocks from the first difference on, and records that differ, come back to 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -67,8 +68,8 @@ class Engine(Protocol):
     @property
     def cores(self) -> int: ...
 
-    def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
-        """Read logs and sum them up as blocks; `judged` are the source offsets that count, by number of a partition."""
+    def scan(self, tasks: Sequence[ScanTask], numbers: Sequence[int]) -> Scanned:
+        """Read the logs of the partitions with these numbers and sum them up as blocks."""
 
     def latest(self, tasks: Sequence[ScanTask]) -> Latest:
         """Read logs and return the latest records of keys that differ."""
@@ -91,9 +92,8 @@ class InProcess:
     def name(self) -> str:
         return f"in process, {self.cores} cores" if self.cores > 1 else "in process"
 
-    def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
-        table = self.rows(tasks, scan, SCAN_SCHEMA)
-        return _join_ranges(table, judged)
+    def scan(self, tasks: Sequence[ScanTask], numbers: Sequence[int]) -> Scanned:
+        return _join_ranges(self.rows(tasks, scan, SCAN_SCHEMA), numbers)
 
     def latest(self, tasks: Sequence[ScanTask]) -> Latest:
         table = self.rows(tasks, latest, LATEST_SCHEMA)
@@ -132,17 +132,17 @@ def _pack_rows(run: Run, task: Any, schema: pa.Schema) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _join_ranges(table: pa.Table, judged: dict[int, tuple[int, int]]) -> Scanned:
+def _join_ranges(table: pa.Table, numbers: Sequence[int]) -> Scanned:
     kinds = np.array(table.column("kind").to_pylist(), dtype=object)
     notes = table.filter(pa.array(kinds != BLOCK)).to_pylist()
     rows = table.filter(pa.array(kinds == BLOCK))
     part, side = (rows.column(name).to_numpy() for name in ("part", "side"))
     parts: dict[int, LogSums] = {}
-    for number in sorted(judged):
+    judged = rows.column("judged").to_numpy(zero_copy_only=False)
+    for number in sorted(numbers):
         sides = [from_signed(rows.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)]
         ranges = [_ranges(blocks) for blocks in sides]
-        first, end = judged[number]
-        inside = (sides[0].first_offset >= first) & (sides[0].first_offset < end)
+        inside = judged[(part == number) & (side == SOURCE)]
         whole = [join_blocks(rows) for rows in ranges]
         remaining = _from_first_difference(*whole)
         parts[number] = LogSums(*remaining, whole[0].records, whole[1].records, int(sides[0].count[inside].sum()))
@@ -186,42 +186,34 @@ class OnSpark:
     def name(self) -> str:
         return f"Spark on {self.spark.sparkContext.master}"
 
-    def scan(self, tasks: Sequence[ScanTask], judged: dict[int, tuple[int, int]]) -> Scanned:
+    def scan(self, tasks: Sequence[ScanTask], numbers: Sequence[int]) -> Scanned:
         from pyspark.sql import functions as F
 
         from mm2mgr.audit.log_source import different_blocks, read_tasks, whole_blocks
 
-        spark = self._session()
-        rows = read_tasks(spark, tasks, scan, SCAN_SCHEMA).persist()
+        rows = read_tasks(self._session(), tasks, scan, SCAN_SCHEMA).persist()
         try:
-            bounds = pa.table(
-                {
-                    "part": pa.array(list(judged), pa.int32()),
-                    "low": pa.array([first for first, _ in judged.values()], pa.int64()),
-                    "high": pa.array([end for _, end in judged.values()], pa.int64()),
-                }
-            )
-            notes = rows.where(F.col("kind") != BLOCK).toArrow().to_pylist()
-            inside = F.col("first_offset").between(F.col("low"), F.col("high") - 1) & (F.col("side") == SOURCE)
-            counted = rows.where(F.col("kind") == BLOCK).join(spark.createDataFrame(bounds), "part")
-            sums = counted.groupBy("part", "side").agg(
-                F.sum("count").alias("records"), F.sum(F.when(inside, F.col("count")).otherwise(0)).alias("judged")
-            )
-            totals = {(row["part"], row["side"]): row for row in sums.toArrow().to_pylist()}
+            offset = F.when(F.col("kind") == BLOCK, 0).otherwise(F.col("first_offset")).alias("first_offset")
+            groups = rows.groupBy("part", "side", "kind", "text", "judged", offset)
+            answers = groups.agg(F.sum("count").alias("count")).toArrow().to_pylist()
             left = different_blocks(whole_blocks(rows), CONTEXT_BLOCKS).toArrow()
         finally:
             rows.unpersist()
         part, side = (left.column(name).to_numpy() for name in ("part", "side"))
-        nothing = {"records": 0, "judged": 0}
+        counts: Counter[tuple[int, int, bool]] = Counter()
+        for row in answers:
+            if row["kind"] == BLOCK:
+                counts[row["part"], row["side"], row["judged"]] += row["count"]
 
         def sums_of(number: int) -> LogSums:
             source, target = (
                 from_signed(left.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)
             )
-            counts = [totals.get((number, which), nothing) for which in (SOURCE, TARGET)]
-            return LogSums(source, target, counts[0]["records"], counts[1]["records"], counts[0]["judged"])
+            judged, around = (counts[number, SOURCE, flag] for flag in (True, False))
+            return LogSums(source, target, judged + around, counts[number, TARGET, True], judged)
 
-        return Scanned({number: sums_of(number) for number in sorted(judged)}, notes)
+        notes = [row for row in answers if row["kind"] != BLOCK]
+        return Scanned({number: sums_of(number) for number in sorted(numbers)}, notes)
 
     def latest(self, tasks: Sequence[ScanTask]) -> Latest:
         from pyspark.sql import functions as F

@@ -71,7 +71,8 @@ def promises(config: Mapping[str, str], facts: TopicFacts, expected: Expectation
         )
     elif expected.matching is Matching.FAN_IN:
         others = ", ".join(facts.other_writers)
-        yield f"the target is also written by {others}: each record is there once and in order, others are not judged"
+        judged = "each record is there, in order; whether it came twice, and records of others, are not judged"
+        yield f"the target is also written by {others}: {judged}"
     else:
         yield "each record is on the target once, in order, and the target has no other"
     for name in ALL_FIELDS:

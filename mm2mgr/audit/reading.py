@@ -135,7 +135,8 @@ class WindowReader:
                 yield from self._fail_all(f"nothing came for {self.silence_seconds:g} s{last_error}")
 
     def _sort(self, messages: list[Message], log: LogConsumer) -> Iterator[Answer]:
-        for partition, part in _by_partition(messages):
+        one_topic = len({window.partition.topic for window in self.windows}) == 1
+        for partition, part in _by_partition(messages, one_topic=one_topic):
             window = self._open.get(partition)
             if window is None:
                 continue
@@ -181,17 +182,19 @@ def _place(partition: TopicPartition, offset: int = 0) -> confluent_kafka.TopicP
     return confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
 
 
-def _by_partition(messages: list[Message]) -> Iterator[tuple[TopicPartition, list[Message]]]:
-    """Cut into runs of one partition that end with an error, if there is one in them."""
+def _by_partition(messages: list[Message], *, one_topic: bool) -> Iterator[tuple[TopicPartition, list[Message]]]:
+    """Cut into runs of one partition that end with an error, if there is one in them; a call per message is dear."""
+    numbers = [message.partition() for message in messages]
+    ends = {row for row in range(1, len(numbers)) if numbers[row] != numbers[row - 1]}
+    ends |= {row + 1 for row, message in enumerate(messages) if message.error() is not None}
+    if not one_topic:
+        topics = [message.topic() for message in messages]
+        ends |= {row for row in range(1, len(topics)) if topics[row] != topics[row - 1]}
     first = 0
-    while first < len(messages):
-        topic, number = messages[first].topic(), messages[first].partition()
-        end = first
-        while end < len(messages) and messages[end].partition() == number and messages[end].topic() == topic:
-            end += 1
-            if messages[end - 1].error() is not None:
-                break
-        yield TopicPartition(topic or "", -1 if number is None else number), messages[first:end]
+    for end in sorted(ends | {len(messages)}):
+        if first < end:
+            number = numbers[first]
+            yield TopicPartition(messages[first].topic() or "", -1 if number is None else number), messages[first:end]
         first = end
 
 

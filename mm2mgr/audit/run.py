@@ -33,6 +33,7 @@ _LEAST_OFFSETS_PER_TASK, _MOST_OFFSETS_PER_TASK = 50_000, 2_000_000
 MOST_IN_A_GAP = 2_000_000
 """So many records of a gap are compared one by one on each side."""
 _SEARCHED = 500_000
+_MAY_BE_OF_OTHERS = {DifferenceKind.EXTRA, DifferenceKind.DUPLICATED}
 _ROUNDS = 3
 
 
@@ -95,7 +96,8 @@ class _Part:
 
     def range(self, side: int, window: LogWindow) -> ScanRange:
         steps = self.order.expectation.steps if side == SOURCE else ()
-        return ScanRange(self.number, side, window, self.bits, self.order.expectation.fields, steps)
+        judged = side == TARGET or self.order.source.first <= window.first < self.order.source.end
+        return ScanRange(self.number, side, window, self.bits, self.order.expectation.fields, steps, judged)
 
     def side(self, side: int, first: int, end: int) -> LogSide:
         access = self.flow.source if side == SOURCE else self.flow.target
@@ -205,8 +207,7 @@ class _Run:
             if part.order.target.first < part.order.target.end:
                 ranges.append((part.flow.target, part.range(TARGET, part.order.target)))
         tasks = self._tasks(ranges)
-        judged = {part.number: (part.order.source.first, part.order.source.end) for part in parts}
-        scanned = self.engine.scan(tasks, judged)
+        scanned = self.engine.scan(tasks, [part.number for part in parts])
         for number, sums in scanned.parts.items():
             findings[number].sums = sums
             findings[number].counts = sums.judged_records, sums.target_records
@@ -328,7 +329,7 @@ class _Run:
             difference, offset, kind = entry, entry.source_offset, entry.kind
             if offset is not None and not window.first <= offset < window.end:
                 continue
-            if kind is DifferenceKind.EXTRA and expectation.matching is Matching.FAN_IN:
+            if kind in _MAY_BE_OF_OTHERS and expectation.matching is Matching.FAN_IN:
                 continue
             if kind is DifferenceKind.MISSING and offset in leading:
                 finding.leads = True

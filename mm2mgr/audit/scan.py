@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,22 @@ SOURCE, TARGET = 0, 1
 BLOCK, DROPPED, FAULT = "block", "dropped", "fault"
 # Spark has no unsigned numbers: the same 64 bits go as signed ones.
 SIGNED_SCHEMA = pa.schema([pa.field(f.name, pa.int64() if f.type == pa.uint64() else f.type) for f in BLOCK_SCHEMA])
-SCAN_SCHEMA = pa.schema([("part", pa.int32()), ("side", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
-SCAN_SCHEMA = pa.schema([*SCAN_SCHEMA, *SIGNED_SCHEMA])
+_PLACE = [
+    ("part", pa.int32()),
+    ("side", pa.int32()),
+    ("judged", pa.bool_()),
+    ("kind", pa.string()),
+    ("text", pa.string()),
+]
+SCAN_SCHEMA = pa.schema([*_PLACE, *SIGNED_SCHEMA])
 
 
 @dataclass(frozen=True)
 class ScanRange:
     """A range of one side of a partition that is compared; `part` is its number in the order.
 
-    `fields` count; `steps` are what the flow's transformations do with records of a source.
+    `fields` count; `steps` are what the flow's transformations do with records of a source; `judged` is whether its
+    records are of the window, not only around it.
     """
 
     part: int
@@ -41,6 +48,7 @@ class ScanRange:
     bits: int
     fields: tuple[str, ...]
     steps: tuple[RecordStep, ...] = ()
+    judged: bool = True
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,7 @@ def tasks_of(
             if size + end - first > offsets_per_task or window.partition in held:
                 task, held, size = [], set(), 0
                 tasks.append((access, task))
-            part = LogWindow(window.partition, first, end)
-            task.append(ScanRange(whole.part, whole.side, part, whole.bits, whole.fields, whole.steps))
+            task.append(replace(whole, window=LogWindow(window.partition, first, end)))
             held.add(window.partition)
             open_tasks[place] = task, held, size + end - first
     return [ScanTask(access, tuple(task), algorithm, silence_seconds) for access, task in tasks]
@@ -155,6 +162,7 @@ def _with_place(scan_range: ScanRange, kind: str, text: str, rows: pa.RecordBatc
     places = [
         pa.array(np.full(count, scan_range.part, np.int32)),
         pa.array(np.full(count, scan_range.side, np.int32)),
+        pa.array(np.full(count, scan_range.judged)),
         pa.array([kind] * count, pa.string()),
         pa.array([text] * count, pa.string()),
     ]

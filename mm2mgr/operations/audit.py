@@ -362,6 +362,7 @@ def _flow_order(
             expected = view.expectation(facts)
             sentences.update(dict.fromkeys(promises(config, facts, expected)))
             partitions += view.partitions(expected, options)
+            not_judged += view.surplus_partitions()
         except NotJudgeable as error:
             not_judged.append(f"{topic}: {error}")
     if not bounds.topics[flow.id]:
@@ -419,6 +420,15 @@ class _TopicView:
         for number in range(self.there.topics[self.topic]):
             if not options.partitions or number in options.partitions:
                 yield self._partition(number, expected)
+
+    def surplus_partitions(self) -> Iterator[str]:
+        """Yield what the target has in partitions that the source does not have: MirrorMaker keeps their numbers."""
+        remote, count = self.remote, self.there.topics[self.topic]
+        for number in range(count, self.here.topics[remote]):
+            log = self.here.offsets.get(TopicPartition(remote, number))
+            if log is None or log.end > log.start:
+                records = "cannot be read" if log is None else f"has {log.end - log.start} offsets"
+                yield f"{remote}-{number} {records}, and {self.topic} has only {count} partitions"
 
     def _partition(self, number: int, expected: Expectation) -> PartitionOrder:
         remote = self.remote

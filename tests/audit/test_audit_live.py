@@ -11,6 +11,13 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from mm2mgr.audit.log_source import read_tasks
 from mm2mgr.audit.report import AuditReport, DifferenceKind, Verdict
@@ -23,12 +30,17 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from tests.live.conftest import serving
-from tests.live.seen import Message, create, write
+from tests.live.seen import Message, admin, create, until, write
 
 from .faults import in_order, records, told, with_faults
 
 pytestmark = pytest.mark.live
 PLAIN = Expectation()
+WITH_ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:nobody",
+}
 LARGE = {"message.max.bytes": 8_000_000}
 
 
@@ -77,7 +89,7 @@ class Clusters:
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     folder: Path = tmp_path_factory.mktemp("clusters")
-    src, tgt = (Broker(name, folder / name, {"message.max.bytes": "8000000"}) for name in ("src", "tgt"))
+    src, tgt = (Broker(name, folder / name, {"message.max.bytes": "8000000", **WITH_ACLS}) for name in ("src", "tgt"))
     with serving([src, tgt]):
         yield Clusters(src, tgt)
 
@@ -134,6 +146,24 @@ def test_records_of_aborted_transactions_count_where_they_are_mirrored(clusters:
     assert run_audit(committed).verdict is Verdict.EQUAL
     (part,) = run_audit(order).flows[0].partitions
     assert part.counts == {DifferenceKind.DUPLICATED: 300}
+
+
+def test_a_right_that_one_side_lacks_is_not_judged_and_hides_no_other(clusters: Clusters) -> None:
+    log = records(random.Random(4), 500)
+    for topic in ("denied", "granted"):
+        clusters.write(topic, log, log)
+    rule = AclBinding(
+        *(ResourceType.TOPIC, "src.denied", ResourcePatternType.LITERAL),
+        *("User:ANONYMOUS", "*", AclOperation.READ, AclPermissionType.DENY),
+    )
+    flows = clusters.flow("denied"), clusters.flow("granted")
+    (created,) = admin(clusters.target).create_acls([rule]).values()
+    created.result(20)
+    denied, granted = until(lambda: run_audit(AuditOrder(flows)).flows, lambda f: f[0].verdict is not Verdict.EQUAL)
+    assert denied.verdict is Verdict.NOT_JUDGED
+    assert "the target's records from offset 0 on could not be read" in denied.partitions[0].not_judged[0]
+    assert "authorization" in denied.partitions[0].not_judged[0].lower()
+    assert granted.verdict is Verdict.EQUAL
 
 
 @pytest.mark.matrix
