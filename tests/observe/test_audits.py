@@ -220,6 +220,7 @@ def test_two_days_without_a_verdict_are_a_problem_where_audits_are_declared(tmp_
         assert flow.problems == ()
         assert flow.audit is not None
         assert flow.audit.records == 100
+        assert flow.audit.sentence.endswith(" UTC: 100 records compared, none differs.")
         keep(
             small, part(0, source_records=0, target_records=0, not_judged=("source A: no broker",)), at=small.now + DAY
         )
