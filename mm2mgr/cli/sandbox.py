@@ -23,9 +23,9 @@ def demo(keep: bool, directory: Path, seconds: float) -> int:
     """Run the whole workflow on this machine, with real Kafka.
 
     Declares, measures, sizes, plans, applies, mirrors, and proves the result.
-    Starts four Kafka clusters and two Connect workers, keeps producing uneven traffic, and ends with a proof by record
-    ids that everything arrived exactly once and in order. Stops what it started. DIR must be new, empty or that of an
-    earlier demo, whose tree and samples are removed; changed by hand or sampled into for hours, they are not.
+    Starts four Kafka clusters and two Connect workers, keeps producing uneven traffic, and ends with an audit:
+    everything arrived exactly once and in order. Stops what it started. DIR must be new, empty or that of an earlier
+    demo, whose tree and samples are removed; changed by hand or sampled into for hours, they are not.
 
     \b
     Example:

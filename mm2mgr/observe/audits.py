@@ -2,12 +2,13 @@
 flow. Pure.
 
 A record that an audit finds missing, or that differs, is a range of offsets in the ledger like any other loss: of the
-source log, or of the target log where the record is extra. Ranges are exact as far as the audit names single records;
-beyond its limit one range is the whole window.
+source log, or of the target log where the record is extra. Ranges are exact; where there are more than a hundred in one
+window, or the audit does not list all records, one range spans them, with their number.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from mm2mgr.samples.schema import AuditRow, LossRow, utc_text
 from mm2mgr.text import few, fit_text, number_of
 from mm2mgr.topology import Flow
 
+MOST_RANGES = 100
+"""Of one kind of difference in one window; more than that are one range."""
 _LONGEST_REASON = 500
 
 
@@ -71,7 +74,7 @@ def _row(report: AuditReport, flow: Flow, windows: Sequence[PartitionAudit], sta
 
 def ledger_rows(report: AuditReport, flows: Mapping[str, Flow], entries: Iterable[LossEntry]) -> list[LossRow]:
     """Return what the ledger does not have yet of an audit's differences; what it has is not written again."""
-    rows, ledger = [], list(entries)
+    rows, ledger = [], _ranges_by_key(entries)
     now = report.began + report.seconds
     for audit, flow in _declared_flows(report, flows):
         for part in audit.partitions:
@@ -80,9 +83,37 @@ def ledger_rows(report: AuditReport, flows: Mapping[str, Flow], entries: Iterabl
                 cluster = flow.target.alias if is_extra else flow.source.alias
                 partition = part.target if is_extra else part.source
                 row = row_of(flow.id, cluster, partition, lost, now)
-                if not any(_covers(entry, row) for entry in ledger):
+                if not _is_covered(row, ledger):
                     rows.append(row)
     return rows
+
+
+_Key = tuple[str, str, str, int, str | None, str]
+
+
+def _ranges_by_key(entries: Iterable[LossEntry]) -> dict[_Key, list[tuple[int, float]]]:
+    """Return the ranges of entries, first offset and the last one, in order; acknowledged ones too, cut or not."""
+    ranges: dict[_Key, list[tuple[int, float]]] = {}
+    for entry in entries:
+        last = float("inf") if entry.last_offset is None else entry.last_offset
+        topic, partition = entry.partition
+        key = (entry.flow, entry.cluster, topic, partition, entry.topic_id, entry.cause)
+        ranges.setdefault(key, []).append((entry.first_offset, last))
+    joined = {}
+    for key, of_key in ranges.items():
+        joined[key] = of_key[:0]
+        for first, last in sorted(of_key):
+            if joined[key] and first <= joined[key][-1][1] + 1:
+                joined[key][-1] = joined[key][-1][0], max(last, joined[key][-1][1])
+            else:
+                joined[key].append((first, last))
+    return joined
+
+
+def _is_covered(row: LossRow, ledger: Mapping[_Key, list[tuple[int, float]]]) -> bool:
+    ranges = ledger.get((row.flow, row.cluster, row.topic, row.partition, row.topic_id, row.cause), [])
+    place = bisect_right(ranges, (row.first_offset, float("inf"))) - 1
+    return place >= 0 and row.last_offset is not None and row.last_offset <= ranges[place][1]
 
 
 def _ranges(part: PartitionAudit) -> Iterator[tuple[DifferenceKind, LostRange]]:
@@ -95,11 +126,15 @@ def _ranges(part: PartitionAudit) -> Iterator[tuple[DifferenceKind, LostRange]]:
         places = [record.target_offset if is_extra else record.source_offset for record in listed]
         offsets = sorted({place for place in places if place is not None})
         first, end = part.target_window if is_extra else part.source_window
+        runs = list(_runs(offsets))
         if count and (count > len(listed) or not offsets):
             size = min(count, end - first)
             yield kind, LostRange(cause, "records", topic_id, first, end - 1, size, size, None)
             continue
-        for begin, last in _runs(offsets):
+        if len(runs) > MOST_RANGES:
+            yield kind, LostRange(cause, "records", topic_id, offsets[0], offsets[-1], len(offsets), len(offsets), None)
+            continue
+        for begin, last in runs:
             size = last - begin + 1
             yield kind, LostRange(cause, "records", topic_id, begin, last, size, size, None)
 
@@ -110,14 +145,6 @@ def _runs(offsets: list[int]) -> Iterator[tuple[int, int]]:
         if place == len(offsets) or offsets[place] != offsets[place - 1] + 1:
             yield offsets[begin], offsets[place - 1]
             begin = place
-
-
-def _covers(entry: LossEntry, row: LossRow) -> bool:
-    key = (entry.flow, entry.cluster, entry.partition, entry.topic_id, entry.cause)
-    if key != (row.flow, row.cluster, TopicPartition(row.topic, row.partition), row.topic_id, row.cause):
-        return False
-    last, entry_last = row.last_offset, entry.last_offset
-    return entry.first_offset <= row.first_offset and (entry_last is None or (last is not None and last <= entry_last))
 
 
 # --- the newest verdicts ----------------------------------------------------------------------------------------------

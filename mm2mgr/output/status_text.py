@@ -94,6 +94,8 @@ def say_description(description: Description) -> None:
     trend = _trend(status)
     say(f"  {status.connector}: {status.state}, lag {_lag(status)} records{trend and ', '}{trend}")
     _say_sentences(status)
+    if status.audit:
+        say(f"  {status.audit.sentence}")
     _say_trace(description.trace)
     for number, state, worker, partitions, trace in description.tasks:
         say(f"  task {number} {state} on {worker}: {', '.join(partitions) or 'no partitions'}")

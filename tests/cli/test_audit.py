@@ -26,6 +26,7 @@ from tests.fake_connect import FakeConnect
 from tests.spec.trees import write
 
 from .command import Command
+from .leases import FakeLease
 from .load import ORDERS_SOURCE, one_flow
 
 TREE = """\
@@ -239,6 +240,74 @@ def test_a_round_that_fails_ends_no_follower(
 def test_a_tree_that_declares_no_audits_is_told_how(mm2mgr: Command, engine: Engine) -> None:
     said = mm2mgr("audit", "--follow", code=1)
     assert said.err.startswith("error: no flow of the tree declares audits\nhint: write `audit: 2%` for a flow")
+
+
+TWO_CONNECTS = """\
+owner: team
+clusters:
+  a: {bootstrap_servers: ["a:9092"]}
+  b: {bootstrap_servers: ["b:9092"]}
+  c: {bootstrap_servers: ["c:9092"]}
+connect:
+  east: {url: "http://127.0.0.1:1", kafka: b}
+  west: {url: "http://127.0.0.1:2", kafka: c}
+flows:
+  orders: {sources: [a], targets: [b, c], run_on: {b: east, c: west}, audit: 5%, topics: {include: [orders]}}
+"""
+
+
+@pytest.fixture
+def leases(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeLease]]:
+    monkeypatch.setattr("mm2mgr.kafka.lease.Lease", FakeLease)
+    yield FakeLease
+    FakeLease.forget()
+
+
+def test_one_process_of_an_owner_audits_and_the_others_stand_by(
+    mm2mgr: Command, engine: Engine, leases: type[FakeLease]
+) -> None:
+    write(mm2mgr.tree, x=TWO_CONNECTS)
+    leases.of_others = {"b"}
+    order = operations.FollowOrder(store=mm2mgr.folder / "store")
+    rounds = operations.follow_audits(Workspace((mm2mgr.tree,)), order, wait=lambda _: None)
+    first = next(rounds)
+    assert (first.standby, engine.asked[-1][0]) == (("orders:a->b",), ("orders:a->c",))
+    leases.of_others = {"b", "c"}
+    second = next(rounds)
+    assert (second.report, second.verdict, second.standby) == (None, "not judged", ("orders:a->b", "orders:a->c"))
+    leases.of_others = set()
+    assert next(rounds).standby == (), "the other one has ended"
+    assert engine.asked[-1][0] == ("orders:a->b", "orders:a->c")
+    rounds.close()
+    assert leases.groups == {"mm2mgr-team-audit"}
+    assert sorted(leases.closed) == ["b", "c"], "the next process has them at once"
+    assert leases.notes[0].startswith("`audit --follow` by ")
+
+
+def test_without_a_lease_the_flows_are_audited_all_the_same(
+    mm2mgr: Command, engine: Engine, leases: type[FakeLease]
+) -> None:
+    write(mm2mgr.tree, x=TWO_CONNECTS)
+    leases.dead = {"c"}
+    order = operations.FollowOrder(store=mm2mgr.folder / "store")
+    rounds = operations.follow_audits(Workspace((mm2mgr.tree,)), order, wait=lambda _: None)
+    done = next(rounds)
+    rounds.close()
+    assert engine.asked[-1][0] == ("orders:a->b", "orders:a->c")
+    assert done.without_lease == {"west": "no lease: c: no broker answered"}
+
+
+def test_a_tree_that_changes_is_followed(mm2mgr: Command, engine: Engine, leases: type[FakeLease]) -> None:
+    write(mm2mgr.tree, x=TWO_CONNECTS)
+    order = operations.FollowOrder(store=mm2mgr.folder / "store")
+    rounds = operations.follow_audits(Workspace((mm2mgr.tree,)), order, wait=lambda _: None)
+    next(rounds)
+    write(mm2mgr.tree, x=TWO_CONNECTS.replace("targets: [b, c]", "targets: [b]").replace("5%", "7%"))
+    next(rounds)
+    assert (engine.asked[-1][0], engine.options.sample) == (("orders:a->b",), 0.07)
+    write(mm2mgr.tree, x="owner: [")
+    assert next(rounds).error, "a tree that is wrong ends no follower"
+    rounds.close()
 
 
 # --- the engine itself ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from mm2mgr.audit.report import AuditReport, DifferenceKind, PartitionAudit
 from mm2mgr.observe.audits import AuditState, audit_rows, audit_states, ledger_rows
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import AuditRow, LossRow
 from mm2mgr.samples.store import AuditStore
 from mm2mgr.topology import Flow
@@ -141,6 +142,18 @@ def test_a_second_audit_writes_nothing_that_the_ledger_has_acknowledged_or_not(f
     assert lost(flow, report(replace(MISSING, source_topic_id="created again")), entries), "other offsets, same names"
 
 
+def test_many_ranges_are_one_entry_with_their_number_and_a_ledger_of_many_is_quick(flow: Flow) -> None:
+    apart = tuple(record(DifferenceKind.MISSING, 1000 + 2 * number, None) for number in range(101))
+    whole = part(0, source_window=(1000, 2000), counts={DifferenceKind.MISSING: 101}, differences=apart)
+    (entry,) = entries_of(lost(flow, report(whole)))
+    assert (entry.offsets_text, entry.records, entry.least_records) == ("1000 to 1200", 101, 101)
+    fewer = replace(whole, counts={DifferenceKind.MISSING: 100}, differences=apart[:100])
+    parts = [replace(fewer, source=TopicPartition("orders", number)) for number in range(100)]
+    rows = lost(flow, report(*parts))
+    assert len(rows) == 10_000
+    assert lost(flow, report(*parts), entries_of(rows)) == []
+
+
 def test_what_the_config_explains_is_no_loss(flow: Flow) -> None:
     dropped = record(DifferenceKind.MISSING, 1000, None, expected="transformation 'drop' drops it")
     assert lost(flow, report(part(0, expected={"dropped": 1}, differences=(dropped,)))) == []
@@ -207,6 +220,7 @@ def test_two_days_without_a_verdict_are_a_problem_where_audits_are_declared(tmp_
         assert flow.problems == ()
         assert flow.audit is not None
         assert flow.audit.records == 100
+        assert flow.audit.sentence.endswith(" UTC: 100 records compared, none differs.")
         keep(
             small, part(0, source_records=0, target_records=0, not_judged=("source A: no broker",)), at=small.now + DAY
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +63,30 @@ def test_a_repair_goes_back_to_the_first_record_that_is_missing_or_altered() -> 
     assert [(replay.comes_twice, replay.at_most) for replay in repair_plan(gaps)] == [(57, True)]
     uncounted = report(replace(MISSING, differences=()))
     assert [(replay.offset, replay.at_most) for replay in repair_plan(uncounted)] == [(1000, True)]
+
+
+def test_a_replay_brings_and_repeats_what_it_says() -> None:
+    for seed in range(200):
+        rng = random.Random(seed)
+        offsets = range(1000, 1000 + rng.randint(1, 60))
+        bad = rng.sample(offsets, rng.randint(1, len(offsets)))
+        missing, altered = set(bad[: len(bad) // 2]), set(bad[len(bad) // 2 :])
+        differences = [record(DifferenceKind.MISSING, offset, None) for offset in missing]
+        differences += [record(DifferenceKind.ALTERED, offset, offset, fields=("value",)) for offset in altered]
+        window = part(
+            0,
+            source_window=(offsets.start, offsets.stop),
+            source_records=len(offsets),
+            counts={DifferenceKind.MISSING: len(missing), DifferenceKind.ALTERED: len(altered)},
+            differences=tuple(rng.sample(differences, len(differences))),
+        )
+        (replay,) = repair_plan(report(window))
+        target = Counter(offset for offset in offsets if offset not in missing)
+        mirrored_again = [offset for offset in offsets if offset >= replay.offset]
+        assert set(bad) <= set(mirrored_again), "nothing that is missing or altered stays so"
+        assert replay.arrives == sum(not target[offset] for offset in mirrored_again)
+        assert replay.comes_again == sum(offset in altered for offset in mirrored_again)
+        assert replay.comes_twice == sum(target[offset] > 0 and offset not in altered for offset in mirrored_again)
 
 
 def test_many_differences_are_limited_and_the_rest_is_counted(printed: Printed) -> None:
