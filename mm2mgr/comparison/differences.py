@@ -130,7 +130,6 @@ class _Sides:
         return live == other or self._is_off(key)
 
     def _both(self, key: str, definition: Key) -> tuple[object, object]:
-        """Return what a key of the connector says on either side."""
         sides = (config.get(key, definition.default) for config in (self.live, self.desired))
         first, other = (None if value is None else _meaning(key, value, definition.type) for value in sides)
         return first, other
@@ -161,7 +160,6 @@ class _Sides:
 
 
 def _meaning(key: str, text: str, kind: str) -> object:
-    """Return what a value says, whatever its spelling."""
     text = text.strip()
     if key in _SETS:
         return frozenset(_items(text))

@@ -193,7 +193,6 @@ def _history(rows: Iterable[TaskRow]) -> dict[_Link, dict[str, tuple[Saturated, 
 
 
 def _lagged_seconds(rows: Iterable[TaskRow]) -> float:
-    """Return the lag time of the task that lagged longest."""
     by_task: Counter[int] = Counter()
     for row in rows:
         by_task[row.task] += row.span_ms

@@ -311,25 +311,23 @@ class TaskReader:
         return log
 
 
-@dataclass
-class TopicConfigs:
-    """Remembers for an hour which topics are compacted; it can be changed."""
+def remember_compacted(ask: Callable[[str, Collection[str]], frozenset[str] | None]) -> Compacted:
+    """Return what tells which topics are compacted, by answers of `ask` (None: not permitted) of the last hour."""
+    compacted_at: dict[tuple[str, str], tuple[float, bool]] = {}
 
-    ask: Callable[[str, Collection[str]], frozenset[str] | None]
-    _compacted_at: dict[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
-
-    def compacted_topics(self, alias: str, topics: Collection[str]) -> frozenset[str]:
-        """Return the compacted ones; Mm2mgrError when their configs may not be read."""
+    def compacted_topics(alias: str, topics: Collection[str]) -> frozenset[str]:
         now = timing.now()
-        new = [topic for topic in topics if now - self._compacted_at.get((alias, topic), (-1e9, False))[0] > 3600]
-        compacted = self.ask(alias, new) if new else frozenset()
+        new = [topic for topic in topics if now - compacted_at.get((alias, topic), (-1e9, False))[0] > 3600]
+        compacted = ask(alias, new) if new else frozenset()
         if compacted is None:
             raise Mm2mgrError(
                 f"{alias}: no permission to read topic configs; record counts of compacted topics would be wrong",
                 hint="grant DescribeConfigs on the topics to the login of mm2mgr's own reads",
             )
-        self._compacted_at.update({(alias, topic): (now, topic in compacted) for topic in new})
-        return frozenset(topic for topic in topics if self._compacted_at[alias, topic][1])
+        compacted_at.update({(alias, topic): (now, topic in compacted) for topic in new})
+        return frozenset(topic for topic in topics if compacted_at[alias, topic][1])
+
+    return compacted_topics
 
 
 def task_readers(flows: Sequence[Flow], watch: TaskWatch) -> list[TaskReader]:

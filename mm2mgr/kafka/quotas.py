@@ -163,7 +163,6 @@ class _Line:
         self.access, self.line, self.end, self.sent = access, line, end, 0
 
     def ask(self, api: tuple[int, int], body: bytes, *, flexible: bool = False) -> _Answer:
-        """Send one request and return what answers it."""
         self.sent += 1
         request = struct.pack(">hhi", *api, self.sent) + _text("mm2mgr") + (b"\0" if flexible else b"") + body
         answer = _Answer(ask(self.line, _bytes(request), _MOST_ANSWER_BYTES, self.end)[0])

@@ -140,7 +140,6 @@ class _TreeSubjects:
         ]
 
     def worker(self, connect: ConnectCluster) -> WorkerFacts:
-        """Return what the tree declares about the workers."""
         if connect.name not in self.workers:
             once = True if connect.exactly_once else connect.model.exactly_once
             self.workers[connect.name] = WorkerFacts(

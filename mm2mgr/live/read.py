@@ -149,7 +149,6 @@ async def _ask_kafkas(
     questions: Mapping[tuple[str, ClientLogin | None], Sequence[KafkaQuestion[object]]],
     limits: Limits,
 ) -> Answers:
-    """Ask Kafka clusters, and each for different kinds of things, side by side."""
     if not questions:
         return {}
     answers: dict[Question[object], object] = {}

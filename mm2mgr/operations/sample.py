@@ -125,7 +125,7 @@ def _clusters_to_sample(chosen: Mapping[str, Sequence[Flow]]) -> list[tuple[Kafk
 def _with_tasks(
     chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, warn: Callable[[str], None], store: Store
 ) -> list[Reader]:
-    from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
+    from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, remember_compacted, task_readers
     from mm2mgr.kafka.inspection import find_compacted
     from mm2mgr.live.endpoints import kafka_access
     from mm2mgr.samples.readers import KafkaReader, RecordSizes
@@ -135,13 +135,13 @@ def _with_tasks(
     pace = Pace.for_sampling(schedule.interval_seconds)
     recent = RecentLogs(pace.gap_seconds + pace.margin_seconds + pace.every_seconds)
     clusters = {alias: flows[0].source for alias, flows in chosen.items()}
-    configs = TopicConfigs(
+    compacted = remember_compacted(
         lambda alias, topics: find_compacted(kafka_access(clusters[alias]), topics, schedule.timeout_seconds / 2)
     )
     history = TaskStore(store, warn)
     # A thousand connectors take some seconds; a round may take half its interval and still be in time for the next.
     look_seconds = max(schedule.timeout_seconds, min(30.0, schedule.interval_seconds / 2))
-    watch = TaskWatch(recent, history, configs.compacted_topics, pace, look_seconds, schedule.keep_seconds)
+    watch = TaskWatch(recent, history, compacted, pace, look_seconds, schedule.keep_seconds)
     seconds = schedule.timeout_seconds
     readers = [
         KafkaReader(kafka_access(cluster), takes, seconds, RecordSizes(), heard=recent.take)

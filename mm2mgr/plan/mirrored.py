@@ -232,7 +232,6 @@ def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Remark | No
 
 
 def _mirrored_text(repeats: Sequence[Again]) -> str:
-    """Say who has mirrored what."""
     others = " and ".join(map(str, repeats))
     topics = dict.fromkeys(topic for repeat in repeats for topic in repeat.topics)
     topics_text = f"these topics ({few(list(topics))})" if topics else "these topics"

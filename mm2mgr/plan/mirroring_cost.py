@@ -194,7 +194,6 @@ def read_estimate(
 
 
 def _answers(questions: Mapping[Key, Question[Answer]]) -> Steps[dict[Key, Answer]]:
-    """Return the answers that there are."""
     snapshot = yield questions.values()
     answers = {key: snapshot.get(question) for key, question in questions.items()}
     return {key: answer for key, answer in answers.items() if not isinstance(answer, Mm2mgrError)}

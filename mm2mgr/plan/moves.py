@@ -162,12 +162,10 @@ class _Planning:
         return f"'{entry.written}' is '{entry.to}' now; {where} can go"
 
     def receiver(self, entry: Moved) -> Named | None:
-        """Return the connector that an entry moves topics to."""
         desired = self.desired.items()
         return next((named for named, c in desired if c.type == "source" and c.flows[0] == entry.to), None)
 
     def givers(self, entry: Moved, receiver: Named) -> list[Named]:
-        """Return the connectors that an entry may mean."""
         live, desired = self.running.configs, self.desired
         if entry.dedicated:
             return [("", "->".join(entry.dedicated))]
@@ -238,7 +236,6 @@ class _Planning:
         self.arrange(change, journal.move.giver, None, journal)
 
     def arrange(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> None:
-        """Make both changes one unit."""
         running, receiver = self.running, change.full_name
         reason = next(self.refusals(change, giver, entry, journal), None)
         if change.action == "blocked" or reason:
@@ -388,7 +385,6 @@ class _Planning:
             )
 
     def refusals(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> Iterator[Remark]:
-        """Yield why a move cannot be done, with what to do about it."""
         running, receiver = self.running, change.full_name
         live, had, config = running.configs.get(receiver), running.configs.get(giver), change.config
         other = connector_text(giver)

@@ -15,7 +15,7 @@ from mm2mgr import timing
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.evidence import task_rates
 from mm2mgr.evidence.measured import settings_mark, task_measurements
-from mm2mgr.evidence.task_rates import RecentLogs, TaskReader, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence.task_rates import RecentLogs, TaskReader, TaskWatch, remember_compacted, task_readers
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import TaskRow, TaskStore
@@ -262,8 +262,8 @@ def test_a_source_that_does_not_tell_its_topic_configs_is_said(world: World) -> 
     def refused(alias: str, topics: Collection[str]) -> None:
         return None
 
-    configs = TopicConfigs(refused)
-    world.reader._watch = TaskWatch(world.recent, world.store, configs.compacted_topics, Pace(), 2.0)
+    compacted = remember_compacted(refused)
+    world.reader._watch = TaskWatch(world.recent, world.store, compacted, Pace(), 2.0)
     assert world.minutes(4) == [[]] * 4
     assert world.reader.poll().notes == (
         "a: no permission to read topic configs; record counts of compacted topics would be wrong",
@@ -279,15 +279,15 @@ def test_topic_configs_are_asked_for_once_an_hour(monkeypatch: pytest.MonkeyPatc
         return frozenset({"b"} & set(topics))
 
     go_by(clock, monkeypatch)
-    configs = TopicConfigs(ask)
-    assert [configs.compacted_topics("x", each) for each in (["a"], ["a", "b"], ["b"], [])] == [
+    compacted = remember_compacted(ask)
+    assert [compacted("x", each) for each in (["a"], ["a", "b"], ["b"], [])] == [
         frozenset(),
         frozenset({"b"}),
         frozenset({"b"}),
         frozenset(),
     ]
     clock.seconds = 3_601
-    configs.compacted_topics("x", ["a"])
+    compacted("x", ["a"])
     assert asked == [["a"], ["b"], ["a"]]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.evidence.measured import settings_mark, task_measurements
-from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, remember_compacted, task_readers
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
@@ -158,10 +158,8 @@ def watch(pair: Pair, workspace: Workspace, folder: Path) -> TaskStore:
     """Sample as `mm2mgr sample` does, only more often, until what lagged has caught up or the time is over."""
     recent, store = RecentLogs(60), TaskStore(folder, print)
     pace = Pace(every_seconds=2, margin_seconds=4, gap_seconds=15)
-    configs = TopicConfigs(lambda _, topics: find_compacted(pair.source, topics))
-    tasks = task_readers(
-        workspace.topology.flows, TaskWatch(recent, store, configs.compacted_topics, pace, timeout_seconds=5)
-    )
+    compacted = remember_compacted(lambda _, topics: find_compacted(pair.source, topics))
+    tasks = task_readers(workspace.topology.flows, TaskWatch(recent, store, compacted, pace, timeout_seconds=5))
     stop, ends_at = threading.Event(), time.monotonic() + DEADLINE_SECONDS
 
     def progress(round_: Round) -> None:
