@@ -55,11 +55,16 @@ class HoursDue:
     files: Mapping[str, Sequence[DataFile]]
     made_from: Mapping[str, str]
 
+    @property
+    def samples(self) -> int:
+        """How many samples the hours to be made have."""
+        return sum(_rows_of(self.files[hour]) for hour in self.made_from)
+
     def batches(self) -> Iterator[tuple[str, str]]:
         """Yield the first and the last hour of what is committed before more is begun."""
         hours, rows = list[str](), 0
         for hour in sorted(self.made_from):
-            hours, rows = [*hours, hour], rows + rows_of(self.files[hour])
+            hours, rows = [*hours, hour], rows + _rows_of(self.files[hour])
             if rows > _ROWS_PER_BATCH:
                 yield hours[0], hours[-1]
                 hours, rows = [], 0
@@ -80,11 +85,11 @@ def hours_due(store: Store, *, every_hour: bool = False) -> HoursDue:
     for hour, files in hours.items():
         if not every_hour and (_is_past_day(hour, newest_ms) or (_is_past(hour, newest_ms) and _day(hour) in roll_ups)):
             continue  # only its day is kept, or nothing any more
-        before = rows_of(hours.get(_hour_before(hour), ()))
+        before = _rows_of(hours.get(_hour_before(hour), ()))
         old = roll_ups[hour][0].values[1] if hour in roll_ups and table.are_there(roll_ups[hour]) else ""
         if not before and "+" in old:
             before = int(old.partition("+")[2].partition(" ")[0])  # retention took them; the roll-up has seen them
-        mark = f"{rows_of(files)}+{before} v{_VERSION}"
+        mark = f"{_rows_of(files)}+{before} v{_VERSION}"
         if every_hour or mark != old:
             marks[hour] = mark
     return HoursDue(hours, marks)
@@ -104,7 +109,7 @@ def hour_units(store: Store, due: HoursDue) -> list[WorkUnit]:
     for run in runs:
         before = tuple(hours.get(_hour_before(run[0]), ()))
         periods = tuple(Period(hour, due.made_from[hour], tuple(hours[hour])) for hour in run)
-        largest = max((hours[hour] for hour in run), key=rows_of)
+        largest = max((hours[hour] for hour in run), key=_rows_of)
         units += [WorkUnit(store, periods, before, share) for share in shares_of(table, largest, _ROWS_PER_UNIT)]
     return [replace(unit, left_out={} if place else left_out) for place, unit in enumerate(units)]
 
@@ -183,8 +188,7 @@ def _is_past_day(name: str, newest_ms: int) -> bool:
     return _is_past(name, newest_ms, _DAYS_KEPT_MS)
 
 
-def rows_of(files: Sequence[DataFile]) -> int:
-    """Return how many rows these files have."""
+def _rows_of(files: Sequence[DataFile]) -> int:
     return sum(file.rows for file in files)
 
 
