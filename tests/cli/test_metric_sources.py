@@ -142,11 +142,16 @@ def test_any_kills_and_any_two_at_the_same_time_store_each_sample_once(
             add(*arguments)  # after its commit
         raise Killed
 
+    def write(most: int) -> int:
+        records = range(draw.randrange(most))
+        junk = [draw.random() < 0.2 for _ in records]
+        for number, is_junk in enumerate(junk):
+            place = count + number - sum(junk[:number])
+            log.records.append(b"\x09" if is_junk else version_1("a.b", draw.randrange(3), 5, 1, 7.0, T0 + place))
+        return len(junk) - sum(junk)
+
     for _ in range(10):
-        for _ in range(draw.randrange(6)):
-            value = b"\x09" if draw.random() < 0.2 else version_1("a.b", draw.randrange(3), 5, 1, 7.0, T0 + count)
-            log.records.append(value)
-            count += value != b"\x09"
+        count += write(6)
         running = [TopicSource(log, tmp_path).gather(KNOWN, None, T1) for _ in range(draw.randrange(3))]
         while running:
             source = draw.choice(running)
@@ -157,5 +162,6 @@ def test_any_kills_and_any_two_at_the_same_time_store_each_sample_once(
                     next(source)
                 except (StopIteration, Killed):
                     running.remove(source)
+            count += write(4)
     poll(TopicSource(log, tmp_path))
     assert stored(tmp_path, "time_ms") == [(T0 + number,) for number in range(count)]
