@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -122,3 +123,45 @@ def test_a_poll_counts_what_the_source_stored_and_a_failure_between_commits_is_a
         poll(TopicSource(cast("Any", Log(*(getattr(log, name) for name in Log.__dataclass_fields__))), tmp_path))[0]
         == 2
     )
+
+
+class Killed(BaseException):
+    """The process is gone at this point."""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_kills_and_any_two_at_the_same_time_store_each_sample_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    draw, count, add = random.Random(seed), 0, StoredTable.add
+    monkeypatch.setattr("mm2mgr.throughput.cruise_topic._RECORDS_PER_COMMIT", 2)
+    log = Log("dc1", "samples", {}, 120_000)
+
+    def killed(*arguments: Any) -> bool:
+        if draw.random() < 0.5:
+            add(*arguments)  # after its commit
+        raise Killed
+
+    def write(most: int) -> int:
+        records = range(draw.randrange(most))
+        junk = [draw.random() < 0.2 for _ in records]
+        for number, is_junk in enumerate(junk):
+            place = count + number - sum(junk[:number])
+            log.records.append(b"\x09" if is_junk else version_1("a.b", draw.randrange(3), 5, 1, 7.0, T0 + place))
+        return len(junk) - sum(junk)
+
+    for _ in range(10):
+        count += write(6)
+        running = [TopicSource(log, tmp_path).gather(KNOWN, None, T1) for _ in range(draw.randrange(3))]
+        while running:
+            source = draw.choice(running)
+            with monkeypatch.context() as patch:
+                if draw.random() < 0.3:
+                    patch.setattr(StoredTable, "add", killed)
+                try:
+                    next(source)
+                except (StopIteration, Killed):
+                    running.remove(source)
+            count += write(4)
+    poll(TopicSource(log, tmp_path))
+    assert stored(tmp_path, "time_ms") == [(T0 + number,) for number in range(count)]
