@@ -64,8 +64,9 @@ class Clusters:
     ) -> None:
         create(self.source, [topic], partitions, config)
         create(self.target, [f"src.{topic}"], partitions, config)
-        write(self.source, topic, source, **LARGE)
-        write(self.target, f"src.{topic}", target, **LARGE)
+        for access, name, log in ((self.source, topic, source), (self.target, f"src.{topic}", target)):
+            for first in range(0, len(log), 50_000):  # more would not fit into a producer's queue
+                write(access, name, log[first : first + 50_000], **LARGE)
 
     def order(self, topic: str, partitions: int = 1, expectation: Expectation = PLAIN, **more: object) -> AuditOrder:
         return AuditOrder((self.flow(topic, partitions, expectation),), **more)  # type: ignore[arg-type]
