@@ -87,6 +87,7 @@ def test_every_kind_of_problem_has_an_alert(every: dict[str, Alert]) -> None:
 def test_alerts_that_the_tree_cannot_need_are_left_out(tmp_path: Path) -> None:
     found = {one.name for one in alerts(workspace(tmp_path, more="heartbeats: false").topology)}
     assert "MirrorLagAboveMaximum" not in found
+    assert "MirrorNotAudited" not in found, "no flow declares audits"
     assert not {name for name in found if "Heartbeat" in name}
 
 
