@@ -115,26 +115,26 @@ class WantedLogs:
         return [TopicPartition(name, number) for name in names for number in range(topics[name])]
 
 
-def read_kafka(reach: KafkaReach, wanted: WantedLogs) -> RunningKafka:
+def read_kafka(reach: KafkaReach, part: WantedLogs) -> RunningKafka:
     """Read one Kafka cluster's topics, and the offsets of some of their partitions. Blocks; raises Mm2mgrError."""
     from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
     from mm2mgr.kafka.records import read_logs
 
     kafka = reach.kafka
-    if wanted.ends:
-        return RunningKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
+    if part.ends:
+        return RunningKafka(offsets=read_logs(kafka, part.ends, ()).found)
     topics, cluster_id = kafka.counts_with_id()
-    away = set(filter(wanted.away, topics))
-    logs = read_logs(kafka, wanted(topics), away)
+    away = set(filter(part.away, topics))
+    logs = read_logs(kafka, part(topics), away)
     return RunningKafka(
         topics,
         logs.found,
         logs.failed,
         topic_ids=kafka.topic_ids(away),
-        configs=_if_readable(topic_configs, kafka, wanted.configs & topics.keys()),
-        acls=_if_readable(topic_acls, kafka, wanted.acls & topics.keys()),
-        group_offsets=_if_readable(committed_offsets, kafka, wanted.groups),
-        dedicated=_if_readable(lambda _, names: find_running(reach, names, topics), kafka, wanted.dedicated),
+        configs=_if_readable(topic_configs, kafka, part.configs & topics.keys()),
+        acls=_if_readable(topic_acls, kafka, part.acls & topics.keys()),
+        group_offsets=_if_readable(committed_offsets, kafka, part.groups),
+        dedicated=_if_readable(lambda _, names: find_running(reach, names, topics), kafka, part.dedicated),
         cluster_id=cluster_id,
     )
 

@@ -97,8 +97,8 @@ class Estimate:
         sizes = self.sizes.get(widening.source)
         if sizes is None or not verdict.topics:
             return Volume(unmeasured=(f"topics of '{widening.source}'",))
-        found = {topic: self.stored.get((widening.target, widening.name_on_target(topic))) for topic in verdict.topics}
-        stored = {topic: size for topic, size in found.items() if size}
+        names = {topic: widening.name_on_target(topic) for topic in verdict.topics}
+        stored = {topic: size for topic, name in names.items() if (size := self.stored.get((widening.target, name)))}
         return volume(sizes, verdict.topics, self.seen.offsets.get(widening.full_name) or {}, stored)
 
 
@@ -180,15 +180,16 @@ def read_estimate(
     draft: Draft,
     run: Connectors,
     state: MirroredState,
-    found: Sequence[Widening],
+    writes_that_widen: Sequence[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
 ) -> Steps[Estimate]:
     """Read what the estimate for the draft's writes needs, beside what was read already."""
-    widenings, writes = {widening.full_name: widening for widening in found}, tuple(draft.writes)
+    widenings, writes = {widening.full_name: widening for widening in writes_that_widen}, tuple(draft.writes)
     sources = [run.desired[write.full_name].source for write in writes if _begins_heartbeats(write, run)]
-    sizes = yield from _read_sizes(state, found, verdicts, sources)
+    sizes = yield from _read_sizes(state, writes_that_widen, verdicts, sources)
     stored, groups = yield from side_by_side(
-        _read_stored(state, found, verdicts, sizes), _read_groups(draft.declared.topology.clusters, run, writes)
+        _read_stored(state, writes_that_widen, verdicts, sizes),
+        _read_groups(draft.declared.topology.clusters, run, writes),
     )
     return Estimate(run, state, widenings, verdicts, sizes, stored, groups)
 

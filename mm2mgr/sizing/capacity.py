@@ -108,10 +108,10 @@ def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capac
     if capacity.bytes_per_second >= otherwise.bytes_per_second or lagged_seconds >= _LOWERING_SECONDS:
         return capacity
     little = (
-        f"{rate_text(capacity.bytes_per_second)} {capacity.why}, observed for less than an hour of lag, so it does not"
-        " lower the estimate"
+        f"{rate_text(capacity.bytes_per_second)} {capacity.reason}, observed for less than an hour of lag, so it does"
+        " not lower the estimate"
     )
-    return replace(otherwise, why=f"{otherwise.why}; {little}" if otherwise.why else little)
+    return replace(otherwise, reason=f"{otherwise.reason}; {little}" if otherwise.reason else little)
 
 
 def by_hand(declared: Capacity, measured: MeasuredCapacity | None) -> Capacity:
@@ -119,7 +119,7 @@ def by_hand(declared: Capacity, measured: MeasuredCapacity | None) -> Capacity:
     if measured is None:
         return declared
     capacity, _ = measured
-    return replace(declared, why=f"set by hand; {rate_text(capacity.bytes_per_second)} {capacity.why}")
+    return replace(declared, reason=f"set by hand; {rate_text(capacity.bytes_per_second)} {capacity.reason}")
 
 
 def by_link(forecast: Forecast, route: Route, default: Capacity) -> Capacity:

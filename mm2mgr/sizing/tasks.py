@@ -30,13 +30,13 @@ OVERLOADED: tuple[Fit, ...] = ("too small", "badly dealt")
 class Capacity:
     """What one task can move, and the share of it to plan with; 10 MB/s is 10 000 000 bytes per second (MB = 10⁶).
 
-    `records_per_second` counts where records are so small that a task is bound by their number; `why` says where the
+    `records_per_second` counts where records are so small that a task is bound by their number; `reason` says where the
     bytes come from, where that is worth a sentence.
     """
 
     bytes_per_second: float = 10_000_000.0
     threshold: float = 0.7
-    why: str = ""
+    reason: str = ""
     records_per_second: float = _DEFAULT_RECORDS_PER_SECOND
 
     @property
@@ -295,7 +295,7 @@ def _load_reasons(flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
     measured, of_topic, of_flow, by_default = flow_load.coverage
     partitions, hours = number_of(len(load.hours), "partition"), load.hours.shape[1]
     share = f"{capacity.threshold * 100:g} %"
-    reason = f"; {capacity.why}" if capacity.why else ""
+    reason = f"; {capacity.reason}" if capacity.reason else ""
     usable = f"{rate_text(load.usable)} usable per task ({rate_text(capacity.bytes_per_second)} × {share}{reason})"
     total = f"{rate_text(load.total)} over {partitions}"
     total += f" at the same time ({rules.statistic} of {hours} hours)" if hours > 1 else ""

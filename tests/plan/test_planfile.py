@@ -283,7 +283,7 @@ def test_a_move_that_was_killed_is_finished_with_the_same_file(tmp_path: Path, k
     """Killed after every sixth request of the move."""
     after = KINDS[kind].after
     for requests in range(1, 60, 6):
-        workers = begin(KINDS[kind], tmp_path)
+        workers = begin(KINDS[kind])
         saved = reviewed(tmp_path, workers.plan(after))
         (tmp_path / "plan.json").unlink()
         with suppress(Killed):

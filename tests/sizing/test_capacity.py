@@ -96,7 +96,7 @@ def test_what_people_wrote_stays_beside_what_was_measured() -> None:
     assert by_hand(declared, None) == declared
     judged = by_hand(declared, (measured, 300))
     assert judged.bytes_per_second == 5 * MB
-    assert judged.why == "set by hand; 8 MB/s measured 3 h ago on a task that lagged for 300 s"
+    assert judged.reason == "set by hand; 8 MB/s measured 3 h ago on a task that lagged for 300 s"
 
 
 @pytest.mark.parametrize(
@@ -108,15 +108,15 @@ def test_a_rate_that_was_held_raises_at_once_and_lowers_only_after_an_hour_of_la
     measured = (Capacity(rate * MB, 0.7, "measured 3 h ago on a task that lagged for 300 s"), lagged_seconds)
     found = by_evidence(measured, Capacity())
     assert found.bytes_per_second == (rate if counts else 10) * MB
-    assert "measured 3 h ago" in found.why
-    assert ("less than an hour of lag" in found.why) != counts
+    assert "measured 3 h ago" in found.reason
+    assert ("less than an hour of lag" in found.reason) != counts
     assert by_evidence(None, Capacity()) == Capacity()
 
 
 def test_a_capacity_measured_on_another_connector_names_it() -> None:
     held = find_saturation(moments("a", *[(8, 1)] * 6))
     assert held is not None
-    assert by_history(held, 0.7, held.ended_ms, "1970-01-01", "mm2.a.b.source.logs").why == (
+    assert by_history(held, 0.7, held.ended_ms, "1970-01-01", "mm2.a.b.source.logs").reason == (
         "measured until 1970-01-01 (0 h ago) on tasks of mm2.a.b.source.logs that lagged for 300 s and carried this or more for three quarters of that time"
     )
 
@@ -133,7 +133,7 @@ def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
     capacity = by_history(held, 0.7, held.ended_ms + hours * 3_600_000, "1970-01-01")
     assert (capacity.bytes_per_second, capacity.threshold) == (8 * MB, 0.7)
     assert (
-        capacity.why
+        capacity.reason
         == f"measured until 1970-01-01 ({age}) on tasks that lagged for 300 s and carried this or more for three quarters of that time"
     )
 
@@ -143,7 +143,7 @@ def test_a_far_link_bounds_a_task_and_a_near_one_does_not() -> None:
     far, near = Route.over_link(Leg(0.160, 25 * MB)), Route.over_link(Leg(0.001))
     capacity = by_link(predict(far, clients, FlowTraffic()), far, Capacity())
     assert capacity.bytes_per_second == pytest.approx(30e6 / (0.16 + 30e6 / 1.0625e6 + 0.5))
-    assert capacity.why == "by the link: 160 ms, 25 MB/s, limited by the brokers' socket buffers"
+    assert capacity.reason == "by the link: 160 ms, 25 MB/s, limited by the brokers' socket buffers"
     assert by_link(predict(near, clients, FlowTraffic()), near, Capacity()) == Capacity()
 
 
