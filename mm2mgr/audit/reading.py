@@ -19,7 +19,7 @@ from mm2mgr.partitions import TopicPartition
 Message: TypeAlias = Any  # the stubs let each part be None, which no part of a consumed message is
 _CODES = confluent_kafka.KafkaError
 SILENCE_SECONDS = 30.0
-_CONSUME, _POLL_SECONDS = 10_000, 0.2
+_CONSUME, _POLL_SECONDS, _ASK_SECONDS = 10_000, 0.2, 5.0
 _LONGEST_REASON = 300
 _READER = {
     "group.id": "mm2mgr-reads-without-a-group",  # demanded by the client, never sent: partitions are assigned by hand
@@ -131,8 +131,10 @@ class WindowReader:
                 if ended := [answer.window for answer in answers if not isinstance(answer, tuple)]:
                     log.consumer.incremental_unassign([_place(window.partition) for window in ended])
             elif timing.now() - heard > self.silence_seconds:
-                last_error = f" ({log.last})" if log.last else ""
-                yield from self._fail_all(f"nothing came for {self.silence_seconds:g} s{last_error}")
+                for window in list(self._open.values()):
+                    cause = _topic_error(log.consumer, window.partition.topic) or log.last
+                    because = f" ({cause})" if cause else ""
+                    yield self._fail(window, f"nothing came for {self.silence_seconds:g} s{because}")
 
     def _sort(self, messages: list[Message], log: LogConsumer) -> Iterator[Answer]:
         one_topic = len({window.partition.topic for window in self.windows}) == 1
@@ -180,6 +182,15 @@ class WindowReader:
 
 def _place(partition: TopicPartition, offset: int = 0) -> confluent_kafka.TopicPartition:
     return confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
+
+
+def _topic_error(consumer: confluent_kafka.Consumer, topic: str) -> str:
+    """Return what brokers say against a topic: a login that may not see it hears of it only when it asks."""
+    try:
+        error = consumer.list_topics(topic, timeout=_ASK_SECONDS).topics[topic].error
+    except (confluent_kafka.KafkaException, KeyError):
+        return ""
+    return _text(error) if error is not None else ""
 
 
 def _by_partition(messages: list[Message], *, one_topic: bool) -> Iterator[tuple[TopicPartition, list[Message]]]:

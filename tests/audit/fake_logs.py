@@ -135,5 +135,8 @@ class _FakeConsumer:
             timing.sleep(timeout)
         return answers
 
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        raise confluent_kafka.KafkaException(_CODES(_CODES._TIMED_OUT, f"{topic}: nothing in {timeout} s"))
+
     def close(self) -> None:
         self.positions = {}

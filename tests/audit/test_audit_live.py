@@ -140,6 +140,7 @@ def test_records_of_aborted_transactions_count_where_they_are_mirrored(clusters:
                 producer.produce(
                     "src.aborted", record.value, record.key, 0, timestamp=record.timestamp_ms, headers=headers
                 )
+            producer.flush(30)  # else what is aborted never leaves the producer
             end(30)
     order = clusters.order("aborted")
     (flow,) = order.flows
