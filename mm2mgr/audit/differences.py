@@ -123,14 +123,19 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     before = np.concatenate([[start], source.offset[left]])
     place = before[np.searchsorted(right, surplus_rows)]
     copy_of = copies(rest, place, source.take(left))
-    outside = np.zeros(len(rest), np.bool_)
+    # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
+    outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
     if edges.open_start:
-        outside |= surplus_rows < (right[0] if len(right) else len(target))
+        outside = surplus_rows < (right[0] if len(right) else len(target))
+        unsure = outside & (rest.time_ms <= source.time_ms[0]) if len(source) else outside
     if edges.open_end:
-        outside |= surplus_rows > (right[-1] if len(right) else -1)
+        at_end = surplus_rows > (right[-1] if len(right) else -1)
+        outside, unsure = (
+            outside | at_end,
+            unsure | (at_end & (rest.time_ms >= source.time_ms[-1] if len(source) else True)),
+        )
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
-    if not edges.open_copies:
-        copy_of[outside] = NOT_OURS
+    copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     return Unmatched(source.take(lost_rows), before[np.searchsorted(left, lost_rows)], rest, place, copy_of, len(left))
 
 
@@ -199,19 +204,13 @@ def settle(
     return sorted((replace(item, expected=explain(item)) for item in differences), key=_by_offsets)
 
 
-def copies_to_find(
-    rest: Unmatched, counted: Sequence[str] = ALL_FIELDS, window_ms: tuple[int, int] | None = None
-) -> Records:
+def copies_to_find(rest: Unmatched, counted: Sequence[str] = ALL_FIELDS) -> Records:
     """Return the target records that may be copies of source records that are in no gap.
 
     Look for these (blocks.ranges_to_search) and hand what was read to `settle`; without any, `settle` needs no
-    `earlier`. Those at open ends are among them only with the window's least and greatest timestamp, and only those
-    between. Where timestamps do not count, each block would be searched: what can be an altered record is left out.
+    `earlier`. Where timestamps do not count, each block would be searched: what can be an altered record is left out.
     """
-    lost, surplus = np.ones(len(rest.source), np.bool_), rest.copy_of == NO_COPY
-    if window_ms is not None:
-        times = rest.target.time_ms
-        surplus |= (rest.copy_of == OUTSIDE) & (times >= window_ms[0]) & (times <= window_ms[1])
+    lost, surplus = np.ones(len(rest.source), np.bool_), (rest.copy_of == NO_COPY) | (rest.copy_of == OUTSIDE)
     moved = _pair_equal(rest.source.hash, rest.target.hash)
     lost[moved[0]] = surplus[moved[1]] = False
     if "timestamp" not in counted:
@@ -250,10 +249,7 @@ def read_earlier(
     rest: Unmatched, source: Blocks, read: ReadRange, counted: Sequence[str] = ALL_FIELDS
 ) -> list[Records]:
     """Read of the source what records that came twice may be copies of, the latest first, until all are found."""
-    window_ms = (int(source.min_time_ms.min()), int(source.max_time_ms.max())) if len(source) else None
-    if "timestamp" not in counted:
-        window_ms = -(1 << 62), 1 << 62
-    records = copies_to_find(rest, counted, window_ms)
+    records = copies_to_find(rest, counted)
     earlier: list[Records] = []
     for first, end in ranges_to_search(source, records.time_ms, "timestamp" in counted) if len(records) else ():
         read_records = read(first, end)

@@ -110,13 +110,20 @@ def check_window(seed: int) -> None:
         source.columns(), target.columns(), bits, edges=Edges(open_start=True, open_end=True), rng=rng
     )
 
+    ends = source.records[0].time_ms, source.records[-1].time_ms
+    burst = {row for row, record in zip(source.offsets, source.records, strict=True) if record.time_ms in ends}
+
+    def is_sure(item: Expected) -> bool:
+        """One that is as old as the window's edge may be another one of its burst."""
+        return item[0] is not K.DUPLICATED or item[1] not in burst
+
     def at_edge(item: Expected) -> Expected:
         """A record that may be of another window shares too little with an altered one without a key."""
         is_edge = item[0] is K.ALTERED and not intact[0] < (item[2] or 0) < intact[-1]
         return (K.MISSING, item[1], None, ()) if is_edge else item
 
-    actual = sorted((at_edge(as_tuple(item)) for item in differences), key=str)
-    assert_same_but_for_copies(actual, sorted(map(at_edge, expected), key=str), seed)
+    actual = sorted((at_edge(item) for item in map(as_tuple, differences) if is_sure(item)), key=str)
+    assert_same_but_for_copies(actual, sorted(map(at_edge, filter(is_sure, expected)), key=str), seed)
 
 
 def assert_same_but_for_copies(actual: list[Expected], expected: list[Expected], seed: int) -> None:
@@ -265,7 +272,9 @@ def test_at_open_ends_copies_of_the_window_s_records_came_twice_and_lost_ones_ar
     for bits in (0, 3, 30):
         differences = audit_logs(source, as_log(repeated).columns(), bits, edges=edges)
         count = place - max(100, place - 5)
-        assert tally(differences)[0] == ({K.DUPLICATED: count} if count else {})
+        assert set(tally(differences)[0]) <= {K.DUPLICATED}
+        # One that is as old as the window's edge may be another one of its burst.
+        assert count - (place in (105, 300)) <= len(differences) <= count
     lost = [*records[:100], *records[102:299], *records[300:]]
     for bits in (0, 3, 30):
         differences = audit_logs(source, as_log(lost).columns(), bits, edges=edges)
@@ -278,7 +287,7 @@ def test_where_timestamps_do_not_count_an_equal_record_at_an_open_end_is_no_copy
     target = as_log([*numbered(20), *numbered(20)[15:]]).columns(counted)
     edges = Edges(open_end=True, open_copies=False)
     assert audit_logs(source, target, 2, edges=edges, counted=counted) == []
-    assert len(audit_logs(source, target, 2, edges=replace(edges, open_copies=True), counted=counted)) == 5
+    assert len(audit_logs(source, target, 2, edges=replace(edges, open_copies=True), counted=counted)) == 4
 
 
 def test_records_that_are_not_due_may_be_there_or_not_but_not_twice():
