@@ -18,7 +18,7 @@ import pyarrow as pa
 from mm2mgr.audit.blocks import Blocks, Gap, align_blocks, ranges_to_search
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
-from mm2mgr.audit.sequences import Rows, common_subsequence
+from mm2mgr.audit.sequences import Rows, embed_early, subsequence_in_runs
 from mm2mgr.audit.windows import ALL_FIELDS
 
 Flags = npt.NDArray[np.bool_]
@@ -110,10 +110,16 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     Where several matches are as long, what came twice is the later copy, or the earlier one at an open start.
     """
     if edges.open_start:
-        left, right = common_subsequence(source.hash[::-1], target.hash[::-1])
+        left, right = subsequence_in_runs(source.hash[::-1], target.hash[::-1])
         left, right = len(source) - 1 - left[::-1], len(target) - 1 - right[::-1]
+        if edges.open_end and len(right):  # as near to the longest run as can be, at both ends
+            ends = np.append(np.flatnonzero(np.diff(right) != 1), len(right) - 1)
+            pivot = int(ends[np.argmax(np.diff(ends, prepend=-1))])
+            behind = right[pivot:] - right[pivot]
+            embed_early(target.hash[right[pivot] :], behind)
+            right[pivot:] = behind + right[pivot]
     else:
-        left, right = common_subsequence(source.hash, target.hash)
+        left, right = subsequence_in_runs(source.hash, target.hash)
     lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
     lost[left] = surplus[right] = False
     lost_rows, surplus_rows = np.flatnonzero(lost), np.flatnonzero(surplus)
@@ -126,14 +132,11 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
     outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
     if edges.open_start:
-        outside = surplus_rows < (right[0] if len(right) else len(target))
-        unsure = outside & (rest.time_ms <= source.time_ms[0]) if len(source) else outside
+        outside |= surplus_rows < (right[0] if len(right) else len(target))
+        unsure |= (rest.time_ms <= source.time_ms[0]) & (outside | (copy_of >= 0)) if len(source) else outside
     if edges.open_end:
-        at_end = surplus_rows > (right[-1] if len(right) else -1)
-        outside, unsure = (
-            outside | at_end,
-            unsure | (at_end & (rest.time_ms >= source.time_ms[-1] if len(source) else True)),
-        )
+        outside |= surplus_rows > (right[-1] if len(right) else -1)
+        unsure |= (rest.time_ms >= source.time_ms[-1]) & (outside | (copy_of >= 0)) if len(source) else outside
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     return Unmatched(source.take(lost_rows), before[np.searchsorted(left, lost_rows)], rest, place, copy_of, len(left))

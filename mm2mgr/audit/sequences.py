@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from mm2mgr.audit.records import Hashes
+from mm2mgr.audit.records import Hashes, mix
 
 Rows = npt.NDArray[np.intp]
 Pairs = tuple[Rows, Rows]
@@ -23,6 +23,7 @@ Pairs = tuple[Rows, Rows]
 MOST_PAIRS = 400_000
 MOST_EDITS = 400
 EDITS_OF_A_STRETCH, MOST_STRETCHES = 100, 400
+RUN = 32
 
 
 def common_subsequence(first: Hashes, second: Hashes, weights: Rows | None = None) -> Pairs:
@@ -32,9 +33,69 @@ def common_subsequence(first: Hashes, second: Hashes, weights: Rows | None = Non
     can be, so that of equal records the later copy is the surplus one.
     """
     left, right = _between_common_ends(first, second, weights, _middle_of_common)
-    _embed_early(first, left)
-    _embed_early(second, right)
+    embed_early(first, left)
+    embed_early(second, right)
     return left, right
+
+
+def subsequence_in_runs(first: Hashes, second: Hashes) -> Pairs:
+    """Return rows of a common subsequence in few long runs: where elements repeat, they say less than their neighbours.
+
+    Matches runs of RUN equal elements, then what is between; before the first and after the last run only as much as
+    is as near to it on both sides. The subsequence may be shorter than the longest.
+    """
+    shorter = min(len(first), len(second))
+    if shorter < 4 * RUN or not _repeats(first, second, 4 * shorter):
+        return common_subsequence(first, second)
+    left, right = common_subsequence(_runs_at(first), _runs_at(second))
+    if not len(left):
+        return common_subsequence(first, second)
+    starts = np.flatnonzero(np.append(True, (np.diff(left) != 1) | (np.diff(right) != 1)))
+    ends = np.append(starts[1:], len(left)) - 1
+    parts: list[Pairs] = []
+    row = column = 0
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        shift = max(0, row - int(left[start]), column - int(right[start]))
+        first_row, first_column = int(left[start]) + shift, int(right[start]) + shift
+        length = int(left[end]) + RUN - first_row
+        if length <= 0:
+            continue
+        parts.append(_between_runs(first, second, (row, first_row), (column, first_column), is_head=not parts))
+        parts.append((np.arange(first_row, first_row + length), np.arange(first_column, first_column + length)))
+        row, column = first_row + length, first_column + length
+    most = 2 * min(len(first) - row, len(second) - column) + RUN
+    bounds = (row, min(len(first), row + most)), (column, min(len(second), column + most))
+    parts.append(_between_runs(first, second, *bounds, is_head=False))
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([rows for _, rows in parts])
+
+
+def _between_runs(
+    first: Hashes, second: Hashes, rows: tuple[int, int], columns: tuple[int, int], *, is_head: bool
+) -> Pairs:
+    if not is_head:
+        left, right = common_subsequence(first[slice(*rows)], second[slice(*columns)])
+        return left + rows[0], right + columns[0]
+    most = 2 * min(rows[1], columns[1]) + RUN
+    backward = first[max(0, rows[1] - most) : rows[1]][::-1], second[max(0, columns[1] - most) : columns[1]][::-1]
+    left, right = common_subsequence(*backward)
+    return rows[1] - 1 - left[::-1], columns[1] - 1 - right[::-1]
+
+
+def _repeats(first: Hashes, second: Hashes, most_pairs: int) -> bool:
+    """Return whether there are more pairs of equal elements."""
+    hashes, counts = np.unique(first, return_counts=True)
+    others, other_counts = np.unique(second, return_counts=True)
+    _, left, right = np.intersect1d(hashes, others, assume_unique=True, return_indices=True)
+    return int(counts[left] @ other_counts[right]) > most_pairs
+
+
+def _runs_at(hashes: Hashes) -> Hashes:
+    """Return a hash of the RUN elements from each row on."""
+    length = 1
+    while length < RUN:
+        hashes = mix(hashes[:-length] + mix(hashes[length:]))
+        length *= 2
+    return hashes
 
 
 def _between_common_ends(
@@ -270,7 +331,7 @@ def _as_pairs(pairs: list[tuple[int, int]]) -> Pairs:
     return both[:, 0], both[:, 1]
 
 
-def _embed_early(hashes: Hashes, rows: Rows) -> None:
+def embed_early(hashes: Hashes, rows: Rows) -> None:
     """Move each row, first to last, to the first equal element after the row before it."""
     gaps = np.flatnonzero(np.diff(rows, prepend=-1) > 1)
     following = np.append(gaps[1:], len(rows)).tolist()

@@ -412,3 +412,17 @@ def test_a_gap_of_100_000_altered_records_is_compared_in_linear_time():
     rest = compare_gap(source, target)
     assert (rest.matched, len(rest.source), len(rest.target)) == (0, count, count)
     assert len(copies_to_find(rest, ("key", "value", "headers"))) == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_window_of_few_kinds_of_records_has_no_difference_wherever_else_they_are(seed):
+    rng = random.Random(seed)
+    kinds, burst = rng.choice((2, 5, 50)), rng.choice((1, 10))
+    records = [Record(None, b"v%d" % rng.randrange(kinds), START_MS + row // burst) for row in range(1_500)]
+    counted = rng.choice((("key", "value", "timestamp", "headers"), ("key", "value", "headers")))
+    whole = as_log(records).columns(counted)
+    first = rng.randrange(100, 700)
+    window = whole.take(slice(first, rng.randrange(first + 200, 1_400)))
+    edges = Edges(open_start=True, open_end=True, open_copies="timestamp" in counted)
+    for bits in (3, 30):
+        assert audit_logs(window, whole, bits, edges=edges, counted=counted) == []
