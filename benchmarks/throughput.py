@@ -159,9 +159,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--estate", type=int, help="so many partitions: append rounds, and read a week of roll-ups for size"
     )
+    parser.add_argument("--small", action="store_true", help="also 10 000 samples: start and end of the session count")
+    parser.add_argument(
+        "--before", type=Path, help="with --small: another checkout, measured in turn, such as the commit before"
+    )
     parser.add_argument("--executors", action="store_true", help="also one executor against two (local-cluster)")
     given = parser.parse_args(arguments)
     folder = given.folder.resolve()
+    if given.small:
+        small_runs(folder, given)
     good = given.alone or against_peers(folder, given)
     if given.estate:
         estate(folder / f"estate-{given.estate}", given.estate)
@@ -193,6 +199,24 @@ def against_peers(folder: Path, given: argparse.Namespace) -> bool:
     return equal
 
 
+def small_runs(folder: Path, given: argparse.Namespace) -> None:
+    """Roll up 10 000 samples as a user does, each from scratch: on Spark and in process, here and in another checkout."""
+    store = generate(folder / "store-small", 168, 1)
+    for _ in range(given.rounds):
+        for checkout in [REPOSITORY, *([given.before.resolve()] if given.before else [])]:
+            for option in ("--spark", "--no-spark"):
+                shutil.rmtree(store / "throughput", ignore_errors=True)
+                seconds, cpu, _ = timed(
+                    *("-m", "mm2mgr", "throughput", option, "--top", "0", "--store", str(store)),
+                    folder=store,
+                    checkout=checkout,
+                )
+                load = os.getloadavg()[0]
+                print(
+                    f"  10 080 samples, {checkout.name} {option}: {seconds:.1f} s wall, {cpu:.1f} s CPU, load {load:.1f}"
+                )
+
+
 def competitors(store: Path, peers: Path) -> dict[str, Any]:
     """Return what to run, each from scratch and in a fresh process."""
 
@@ -219,11 +243,13 @@ def competitors(store: Path, peers: Path) -> dict[str, Any]:
     }
 
 
-def timed(*command: str, folder: Path | None = None) -> tuple[float, float, dict[str, float]]:
+def timed(
+    *command: str, folder: Path | None = None, checkout: Path = REPOSITORY
+) -> tuple[float, float, dict[str, float]]:
     """Run a fresh Python; return wall and CPU seconds, its children's too, and what it prints as JSON in its last line."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(checkout), os.environ.get("PYTHONPATH", "")]),
         "POLARS_MAX_THREADS": "2",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
@@ -405,7 +431,7 @@ def one_more(store: Path) -> None:
     from mm2mgr.throughput.rollup import throughput_table
 
     table = throughput_table(store)
-    places: dict[str, Sequence[str]] = {"one more hour": [], "the same on Spark": ["--spark"]}
+    places: dict[str, Sequence[str]] = {"one more hour": ["--no-spark"], "the same on Spark": ["--spark"]}
     for name, more in places.items():
         state = table.snapshot()
         newest = max(file.values[0] for file in state.files)

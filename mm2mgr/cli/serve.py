@@ -70,9 +70,9 @@ def _address(text: str) -> tuple[str, int]:
     "--with",
     "beside",
     multiple=True,
-    type=click.Choice(["audit"]),
+    type=click.Choice(["audit", "throughput"]),
     show_default=False,
-    help="Do this too (repeatable). audit: what `mm2mgr audit --follow` does, every hour.",
+    help="Do this too (repeatable), every hour. audit: what `mm2mgr audit --follow` does; throughput: roll samples up.",
 )
 @option(
     "--watchdog", is_flag=True, help="Restart FAILED tasks too, as `mm2mgr watch` does. The options below are for this."
@@ -102,7 +102,8 @@ def serve(
     Nothing is written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does,
     beside other processes that watch too: one of them restarts, the others stand by. The page has the flows by source
     and target, each flow with tasks, lag over time and partitions, losses, findings of lint, recent changes and the
-    plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour. /metrics is for Prometheus,
+    plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour; with `--with throughput`, each hour
+    of the samples is rolled up when it is over, on Spark where `mm2mgr throughput` would be. /metrics is for Prometheus,
     /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history and /api/watchdog are JSON, /healthz tells
     whether looks succeed (503 where they do not). Listens on this machine alone; elsewhere only with a login, or
     --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the package.
@@ -133,7 +134,8 @@ def serve(
     pause = min(every, operations.WatchdogOrder.every_seconds)
     asked = operations.WatchdogOrder(order, pause, events, _WatchPrinter()) if watchdog else None
     audits = _audits(store) if "audit" in beside else None
-    watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked, audits))
+    roll_ups = _roll_ups(store) if "throughput" in beside else None
+    watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked, audits, roll_ups))
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
     app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
     with invalid_arguments(), listening(binding) as (listener, url):
@@ -162,6 +164,12 @@ def _audits(store: Path) -> operations.AuditsOrder:
     from mm2mgr.output.audit_text import talk_audit_round
 
     return operations.AuditsOrder(operations.FollowOrder(store=store, started_by="serve"), talk_audit_round)
+
+
+def _roll_ups(store: Path) -> operations.RollUpsOrder:
+    from mm2mgr.output.load_text import talk_roll_up
+
+    return operations.RollUpsOrder(operations.RollUpOrder(store), talk_roll_up)
 
 
 class _WatchPrinter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -355,6 +356,7 @@ _WITH_PAST = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)
 @option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples.")
 @option("--duration", type=Duration(), default="5min", help="How long to sample.")
 @option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
+@option("--throughput", is_flag=True, help="With --follow: also roll up each hour, as `mm2mgr throughput` does.")
 @option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeatable).")
 @option(
     "--keep", type=DurationWithUnit(LEAST_SECONDS), help="Remove samples older than this, such as 90d. Default: none."
@@ -381,6 +383,7 @@ def sample(
     interval: float,
     duration: float,
     follow: bool,
+    throughput: bool,
     aliases: tuple[str, ...],
     keep: float | None,
     kind: str,
@@ -392,7 +395,8 @@ def sample(
     Appends end offsets and record sizes to the table `samples`. Also looks once per minute at the offsets that
     connectors commit, to measure what one task carries while it lags, and as `status` does, for trends (see `lag`)
     and for records that may never arrive (see `losses`). With --follow a cluster that fails is asked less and less
-    often until it answers, and only what changes is printed; SIGTERM and Ctrl-C end it after the round.
+    often until it answers, and only what changes is printed; SIGTERM and Ctrl-C end it after the round. With --throughput
+    each hour is rolled up a minute after its end, on Spark where `mm2mgr throughput` would be; its session stays.
 
     Cruise Control's topic is decoded and stored by tasks of Spark where it is found. Each commit records how far the
     topic was read, so that a run that is killed loses and repeats nothing.
@@ -400,15 +404,18 @@ def sample(
     \b
     Example:
       mm2mgr sample --interval 30s --duration 1h
-      mm2mgr sample --follow --interval 1min --keep 90d
+      mm2mgr sample --follow --interval 1min --keep 90d --throughput
       mm2mgr sample --from prometheus --back 24h
       mm2mgr sample --from cruise-control-topic --follow
     """
     from mm2mgr.operations.sample import SampleOrder
     from mm2mgr.operations.sample import sample as run
+    from mm2mgr.operations.throughput import RollUpOrder, roll_ups_beside
     from mm2mgr.output.console import complain, say, talk
-    from mm2mgr.output.load_text import say_round
+    from mm2mgr.output.load_text import say_round, talk_roll_up
 
+    if throughput and not follow:
+        raise click.UsageError("--throughput needs --follow")
     order = SampleOrder(store, interval, None if follow else duration, aliases, keep, kind, back, spark)
     stop = threading.Event()
 
@@ -418,7 +425,8 @@ def sample(
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if follow else ""
         say_round(round_.number if shown else None, round_.samples, round_.news, at)
 
-    with handle_signals(stop.set):  # as a service manager expects: the loop ends after its round
+    beside = roll_ups_beside(workspace, RollUpOrder(store, spark), talk_roll_up) if throughput else nullcontext()
+    with handle_signals(stop.set), beside:  # as a service manager expects: the loop ends after its round
         done = run(workspace, order, progress, lambda message: talk(f"  {message}", style="yellow"), stop)
     if done.interrupted:
         say(f"stopped; the samples so far are in {store}")

@@ -66,7 +66,15 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
-    from mm2mgr.operations.serve import AuditsOrder, EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
+    from mm2mgr.operations.serve import (
+        AuditsOrder,
+        EstateView,
+        EstateWatch,
+        RollUpsOrder,
+        ServeOrder,
+        WatchdogOrder,
+        serve,
+    )
     from mm2mgr.operations.size import (
         BusiestPartitions,
         FleetReport,
@@ -95,6 +103,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         watch_lag,
         watch_status,
     )
+    from mm2mgr.operations.throughput import RollUpOrder, RollUpRound, follow_roll_ups
     from mm2mgr.operations.watch import WatchOrder, WatchRound, watch
     from mm2mgr.operations.who import FlowTopics, TopicRoutes, topics, who
     from mm2mgr.operations.workspace import Workspace
@@ -147,9 +156,10 @@ _HOMES: Mapping[str, str] = {
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch ServeOrder WatchdogOrder serve",
+        "operations.serve": "AuditsOrder EstateView EstateWatch RollUpsOrder ServeOrder WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
+        "operations.throughput": "RollUpOrder RollUpRound follow_roll_ups",
         "operations.status": "LagOptions LagReport LossReport acknowledge check describe lag losses status "
         "watch_lag watch_status",
         "operations.watch": "WatchOrder WatchRound watch",

@@ -3,7 +3,8 @@
 Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
 another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
 time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, which alone writes
-to clusters, and one audits, the same as `audit --follow`.
+to clusters, one audits, the same as `audit --follow`, and one
+rolls up, the same as `sample --follow --throughput`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.audit_history import AuditRound, FollowOrder
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
+    from mm2mgr.operations.throughput import RollUpOrder, RollUpRound
     from mm2mgr.plan.changes import Plan
     from mm2mgr.problems.health import FlowStatus, Status
     from mm2mgr.samples.schema import Store
@@ -267,11 +269,20 @@ class AuditsOrder:
 
 
 @dataclass(frozen=True)
+class RollUpsOrder:
+    """Roll-ups inside `serve`: what `follow_roll_ups` takes, and what is called with each round."""
+
+    order: RollUpOrder
+    report: Callable[[RollUpRound], object] = lambda _: None
+
+
+@dataclass(frozen=True)
 class ServeOrder:
     """How often to look (seconds between the end of one look and the next), and how often to make the slow part;
     `store`: as for `lag`.
 
     `watchdog`: None for no watchdog, so that nothing is ever written to clusters. `audits`: None for no audits.
+    `roll_ups`: None for none, and then no Spark session ever starts for them.
     """
 
     every_seconds: float = 30.0
@@ -279,6 +290,7 @@ class ServeOrder:
     store: Store = DEFAULT_STORE
     watchdog: WatchdogOrder | None = None
     audits: AuditsOrder | None = None
+    roll_ups: RollUpsOrder | None = None
 
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
@@ -381,6 +393,9 @@ class EstateWatch:
         if audits := self._order.audits:
             auditing = threading.Thread(target=self._audit, args=(audits,), name="mm2mgr-audits", daemon=True)
             self._threads.append(auditing)
+        if roll_ups := self._order.roll_ups:
+            rolling = threading.Thread(target=self._roll_up, args=(roll_ups,), name="mm2mgr-throughput", daemon=True)
+            self._threads.append(rolling)
 
     @property
     def view(self) -> EstateView:
@@ -468,6 +483,14 @@ class EstateWatch:
             except BaseException as error:  # the server outlives it
                 self._publish_audit(asked, AuditRound(0, self._clock(), error=cause(error)))
                 timing.wait(self._closing, asked.order.every_seconds)
+
+    def _roll_up(self, asked: RollUpsOrder) -> None:
+        """Roll up until the end, in one session that stays."""
+        from mm2mgr.operations.throughput import follow_roll_ups
+
+        with closing(follow_roll_ups(self._workspace, asked.order, wait=self._wait)) as rounds:
+            for done in rounds:
+                asked.report(done)
 
     def _wait(self, seconds: float) -> bool:
         return timing.wait(self._closing, seconds)

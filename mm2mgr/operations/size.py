@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mm2mgr.throughput.engine import ChosenEngine
     from mm2mgr.throughput.hourly import GroupRate, WeeklyGrowth, WeekPattern
     from mm2mgr.throughput.rollup_writer import Report
+    from mm2mgr.throughput.warm_session import WarmSpark
     from mm2mgr.throughput.windows import PartitionRate, Throughput
 
 
@@ -301,12 +302,16 @@ class BusiestPartitions:
 
 
 def roll_up(
-    workspace: Workspace, store: Store, spark: bool | None = None, working: Working = lambda _: nullcontext()
+    workspace: Workspace,
+    store: Store,
+    spark: bool | None = None,
+    working: Working = lambda _: nullcontext(),
+    warm: WarmSpark | None = None,
 ) -> RolledUp:
     """Roll up the hours that are new or changed, on the engine that `spark` (--spark, --no-spark or neither) and the
     machine decide on; where nothing is due none is started.
 
-    `working` is entered with a sentence while the job runs. Mm2mgrError when the store holds no sample.
+    `working` is entered with a sentence while the job runs; `warm` is the session of a process that stays. Mm2mgrError when the store holds no sample.
     """
     from mm2mgr.samples.schema import ahead, ahead_text, log_file_of
     from mm2mgr.samples.store import SampleStore
@@ -323,9 +328,8 @@ def roll_up(
     from mm2mgr.throughput.job import run
 
     with working(f"rolling up {store} on Spark"):
-        return RolledUp(
-            run(store, java_home=engine.java_home, log_file=log_file_of(store, cache_folder)), engine, notes
-        )
+        session, log_file = warm.session(engine.java_home) if warm else None, log_file_of(store, cache_folder)
+        return RolledUp(run(store, engine.java_home, session, log_file), engine, notes)
 
 
 def prepare_spark(working: Working = lambda _: nullcontext()) -> Path:

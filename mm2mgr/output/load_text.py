@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mm2mgr.link import LIMITS
@@ -16,6 +17,7 @@ from mm2mgr.text import bytes_text, list_names, number_of, rate_text, size_text,
 if TYPE_CHECKING:
     from mm2mgr.operations.link import BrokersReport, LinkProbe, ProbedEnd
     from mm2mgr.operations.size import ConnectReport, FleetReport, SimulationReport
+    from mm2mgr.operations.throughput import RollUpRound
     from mm2mgr.sizing.fleet import WorkerNeed, WorkerNow
     from mm2mgr.sizing.recovery import CatchUp, Outlook
     from mm2mgr.sizing.scenario import FlowChange, FlowSummary, Totals
@@ -35,6 +37,19 @@ def say_round(number: int | None, samples: int, news: Sequence[str], at: str = "
         talk(f"round {number}: {samples} samples")
     for sentence in news:
         talk(f"  {at}{sentence}", style="yellow")
+
+
+def talk_roll_up(done: RollUpRound) -> None:
+    """Print a line about one round of roll-ups beside other work; nothing where nothing was new."""
+    at = f"{datetime.fromtimestamp(done.taken_at, UTC):%Y-%m-%dT%H:%M:%SZ} throughput:"
+    if done.error:
+        talk(f"{at} {done.error}", style="yellow")
+    elif done.rolled_up and done.rolled_up.report:
+        for path, reason in done.rolled_up.report.unreadable.items():
+            talk(f"{at} left out: {path}: {reason}", style="yellow")
+        roll_ups = number_of(len(done.rolled_up.report.made), "roll-up")
+        samples = number_of(done.rolled_up.report.samples, "sample")
+        talk(f"{at} {samples} rolled up {done.rolled_up.engine}, {roll_ups} made in {done.seconds:.1f} s", style="dim")
 
 
 def say_rates(

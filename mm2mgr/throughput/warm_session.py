@@ -1,0 +1,33 @@
+"""The Spark session of a process that stays. Nothing of Spark is imported before the first job needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class WarmSpark:
+    """A session that stays between jobs: started for the first, and anew for the next after it failed."""
+
+    def __init__(self, log_file: Path | None) -> None:
+        self._log_file = log_file
+        self._spark: SparkSession | None = None
+
+    def session(self, java_home: Path | None) -> SparkSession:
+        """Return the session; `java_home` is that of a local one."""
+        from mm2mgr.throughput.spark_session import is_running, session
+
+        if self._spark is None or not is_running(self._spark):
+            self._spark = session(java_home, self._log_file)
+        return self._spark
+
+    def close(self) -> None:
+        """End the session, if one was started."""
+        if self._spark is not None:
+            from mm2mgr.throughput.spark_session import end
+
+            end(self._spark)
+            self._spark = None
