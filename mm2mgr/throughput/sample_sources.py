@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from mm2mgr.samples.tables import DataFile
     from mm2mgr.samples.writer import SampleWriter, Written
     from mm2mgr.throughput.cruise_reader import Offsets, TopicReader
 
 SAMPLES_FORMAT, TOPIC_FORMAT = "mm2mgr.samples", "mm2mgr.cruise-control-topic"
+_BYTES_PER_TASK = 16_000_000
 _KINDS = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "float64": "DOUBLE", "double": "DOUBLE"}
 
 
@@ -115,7 +117,7 @@ class SamplesSource(DataSource):
 
 
 class TableReader(DataSourceReader):
-    """Reads a table of a store, one task per hour or other period; `first` and `last` are the periods to read, all
+    """Reads the files of a table of a store; `first` and `last` are the periods to read, all
     where they are empty.
 
     It takes no filters from Spark: 4.3.0 keeps what one query pushes down in the frame, so that the next query on the
@@ -127,22 +129,26 @@ class TableReader(DataSourceReader):
         self._first, self._last = options.get("first", ""), options.get("last", "")
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the files of each period; Mm2mgrError where the store has no such table."""
-        from mm2mgr.samples.tables import StoredTable, by_period
+        """Return the files of the periods, small ones together; Mm2mgrError where the store has no such table."""
+        from mm2mgr.samples.tables import StoredTable
 
         table = StoredTable(self._store, self._name)
         if not table.exists():
             hint = "name the folder or URI that `mm2mgr sample --store` wrote to; a folder as the session sees it"
             raise Mm2mgrError(f"there is no table {table.uri}", hint=hint)
-        periods = by_period(table.files())
-        return [
-            InputPartition(files)
-            for period, files in periods.items()
-            if self._first <= period and (not self._last or period <= self._last)
-        ]
+        tasks: list[list[DataFile]] = []
+        room = 0
+        for file in table.files():
+            if self._first <= file.values[0] and (not self._last or file.values[0] <= self._last):
+                if room <= 0:
+                    tasks.append([])
+                    room = _BYTES_PER_TASK
+                tasks[-1].append(file)
+                room -= file.size
+        return [InputPartition(files) for files in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a period; UnreadableFile where one of its files is damaged."""
+        """Yield the rows of some files; UnreadableFile where one of its files is damaged."""
         import pyarrow as pa
 
         from mm2mgr.samples.tables import StoredTable

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import hour_start_ms
+from mm2mgr.samples.schema import SAMPLES, hour_start_ms
 
 FLOWS, CAPACITIES = "flows", "capacities"
 
@@ -41,6 +41,7 @@ FIRST_HOUR, LAST_HOUR = "0001-01-01T00", "9999-12-31T23"
 _PLACE = ("cluster", "topic", "partition")
 _COUNTED_ROW = (*_PLACE, "samples", "covered_ms", "records", "bytes", "record_bytes")
 _ROW = ("period", "made_from", *_COUNTED_ROW, "first_ms")
+_READ = ("bytes_out_per_second", "replication_bytes_in_per_second", "replication_bytes_out_per_second")
 _BUSIEST = ("bytes_per_second_mean", "bytes_per_second_busiest_hour", "busiest_hour")
 
 
@@ -272,6 +273,26 @@ FROM counts JOIN busiest_hours_of_flows busiest ON busiest.flow = counts.flow WH
 SELECT cluster, topic, before_rate AS bytes_per_second_before, now_rate AS bytes_per_second_now,
   CASE WHEN before_rate > 0 THEN now_rate / before_rate END AS growth FROM weeks""",
     ),
+    View(
+        "reads_by_topic",
+        "one row per topic of which Cruise Control's samples tell what is read: mean rates of what is written, read by"
+        " consumers and replicated, and how often each byte is read",
+        {SAMPLES: ("hour", *_PLACE, "source", "time_ms", "bytes_per_second", *_READ)},
+        ("cluster", "topic", "bytes_per_second", *_READ, "reads"),
+        """WITH distinct_samples AS (
+  SELECT DISTINCT cluster, topic, partition, source, time_ms, bytes_per_second, bytes_out_per_second,
+    replication_bytes_in_per_second, replication_bytes_out_per_second
+  FROM samples WHERE hour >= '{first}' AND hour <= '{last}' AND bytes_out_per_second IS NOT NULL
+), means AS (
+  SELECT cluster, topic, partition, avg(bytes_per_second) AS written, avg(bytes_out_per_second) AS consumed,
+    avg(replication_bytes_in_per_second) AS replicated_in, avg(replication_bytes_out_per_second) AS replicated_out
+  FROM distinct_samples GROUP BY cluster, topic, partition
+)
+SELECT cluster, topic, sum(written) AS bytes_per_second, sum(consumed) AS bytes_out_per_second,
+  sum(replicated_in) AS replication_bytes_in_per_second, sum(replicated_out) AS replication_bytes_out_per_second,
+  CASE WHEN sum(written) > 0 THEN sum(consumed) / sum(written) END AS reads
+FROM means GROUP BY cluster, topic""",
+    ),
 )
 """In order: a view needs only tables and views before it."""
 
@@ -281,8 +302,8 @@ def create_views(
 ) -> list[str]:
     """Create the views in an engine and return their names; `run` is `spark.sql`, or `sql` of a DuckDB connection.
 
-    The engine has the table `throughput` under this name; `tables` are those of `FLOWS` and `CAPACITIES` that it has,
-    too, and views that need others are not created. `first` and `last`: hours of the window, such as 2026-11-21T10.
+    The engine has the table `throughput` under this name; `tables` are those of `FLOWS`, `CAPACITIES` and
+    `samples` that it has, too, and views that need others are not created. `first` and `last`: hours of the window, such as 2026-11-21T10.
     Mm2mgrError where a table lacks a column that a view needs, or an engine gives other columns than a view promises;
     ValueError for what is no hour.
     """

@@ -36,7 +36,7 @@ def store_of_hours(folder: Path) -> Path:
 def test_hours_that_are_not_asked_for_are_not_read(tmp_path: Path, options: dict[str, str], hours: list[str]) -> None:
     reader = TableReader(str(store_of_hours(tmp_path)), SAMPLES, options)
     parts = reader.partitions()
-    assert [part.value[0].values[0] for part in parts] == hours
+    assert [file.values[0] for part in parts for file in part.value] == hours
     rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
     assert sorted(row["time_ms"] for row in rows) == [
         START + HOURS.index(hour) * HOUR_MS + second * 1000 for hour in hours for second in (0, 60)

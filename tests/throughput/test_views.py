@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.schema import KAFKA_OFFSETS, THROUGHPUT
+from mm2mgr.samples.schema import KAFKA_OFFSETS, SAMPLES, THROUGHPUT
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import StoredTable
 from mm2mgr.throughput import views
 from mm2mgr.throughput.hourly import GroupRate, by_flow, by_topic, hourly, topic_growth, week_pattern
+from mm2mgr.throughput.sample_sources import register_samples
 from mm2mgr.throughput.views import VIEWS, create_views
 from mm2mgr.throughput.windows import Throughput, choose, last_hours, read_window
 
@@ -72,13 +73,13 @@ def random_store(store: Path, seed: int) -> Path:
     return store
 
 
-def whole_table(store: Path) -> pa.Table:
-    table = StoredTable(store, THROUGHPUT)
+def whole_table(store: Path, name: str = THROUGHPUT) -> pa.Table:
+    table = StoredTable(store, name)
     tables = []
     for file in table.files():
         rows = table.read_file(file, table.file_schema.names)
-        for name, value in zip(table.partitioned_by, file.values, strict=True):
-            rows = rows.append_column(name, pa.array([value] * len(rows), pa.string()))
+        for column, value in zip(table.partitioned_by, file.values, strict=True):
+            rows = rows.append_column(column, pa.array([value] * len(rows), pa.string()))
         tables.append(rows)
     return pa.concat_tables(tables).unify_dictionaries()
 
@@ -87,6 +88,7 @@ def duckdb_over(store: Path) -> Callable[[str], Any]:
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     connection.register("throughput", whole_table(store))
+    connection.register("samples", whole_table(store, SAMPLES))
     connection.execute("CREATE TABLE flows (flow VARCHAR, cluster VARCHAR, topic VARCHAR)")
     connection.executemany("INSERT INTO flows VALUES (?, ?, ?)", flow_rows())
     connection.execute("CREATE TABLE capacities (flow VARCHAR, bytes_per_second DOUBLE)")
@@ -102,6 +104,8 @@ def spark_over(spark: SparkSession, store: Path) -> Callable[[str], Any]:
         pa.schema([(of.name, pa.string() if pa.types.is_dictionary(of.type) else of.type) for of in table.schema])
     )
     spark.createDataFrame(plain).createOrReplaceTempView("throughput")
+    register_samples(spark)
+    spark.read.format("mm2mgr.samples").load(str(store)).createOrReplaceTempView("samples")
     spark.createDataFrame(flow_rows(), "flow STRING, cluster STRING, topic STRING").createOrReplaceTempView("flows")
     capacities = spark.createDataFrame(CAPACITIES, "flow STRING, bytes_per_second DOUBLE")
     capacities.createOrReplaceTempView("capacities")
@@ -140,7 +144,8 @@ def of_groups(groups: Sequence[GroupRate]) -> Rows:
 def check(run: Callable[[str], Any], throughput: Throughput, store: Path) -> None:
     """Hold every view to what `throughput --show --by …` prints of the same window."""
     hours = throughput.window.hours
-    assert create_views(run, hours[0], hours[-1], ["flows", "capacities"]) == [view.name for view in VIEWS]
+    names = [view.name for view in VIEWS if SAMPLES not in view.needs]
+    assert create_views(run, hours[0], hours[-1], ["flows", "capacities"]) == names
     rates = hourly(store, throughput.window, throughput)
     topics = sorted(by_topic(throughput, rates), key=lambda group: (group.cluster, group.name))
     found = rows_of(run, "throughput_by_topic")
@@ -203,10 +208,40 @@ def test_duckdb_gives_what_the_command_line_prints(tmp_path: Path, seed: int) ->
         check(duckdb_over(store), throughput, store)
 
 
+READS = [("dc1", "t", 30.0, 90.0, 15.0, 45.0, 3.0), ("dc1", "u", 0.0, 1.0, None, None, None)]
+
+
+def store_of_reads(store: Path) -> Path:
+    """Partition 0 of t at 10 and 30 B/s, the one twice; partition 1 at 10; each byte is read three times, others say nothing."""
+    for topic, partition, minute, rate in (("t", 0, 0, 10.0), ("t", 0, 0, 10.0), ("t", 0, 2, 30.0), ("t", 1, 0, 10.0)):
+        reads = {"bytes_per_second": [rate], "bytes_out_per_second": [3 * rate]}
+        more = {"replication_bytes_in_per_second": [rate / 2], "replication_bytes_out_per_second": [1.5 * rate]}
+        time_ms = START + minute * 60_000
+        SampleStore(store).append(Batch("dc1", "cc", time_ms, [topic], [partition], **reads, **more))
+    SampleStore(store).append(
+        Batch("dc1", "cc", START, ["u"], [0], bytes_per_second=[0.0], bytes_out_per_second=[1.0]),
+        Batch("dc1", "prometheus:x", START, ["t"], [0], bytes_per_second=[1e6]),
+        Batch("dc1", KAFKA_OFFSETS, START, ["v"], [0], end_offset=[7]),
+    )
+    rolled(store)
+    return store
+
+
+def test_what_is_read_of_topics_counts_repeated_samples_once(tmp_path: Path) -> None:
+    run = duckdb_over(store_of_reads(tmp_path))
+    assert create_views(run, tables=[SAMPLES])[-1] == "reads_by_topic"
+    assert rows_of(run, "reads_by_topic") == READS
+    create_views(run, first="2025-11-21T11", tables=[SAMPLES])
+    assert rows_of(run, "reads_by_topic") == []
+
+
 @pytest.mark.spark
 def test_spark_sql_gives_what_the_command_line_prints(spark: SparkSession, tmp_path: Path) -> None:
     store = random_store(tmp_path, 7)
     check(spark_over(spark, store), windows(store)[0], store)
+    run = spark_over(spark, store_of_reads(tmp_path / "reads"))
+    create_views(run, tables=[SAMPLES])
+    assert rows_of(run, "reads_by_topic") == READS
 
 
 def test_views_of_flows_need_the_tables_that_say_what_flows_are(small_store: Path) -> None:
