@@ -41,7 +41,7 @@ def _moment(text: str) -> int:
         from mm2mgr.spec.scalars import duration_seconds
 
         try:
-            return round(1000 * (time.time() - float(duration_seconds(text))))
+            return max(0, round(1000 * (time.time() - float(duration_seconds(text)))))
         except ValueError:
             pass
     try:

@@ -163,7 +163,7 @@ class _Following:
             rest += [flow.id for flow in flows if flow.connect.name in standby]
             names = self._names(topology, mine)
             if names:
-                since = round(1000 * (now - 2 * self.order.every_seconds))
+                since = max(0, round(1000 * (now - 2 * self.order.every_seconds)))
                 bounds = replace(self.order.options, sample=share, since_ms=since, until_ms=round(1000 * now))
                 self.hold_session(workspace)
                 reports.append(self.run(workspace, names, bounds))
