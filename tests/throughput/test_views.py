@@ -236,6 +236,7 @@ def test_what_is_read_of_topics_counts_repeated_samples_once(tmp_path: Path) -> 
 
 
 @pytest.mark.spark
+@pytest.mark.matrix  # the page's lines, run by test_any_engine.py, are the gate's sample of it
 def test_spark_sql_gives_what_the_command_line_prints(spark: SparkSession, tmp_path: Path) -> None:
     store = random_store(tmp_path, 7)
     check(spark_over(spark, store), windows(store)[0], store)
