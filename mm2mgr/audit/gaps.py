@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -26,6 +26,7 @@ _SIGNED = [pa.field(f.name, pa.int64()) for f in RECORD_SCHEMA]
 _HEAD = [("part", pa.int32()), ("kind", pa.string()), ("text", pa.string())]
 _TAIL = [("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64()), ("before_ms", pa.int64())]
 GAP_SCHEMA = pa.schema([*_HEAD, *_SIGNED, *_TAIL, ("edge", pa.int8()), ("value", pa.binary())])
+_AT_ONCE = 200_000  # offsets of gaps that are read at once
 LEADS, TRAILS = 1, 2
 """Flags of `edge`: a source record before the first that has a partner, or behind the last."""
 
@@ -63,11 +64,34 @@ class _Unreadable(Exception):
 
 
 def compare(tasks: Sequence[GapTask]) -> Iterator[pa.RecordBatch]:
-    """Read gaps one after the other and yield their rows (GAP_SCHEMA); what cannot be read is a row, nothing is
-    raised."""
+    """Read gaps, those close to each other at once, and yield their rows (GAP_SCHEMA); what cannot be read is a row,
+    nothing is raised."""
     with _Consumers() as consumers:
-        for task in tasks:
-            yield from _compare(task, consumers)
+        for close_tasks in _close_together(tasks):
+            yield from _compare(close_tasks, consumers)
+
+
+def _close_together(tasks: Sequence[GapTask]) -> Iterator[list[GapTask]]:
+    """Yield gaps of one partition that are read at once: a client fetches a megabyte, however little is asked for."""
+    group: list[GapTask] = []
+    for task in tasks:
+        if group and not _is_close(group[0], task):
+            yield group
+            group = []
+        group.append(task)
+    if group:
+        yield group
+
+
+def _is_close(first: GapTask, task: GapTask) -> bool:
+    if first.target is None or task.target is None or first.source.range.part != task.source.range.part:
+        return False
+    sides = ((first.source, task.source), (first.target, task.target))
+    return all(
+        one_side.range.window.first <= other_side.range.window.first
+        and other_side.range.window.end - one_side.range.window.first <= _AT_ONCE
+        for one_side, other_side in sides
+    )
 
 
 @dataclass
@@ -91,24 +115,43 @@ class _Consumers:
         return self.opened[place]
 
 
-def _compare(task: GapTask, consumers: _Consumers) -> Iterator[pa.RecordBatch]:
-    part = task.source.range.part
+def _compare(tasks: Sequence[GapTask], consumers: _Consumers) -> Iterator[pa.RecordBatch]:
+    first, last = tasks[0], tasks[-1]
+    part, source_side, target_side = first.source.range.part, _up_to(first.source, last.source), None
     try:
-        if task.wanted_hashes is not None:
-            equal_records, _ = _read(task, task.source, consumers, values=False)
-            yield _copy_rows(part, equal_records.take(np.isin(equal_records.hash, task.wanted_hashes)))
+        if first.wanted_hashes is not None:
+            equal_records, _ = _read(first, source_side, consumers, values=False)
+            yield _copy_rows(part, equal_records.take(np.isin(equal_records.hash, first.wanted_hashes)))
             return
-        assert task.target is not None
-        source, source_values = _read(task, task.source, consumers, values=task.show_values)
-        target, target_values = _read(task, task.target, consumers, values=task.show_values)
+        assert first.target is not None
+        assert last.target is not None
+        target_side = _up_to(first.target, last.target)
+        sources = _read(first, source_side, consumers, values=first.show_values)
+        targets = _read(first, target_side, consumers, values=first.show_values)
     except _Unreadable as error:
-        name = "source" if error.side is task.source else "target"
+        name = "source" if error.side is source_side else "target"
         text = f"the {name}'s records from offset {error.offset} on could not be read again: {error.reason}"
         yield _note(part, FAULT, text, 0)
         return
-    rest = compare_gap(source, target, task.edges)
-    yield _note(part, MATCHED, "", rest.matched)
-    yield _rest(task, rest, source, target, (source_values, target_values))
+    for task in tasks:
+        assert task.target is not None
+        source, source_values = _cut(*sources, task.source)
+        target, target_values = _cut(*targets, task.target)
+        rest = compare_gap(source, target, task.edges)
+        yield _note(part, MATCHED, "", rest.matched)
+        yield _rest(task, rest, source, target, (source_values, target_values))
+
+
+def _up_to(first: LogSide, last: LogSide) -> LogSide:
+    """Return a range from the start of one to the end of another."""
+    window = replace(first.range.window, end=max(first.range.window.end, last.range.window.end))
+    return replace(first, range=replace(first.range, window=window))
+
+
+def _cut(records: Records, values: list[bytes | None], side: LogSide) -> tuple[Records, list[bytes | None]]:
+    window = side.range.window
+    first, end = np.searchsorted(records.offset, [window.first, window.end]).tolist()
+    return records.take(slice(first, end)), values[first:end]
 
 
 def _read(task: GapTask, side: LogSide, consumers: _Consumers, *, values: bool) -> tuple[Records, list[bytes | None]]:
