@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mm2mgr.apply.history import author
 from mm2mgr.apply.leases import Leases, holder_note
@@ -22,6 +22,7 @@ from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.operations.audit import AuditOptions, audit
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, pause
 from mm2mgr.problems.status import read_audit_history, record
+from mm2mgr.throughput.warm_session import WarmSpark
 from mm2mgr.topology import Flow, Topology, audit_group
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class _Following:
     def __post_init__(self) -> None:
         self.leases = Leases(audit_group)
         self.since = time.time()
-        self.spark: Any = None
+        self.warm = WarmSpark(cache_file("spark-audit", suffix=".log"))
 
     def rounds(self, wait: Callable[[float], object]) -> Generator[AuditRound]:
         try:
@@ -141,10 +142,7 @@ class _Following:
                 if wait(self.order.every_seconds):
                     return
         finally:
-            if self.spark is not None:
-                from mm2mgr.throughput.spark_session import end
-
-                end(self.spark)
+            self.warm.close()
             closing = threading.Thread(target=self.leases.close, name="leaves the lease", daemon=True)
             closing.start()
             closing.join(_CLOSE_SECONDS)  # a broker that does not answer delays nothing
@@ -165,24 +163,14 @@ class _Following:
             if names:
                 since = max(0, round(1000 * (now - 2 * self.order.every_seconds)))
                 bounds = replace(self.order.options, sample=share, since_ms=since, until_ms=round(1000 * now))
-                self.hold_session(workspace)
+                if (engine := workspace.engine(bounds.spark)).on_spark:
+                    self.warm.session(engine.java_home)  # the audit of each round uses it
                 reports.append(self.run(workspace, names, bounds))
         if not reports:
             return AuditRound(self.number, now, None, tuple(rest), without)
         report = join_reports(reports)
         warnings = record_audit(workspace, report, self.order.started_by, store=self.order.store)
         return AuditRound(self.number, now, report, tuple(rest), without, tuple(warnings))
-
-    def hold_session(self, workspace: Workspace) -> None:
-        """Start the Spark session of this process where audits run on Spark, or anew where it has died: the audits of
-        all rounds use it, and it ends with the last one."""
-        engine = workspace.engine(self.order.options.spark)
-        if not engine.on_spark:
-            return
-        from mm2mgr.throughput.spark_session import is_running, session
-
-        if self.spark is None or not is_running(self.spark):
-            self.spark = session(engine.java_home, cache_file("spark-audit", suffix=".log"))
 
     def _names(self, topology: Topology, mine: tuple[str, ...]) -> tuple[str, ...]:
         """Return what is to be named to audit these flows alone: topics too, where they were named."""
