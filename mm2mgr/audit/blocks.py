@@ -28,14 +28,16 @@ BLOCK_SCHEMA = pa.schema(
     + [("ends", pa.bool_())]
 )
 _LEAST_BITS, _MOST_BITS = 6, 14
+RADIX = 0xD1342543DE82EF95
+"""An odd number: its powers modulo 2^64 repeat after 2^62 positions."""
 
 
 @dataclass(frozen=True)
 class Blocks:
     """Consecutive runs of records of one log, as columns (BLOCK_SCHEMA).
 
-    `sum` and `xor` are of the hashes, `weighted` is the sum of position × hash with the first record at 1; all are
-    modulo 2^64. `ends` is false where the block goes on in the next range.
+    `sum` and `xor` are of the hashes, `weighted` is the sum of hash × RADIX^position with the first record at 1; all
+    are modulo 2^64. A factor that grew by steps (position × hash) would not see records A B B A become B A A B. `ends` is false where the block goes on in the next range.
     """
 
     first_offset: Ints
@@ -94,7 +96,7 @@ def blocks_of(records: Records, bits: int) -> Blocks:
         last = np.append(last, count - 1)
     first = np.concatenate([[0], last[:-1] + 1])
     counts = last - first + 1
-    position = np.arange(1, count + 1) - np.repeat(first, counts)
+    powers = np.cumprod(np.full(count, RADIX, np.uint64))[np.arange(count) - np.repeat(first, counts)]
     return Blocks(
         first_offset=records.offset[first],
         last_offset=records.offset[last],
@@ -102,7 +104,7 @@ def blocks_of(records: Records, bits: int) -> Blocks:
         max_time_ms=np.maximum.reduceat(records.time_ms, first),
         count=counts.astype(np.int64),
         sum=np.add.reduceat(hashes, first),
-        weighted=np.add.reduceat(hashes * position.astype(np.uint64), first),
+        weighted=np.add.reduceat(hashes * powers, first),
         xor=np.bitwise_xor.reduceat(hashes, first),
         ends=cuts[last],
     )
@@ -133,7 +135,7 @@ def join_blocks(parts: Iterable[Blocks]) -> Blocks:
         max_time_ms=np.maximum.reduceat(columns["max_time_ms"], first),
         count=np.add.reduceat(columns["count"], first),
         sum=np.add.reduceat(columns["sum"], first),
-        weighted=np.add.reduceat(columns["weighted"] + before.astype(np.uint64) * columns["sum"], first),
+        weighted=np.add.reduceat(columns["weighted"] * np.power(np.uint64(RADIX), before.astype(np.uint64)), first),
         xor=np.bitwise_xor.reduceat(columns["xor"], first),
         ends=columns["ends"][last],
     )

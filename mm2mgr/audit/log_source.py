@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.window import Window
 
+from mm2mgr.audit.blocks import RADIX
 from mm2mgr.audit.scan import BLOCK, SOURCE
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -77,7 +78,7 @@ def whole_blocks(rows: DataFrame) -> DataFrame:
         "block", F.coalesce(F.sum(F.col("ends").cast("int")).over(log), F.lit(0))
     )
     before = F.coalesce(F.sum("count").over(inside), F.lit(0))
-    joined = numbered.withColumn("weighted", F.col("weighted") + before * F.col("sum"))
+    joined = numbered.withColumn("weighted", F.col("weighted") * _power_of_radix(before))
     return joined.groupBy("part", "side", "block").agg(
         F.min("first_offset").alias("first_offset"),
         F.max("last_offset").alias("last_offset"),
@@ -89,6 +90,16 @@ def whole_blocks(rows: DataFrame) -> DataFrame:
         F.bit_xor("xor").alias("xor"),
         F.bool_or("ends").alias("ends"),
     )
+
+
+def _power_of_radix(exponent: Column) -> Column:
+    """Return RADIX to a power below 2^40, modulo 2^64: Spark has no such function."""
+    power, square = F.lit(1).cast("bigint"), RADIX
+    for bit in range(40):
+        signed = square - 2**64 if square >= 2**63 else square
+        power *= F.when(exponent.bitwiseAND(1 << bit) != 0, F.lit(signed)).otherwise(F.lit(1).cast("bigint"))
+        square = square * square % 2**64
+    return power
 
 
 def different_blocks(blocks: DataFrame, context: int) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from itertools import pairwise
 
@@ -48,6 +49,20 @@ def test_a_fingerprint_tells_order_and_number_apart():
     orders = [[0, 1, 2, 3], [1, 0, 2, 3], [0, 1, 3, 2], [0, 1, 2], [0, 1, 2, 3, 3, 3], [0, 1, 2, 4], [3, 3], [4, 4]]
     prints = [int(blocks_of(reordered(log, rows), 64 - 1).fingerprints()[0]) for rows in orders]
     assert len(set(prints)) == len(orders)
+
+
+def test_records_of_a_switch_in_any_other_order_are_another_block():
+    log = numbered(3)
+    for kinds, length in ((2, 10), (3, 6)):
+        prints: set[int] = set()
+        orders = [list(rows) for rows in itertools.product(range(kinds), repeat=length)]
+        for rows in orders:
+            records = reordered(log, rows)
+            parts = [blocks_of(records.take(slice(0, 4)), 63), blocks_of(records.take(slice(4, None)), 63)]
+            fingerprint = int(blocks_of(records, 63).fingerprints()[0])
+            assert int(join_blocks(parts).fingerprints()[0]) == fingerprint
+            prints.add(fingerprint)
+        assert len(prints) == len(orders)
 
 
 @pytest.mark.parametrize("kind", ["lost", "twice", "swapped", "altered"])
