@@ -302,8 +302,9 @@ def create_views(
 ) -> list[str]:
     """Create the views in an engine and return their names; `run` is `spark.sql`, or `sql` of a DuckDB connection.
 
-    The engine has the table `throughput` under this name; `tables` are those of `FLOWS`, `CAPACITIES` and
-    `samples` that it has, too, and views that need others are not created. `first` and `last`: hours of the window, such as 2026-11-21T10.
+    The engine has the table `throughput` under this name; `tables` are those of `FLOWS`, `CAPACITIES` and `samples`
+    that it has, too, and views that need others are not created. `first` and `last`: hours of the window, such as
+    2026-11-21T10.
     Mm2mgrError where a table lacks a column that a view needs, or an engine gives other columns than a view promises;
     ValueError for what is no hour.
     """
