@@ -55,6 +55,9 @@ def expectation(config: Mapping[str, str], facts: TopicFacts, dropped_by: str | 
     if _is(facts.target, "message.timestamp.type", "LogAppendTime"):
         altered.setdefault("timestamp", "message.timestamp.type=LogAppendTime")
     compacted = any("compact" in settings.get("cleanup.policy", "") for settings in (facts.source, facts.target))
+    if compacted and facts.other_writers:
+        others = ", ".join(facts.other_writers)
+        raise NotJudgeable(f"compacted, and also written by {others}: the latest record of a key may be of either")
     matching = Matching.LATEST if compacted else Matching.FAN_IN if facts.other_writers else Matching.ORDERED
     late = ""
     if facts.begins_at == "latest":

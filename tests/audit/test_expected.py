@@ -89,6 +89,8 @@ def test_topics_decide_how_records_belong_together() -> None:
     compacted = {"cleanup.policy": "compact,delete"}
     assert expectation({}, TopicFacts(source=compacted)).matching is Matching.LATEST
     assert expectation({}, TopicFacts(target=compacted)).matching is Matching.LATEST
+    with pytest.raises(NotJudgeable, match="also written by other:x->y"):
+        expectation({}, TopicFacts(compacted, compacted, ("other:x->y",)))
     assert expectation({}, TopicFacts(other_writers=("g",))).matching is Matching.FAN_IN
     assert expectation({}, TopicFacts()).matching is Matching.ORDERED
     assert expectation({}, TopicFacts(begins_at="latest")).late
