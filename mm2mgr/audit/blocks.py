@@ -37,7 +37,8 @@ class Blocks:
     """Consecutive runs of records of one log, as columns (BLOCK_SCHEMA).
 
     `sum` and `xor` are of the hashes, `weighted` is the sum of hash × RADIX^position with the first record at 1; all
-    are modulo 2^64. A factor that grew by steps (position × hash) would not see records A B B A become B A A B. `ends` is false where the block goes on in the next range.
+    are modulo 2^64. A factor that grew by steps (position × hash) would not see records A B B A become B A A B.
+    `ends` is false where the block goes on in the next range.
     """
 
     first_offset: Ints

@@ -46,6 +46,7 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.snapshot import ask
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.text import one_line
 from mm2mgr.truth.reach import text_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _check_again(workspace: Workspace, order: AuditOrder, report: AuditReport) -
 
     def look(state: RunningKafka | Mm2mgrError) -> LaterLook:
         if isinstance(state, Mm2mgrError):
-            return LaterLook(failure=state.message)
+            return LaterLook(failure=one_line(state.message))
         starts = {partition: log.start for partition, log in state.offsets.items()}
         return LaterLook(state.topic_ids, frozenset(state.topics), starts)
 
@@ -340,11 +341,11 @@ def _flow_order(
         target = LogAccess(flow.target.alias, librdkafka_config(kafka_access(flow.target)), _writes_transactions(flow))
     except Mm2mgrError as error:
         nothing = LogAccess(flow.source.alias, {})
-        return FlowOrder(flow.id, nothing, nothing, not_judged=(error.message,))
+        return FlowOrder(flow.id, nothing, nothing, not_judged=(one_line(error.message),))
     order = FlowOrder(flow.id, source, target)
     stored = bounds.stored[flow.id]
     states = bounds.sources[flow.source.alias], bounds.targets[flow.target.alias]
-    failures = [answer.message for answer in (stored, *states) if isinstance(answer, Mm2mgrError)]
+    failures = [one_line(answer.message) for answer in (stored, *states) if isinstance(answer, Mm2mgrError)]
     if isinstance(stored, Mm2mgrError):
         failures[0] = f"how far the flow is cannot be read: {failures[0]}"
     if failures or isinstance(stored, Mm2mgrError):
@@ -529,7 +530,7 @@ def _cut_by_time(workspace: Workspace, flows: Iterable[FlowOrder], options: Audi
                 continue
             answer = offsets.get(alias)
             if isinstance(answer, Mm2mgrError) or answer is None or window.partition not in answer:
-                reason = answer.message if isinstance(answer, Mm2mgrError) else "no answer"
+                reason = one_line(answer.message) if isinstance(answer, Mm2mgrError) else "no answer"
                 reasons.append(f"offsets of {window.partition} by time cannot be read: {reason}")
                 continue
             offset = answer[window.partition]

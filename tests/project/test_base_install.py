@@ -40,6 +40,7 @@ flows:
 # What to type behind a command; without a line here, nothing.
 ARGUMENTS = {
     "apply": "--yes",
+    "audit": "--counts",
     "check": "--timeout 3",
     "reconcile": "--once",
     "watch": "--once",
@@ -64,6 +65,7 @@ ARGUMENTS = {
 NEED_AN_EXTRA = {"sample", "throughput", "size", "fleet", "simulate", "sandbox up", "demo", "serve"}
 FAIL_WITHOUT_WORKERS = {
     *(
+        "audit",
         "plan",
         "apply",
         "snapshot",

@@ -130,7 +130,7 @@ def test_what_the_sandbox_lacks_is_named_at_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("importlib.metadata.requires", lambda _: None)
     packages = install("sandbox").split()[4:]
     assert {Requirement(each.strip("'")).name for each in packages} == {
-        *("pyspark", "deltalake", "pyarrow", "numpy", "psutil")
+        *("pyspark", "deltalake", "pyarrow", "numpy", "xxhash", "psutil")
     }
 
 
