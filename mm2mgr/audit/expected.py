@@ -58,6 +58,8 @@ def expectation(config: Mapping[str, str], facts: TopicFacts, dropped_by: str | 
     if compacted and facts.other_writers:
         others = ", ".join(facts.other_writers)
         raise NotJudgeable(f"compacted, and also written by {others}: the latest record of a key may be of either")
+    if compacted and any(step.removes is None for step in steps):
+        raise NotJudgeable("compacted, and a transformation drops records: what is left of a key may be either's")
     matching = Matching.LATEST if compacted else Matching.FAN_IN if facts.other_writers else Matching.ORDERED
     late = ""
     if facts.begins_at == "latest":

@@ -1,6 +1,7 @@
 """Compacted topics: of each key the latest record of both logs, read range by range and compared where they differ.
 
-Runs like pass 1: rows are the latest records of a range, what transformations drop, and why it could not be read.
+Runs like pass 1: rows are the latest records of a range, and why it could not be read. No transformation drops
+any of them (`expectation`): which record of a key was the latest before would be unknown once compaction has run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 from mm2mgr.audit.latest_records import LatestRecords
 from mm2mgr.audit.reading import ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
-from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, ScanRange, ScanTask, as_mirrored
+from mm2mgr.audit.scan import FAULT, SOURCE, ScanRange, ScanTask, as_mirrored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,23 +32,21 @@ def latest(task: ScanTask) -> Iterator[pa.RecordBatch]:
     how many were read."""
     ranges = {scan_range.window.partition: scan_range for scan_range in task.ranges}
     newest = {partition: LatestRecords() for partition in ranges}
-    counts, dropped = dict.fromkeys(ranges, 0), {partition: Counter[str]() for partition in ranges}
+    counts, dropped = dict.fromkeys(ranges, 0), Counter[str]()
     for answer in WindowReader(task.access, [scan_range.window for scan_range in task.ranges], task.silence_seconds):
         if isinstance(answer, tuple):
             window, messages = answer
             scan_range = ranges[window.partition]
             if scan_range.steps:
-                messages = list(as_mirrored(messages, scan_range.steps, dropped[window.partition]))
+                messages = list(as_mirrored(messages, scan_range.steps, dropped))
             counts[window.partition] += len(messages)
             newest[window.partition].add(records_of(messages, scan_range.fields, task.algorithm))
             continue
         partition = answer.window.partition
         scan_range = ranges[partition]
         yield _rows(scan_range, newest.pop(partition).records(), counts[partition])
-        for says, count in dropped[partition].items():
-            yield _note(scan_range, DROPPED, says, count)
         if isinstance(answer, ReadFault):
-            yield _note(scan_range, FAULT, answer.reason, answer.offset)
+            yield _fault(scan_range, answer)
 
 
 def _rows(scan_range: ScanRange, records: Records, count: int) -> pa.RecordBatch:
@@ -57,10 +56,9 @@ def _rows(scan_range: ScanRange, records: Records, count: int) -> pa.RecordBatch
     return _in_schema(scan_range, RECORD, "", [*columns, pa.array(counts)])
 
 
-def _note(scan_range: ScanRange, kind: str, text: str, number: int) -> pa.RecordBatch:
-    numbers = {"offset": scan_range.window.first if kind == DROPPED else number}
-    columns = [pa.array([numbers.get(name, 0)], pa.int64()) for name in _NUMBERS]
-    return _in_schema(scan_range, kind, text, columns)
+def _fault(scan_range: ScanRange, fault: ReadFault) -> pa.RecordBatch:
+    columns = [pa.array([fault.offset if name == "offset" else 0], pa.int64()) for name in _NUMBERS]
+    return _in_schema(scan_range, FAULT, fault.reason, columns)
 
 
 def _in_schema(scan_range: ScanRange, kind: str, text: str, columns: list[pa.Array]) -> pa.RecordBatch:

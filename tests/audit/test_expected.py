@@ -91,6 +91,14 @@ def test_topics_decide_how_records_belong_together() -> None:
     assert expectation({}, TopicFacts(target=compacted)).matching is Matching.LATEST
     with pytest.raises(NotJudgeable, match="also written by other:x->y"):
         expectation({}, TopicFacts(compacted, compacted, ("other:x->y",)))
+    drops = {
+        "transforms": "drop",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.drop.predicate": "dead",
+        "predicates.dead.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+    }
+    with pytest.raises(NotJudgeable, match="drops records"):
+        expectation({**drops, "predicates": "dead"}, TopicFacts(source=compacted))
     assert expectation({}, TopicFacts(other_writers=("g",))).matching is Matching.FAN_IN
     assert expectation({}, TopicFacts()).matching is Matching.ORDERED
     assert expectation({}, TopicFacts(begins_at="latest")).late
