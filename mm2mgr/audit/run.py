@@ -24,6 +24,7 @@ from mm2mgr.audit.reading import SILENCE_SECONDS
 from mm2mgr.audit.records import fastest_algorithm
 from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
 from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, ScanTask, tasks_of
+from mm2mgr.audit.verdicts import sent_again_behind
 from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
 
 if TYPE_CHECKING:
@@ -355,6 +356,7 @@ class _Run:
     def _audit(self, part: _Part, finding: _Findings) -> PartitionAudit:
         order = part.order
         counts, expected = tally(finding.differences)
+        again = sent_again_behind(part.flow, order) if part.is_read else ""
         return PartitionAudit(
             order.source.partition,
             order.target.partition,
@@ -364,7 +366,7 @@ class _Run:
             counts,
             {**expected, **finding.expected},
             tuple(finding.differences[: self.order.most_differences]),
-            (*order.not_judged, *dict.fromkeys(finding.not_judged)),
+            (*order.not_judged, *dict.fromkeys(finding.not_judged), *([again] if again else [])),
             order.source_topic_id,
             order.target_topic_id,
         )

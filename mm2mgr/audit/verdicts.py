@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
-from mm2mgr.audit.windows import AuditOrder, FlowOrder, LogWindow, Matching, PartitionOrder
+from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogWindow, Matching, PartitionOrder
 from mm2mgr.partitions import TopicPartition
 
 
@@ -72,6 +72,24 @@ def _change_of(alias: str, window: LogWindow, topic_id: str, later: LaterLook) -
         removed = f"offsets {window.first}-{min(start, window.end) - 1} of {window.partition} on {alias}"
         return f"{removed}: retention removed them while they were read", False
     return "", False
+
+
+def sent_again_behind(flow: FlowOrder, part: PartitionOrder) -> str:
+    """Return why a window is not judged behind whose place the target has so many offsets that are not the source's
+    that all of its records may be there once more, "" where they cannot."""
+    if part.expectation.matching is not Matching.ORDERED or flow.target.committed:
+        return ""
+    source, log, mirror = part.source, part.source_log, part.target_log
+    mirrored = max(0, log.end - source.end - 2 * CONTEXT)  # the target is read so far behind the window
+    surplus, enough = mirror.end - part.target.end - mirrored, source.end - source.first
+    if log.start == mirror.start == 0:
+        surplus = min(surplus, mirror.end - log.end)
+    else:  # where the window's place was found by timestamps, it is not known to the record
+        enough += CONTEXT
+    if part.target.end >= mirror.end or surplus < max(1, enough):
+        return ""
+    rest = f"{part.target.partition} has {surplus} offsets behind {part.target.end} that the source does not have"
+    return f"{rest}: the window may have come twice; only an audit of the whole log tells"
 
 
 # --- offsets alone ----------------------------------------------------------------------------------------------------

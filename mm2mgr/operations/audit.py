@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from mm2mgr.topology import Flow
 
 _LIMITS = Limits(kafka_seconds=10.0, measuring_seconds=20.0, kafka_at_once=32)
+_WINDOW_PROMISE = (
+    "of windows: the target is read around each; a record that came twice far behind is told by an audit of all"
+)
 _SAMPLE_WINDOW, _FAN_IN_WINDOW = 20_000, 250_000
 
 
@@ -508,6 +511,8 @@ def _narrow_windows(workspace: Workspace, order: AuditOrder, options: AuditOptio
     else:
         flows = [replace(flow, partitions=tuple(_cut(flow.partitions))) for flow in flows]
     narrow = any(entry is not None for entry in (options.sample, options.since_ms, options.until_ms))
+    if narrow:
+        flows = [replace(flow, promises=(*flow.promises, _WINDOW_PROMISE)) for flow in flows]
     if narrow or options.counts or any(map(_is_cut, flows)):
         flows = _with_targets(workspace, flows)
     return replace(order, flows=tuple(flows), warnings=tuple(warnings))

@@ -237,6 +237,31 @@ def test_values_are_shown_where_asked_for(logs: FakeLogs) -> None:
     assert (shown.source_value, shown.target_value) == (log[100].value, b"other")
 
 
+def resent(logs: FakeLogs, again: int, *, starts: int = 0, first: int = 5_000) -> PartitionAudit:
+    """Audit 1 000 records of a window where so many records of the log came once more at its end."""
+    log = [Message(0, b"k", b"%d" % row, (), 1_000_000 + 100 * row) for row in range(20_000)]
+    logs.put(log, [*log, *log[:again]])
+    for cluster, topic in (("src", SOURCE), ("tgt", TARGET)):
+        logs.clusters[cluster].starts[topic] = starts
+    whole, end = logs.part(PLAIN), min(first + 1_000 + 2 * CONTEXT, 20_000 + again)
+    target = LogWindow(TARGET, first - CONTEXT, 20_000 + again if end >= 20_000 else end)
+    return audited(logs, replace(whole, source=LogWindow(SOURCE, first, first + 1_000), target=target))
+
+
+@pytest.mark.parametrize("starts", [0, 100])
+def test_a_window_that_may_have_come_twice_far_behind_is_not_equal(logs: FakeLogs, starts: int) -> None:
+    found = resent(logs, 20_000, starts=starts)
+    assert found.verdict is Verdict.NOT_JUDGED
+    assert "the window may have come twice" in found.not_judged[0]
+
+
+def test_a_few_records_that_came_twice_elsewhere_leave_a_window_judged(logs: FakeLogs) -> None:
+    assert resent(logs, 0).verdict is Verdict.EQUAL
+    assert resent(logs, 0, starts=100).verdict is Verdict.EQUAL
+    assert resent(logs, 999).verdict is Verdict.EQUAL
+    assert resent(logs, 3_000, first=19_000).verdict is Verdict.EQUAL, "the target is read to its end"
+
+
 def test_an_empty_window_is_not_read(logs: FakeLogs) -> None:
     logs.put([], [])
     assert audited(logs, logs.part(PLAIN)).verdict is Verdict.EQUAL
