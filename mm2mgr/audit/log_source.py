@@ -11,8 +11,6 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -21,7 +19,6 @@ from pyspark.sql.window import Window
 from mm2mgr.audit.blocks import RADIX
 from mm2mgr.audit.scan import BLOCK, SOURCE
 
-SPARK_ERRORS = (PySparkException, Py4JError)
 LOG_SOURCE = "mm2mgr.log"
 _numbers = count()
 Run = Callable[[Any], Iterator[pa.RecordBatch]]

@@ -152,9 +152,8 @@ def _run(
     if not engine.on_spark:
         report = run_audit(order, progress=progress)
         return replace(report, engine=f"{report.engine} ({engine.reason})" if engine.reason else report.engine)
-    from mm2mgr.audit.log_source import SPARK_ERRORS
     from mm2mgr.files import cache_file
-    from mm2mgr.throughput.spark_session import end, failure, session
+    from mm2mgr.throughput.spark_session import SPARK_ERRORS, end, failure, session
 
     spark = session(engine.java_home, cache_file("spark-audit", suffix=".log"))
     try:

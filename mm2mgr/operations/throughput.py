@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,8 @@ def follow_roll_ups(
                     rolled_up = run(replace(workspace), order.store, order.spark, warm=warm)
             except Exception as caught:
                 error = cause(caught)
+                with suppress(Exception):  # its JVM may live on without the Python workers
+                    warm.close()
             failures = failures + 1 if error else 0
             yield RollUpRound(number, began, timing.now() - tick, rolled_up, error)
             collect_garbage()

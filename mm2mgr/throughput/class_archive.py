@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import Locked, hold_lock
 from mm2mgr.samples.schema import SAMPLES, hour_of
 from mm2mgr.samples.tables import StoredTable
 from mm2mgr.throughput.job import run
 from mm2mgr.throughput.spark_session import class_archive, end, session
 
-_WAIT_SECONDS = 120.0
+_WAIT_SECONDS = 600.0
 _LOWEST_PRIORITY = 19
 _FIRST_MS = 1_700_000_000_000
 
@@ -27,7 +28,8 @@ _FIRST_MS = 1_700_000_000_000
 def prepare(java_home: Path | None = None) -> Path:
     """Make the archive where there is none, by a roll-up of a few samples, and return its path.
 
-    Several processes at once: one makes it, the others wait. OSError where the cache folder cannot be written.
+    Several processes at once: one makes it, the others wait. OSError where the cache folder cannot be written;
+    Mm2mgrError where Java wrote none.
     """
     archive = class_archive(java_home or os.environ.get("JAVA_HOME"))
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -44,6 +46,10 @@ def prepare(java_home: Path | None = None) -> Path:
                 run(store, spark=spark)
             finally:
                 end(spark)
+        if not archive.is_file():
+            raise Mm2mgrError(
+                f"Java wrote no archive of its classes to {archive}", hint="run it again on a quiet machine"
+            )
     return archive
 
 
@@ -61,7 +67,7 @@ def main() -> int:
     os.nice(_LOWEST_PRIORITY)
     try:
         prepare()
-    except (OSError, Locked):
+    except (OSError, Locked, Mm2mgrError):
         return 1
     return 0
 

@@ -16,8 +16,6 @@ from tempfile import TemporaryDirectory
 if not __package__:  # spark-submit runs this file by its path: let it find its own package
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mm2mgr.errors import Mm2mgrError
@@ -26,7 +24,7 @@ from mm2mgr.text import visible
 from mm2mgr.throughput.periods_due import hours_due
 from mm2mgr.throughput.rollup_job import is_due, make
 from mm2mgr.throughput.rollup_writer import Report
-from mm2mgr.throughput.spark_session import end, failure, session
+from mm2mgr.throughput.spark_session import SPARK_ERRORS, end, failure, session
 from mm2mgr.throughput.spark_source import ANSWER, ROLLUPS, THROUGHPUT, register
 
 _WORTH_COMPILING = 20_000_000
@@ -79,7 +77,7 @@ def _run_on(spark: SparkSession, store: Store) -> Report:
             frame = spark.read.format(ROLLUPS).options(**options).load(str(store))
             try:
                 frame.write.format(THROUGHPUT).option(ANSWER, str(answer)).mode("append").save(str(store))
-            except (PySparkException, Py4JError):
+            except SPARK_ERRORS:
                 if answer.exists():
                     message, hint = json.loads(answer.read_text())["error"]
                     raise Mm2mgrError(message, hint=hint) from None
@@ -91,7 +89,7 @@ def _run_on(spark: SparkSession, store: Store) -> Report:
         spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")  # what Spark does where nobody tells it otherwise
     try:
         return make(store, pipeline)
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         hint = "roll-ups made before stay readable; run `mm2mgr throughput` again"
         raise failure("the Spark job failed", error, hint) from error
 

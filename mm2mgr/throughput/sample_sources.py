@@ -53,17 +53,14 @@ def append_on_spark(
 ) -> None:
     """Read the sample topic between two offsets and append it by `writer`, both by tasks of Spark; Mm2mgrError when the
     job fails, and then nothing was appended."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
-    from pyspark.errors import PySparkException
-
-    from mm2mgr.throughput.spark_session import failure
+    from mm2mgr.throughput.spark_session import SPARK_ERRORS, failure
 
     source, sink = (f"{name}.{reader.cluster}" for name in (TOPIC_FORMAT, SAMPLES_FORMAT))  # clusters run side by side
     spark.dataSource.register(_topic_source(source, reader, start, end))
     spark.dataSource.register(_sink(sink, writer))
     try:
         spark.read.format(source).load().write.format(sink).mode("append").save(str(writer.store))
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         raise failure(f"Spark could not read {reader.topic}", error) from error
 
 

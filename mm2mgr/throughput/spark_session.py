@@ -10,6 +10,7 @@ import atexit
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 import pyspark
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -56,8 +57,11 @@ _LOCAL = {
 _TASK_PACKAGES = ("numpy", "pyarrow.parquet", "deltalake", "confluent_kafka")
 _OF_TASKS = ("mm2mgr.samples.", "mm2mgr.throughput.", "mm2mgr.audit.", "mm2mgr.kafka.")
 _EXIT_SECONDS = 60
+_ARCHIVE_SECONDS = 600  # at lowest priority beside other work
 # How a line of Python or Java begins that names an error; a line of a stack trace begins with "at" or "File".
 _NAMES_ERROR = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception)\b.*)")
+SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
+"""What a call of Spark raises; the last one where its JVM has ended."""
 _OURS = re.compile(r"^mm2mgr\.[\w.]+: ")  # the name of an error of mm2mgr means nothing to a user
 _LONGEST_REASON = 300
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
@@ -83,6 +87,7 @@ def session(
             _stop(_local.spark)
         if _local.spark is None:
             _local.spark = _start_local(java_home, log_file, archives_classes)
+            _local.exit_seconds = _ARCHIVE_SECONDS if archives_classes else _EXIT_SECONDS
         _local.users += 1
         return _local.spark
 
@@ -91,7 +96,7 @@ def is_running(spark: SparkSession) -> bool:
     """Say whether a session still answers; one whose JVM has ended never will."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
-    except (PySparkException, Py4JError, OSError, AttributeError):
+    except (*SPARK_ERRORS, OSError, AttributeError):
         return False
 
 
@@ -116,6 +121,7 @@ class _Local:
         self.lock = threading.RLock()
         self.spark: SparkSession | None = None
         self.users = 0
+        self.exit_seconds = _EXIT_SECONDS
         self.stopped: WeakSet[SparkSession] = WeakSet()
 
 
@@ -140,7 +146,10 @@ def _start_local(java_home: Path | None, log_file: Path | None, archives_classes
     with _stderr_into(log_file):
         _start_fork_server()
         try:
-            return _start_session(builder, hint)
+            spark = _start_session(builder, hint)
+            # It prints a traceback where its JVM ends, which whoever waits for the JVM reports.
+            spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+            return spark
         except Mm2mgrError:
             _end_fork_server()
             raise
@@ -151,7 +160,7 @@ def _stop(spark: SparkSession) -> None:
     _local.spark, _local.users = None, 0
     _local.stopped.add(spark)
     gateway = spark.sparkContext._gateway
-    with suppress(PySparkException, Py4JError, OSError):
+    with suppress(*SPARK_ERRORS, OSError):
         spark.stop()
     # What PySpark leaves behind where the JVM does not answer: the next session starts anew.
     SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
@@ -167,7 +176,7 @@ def _stop(spark: SparkSession) -> None:
     archive = class_archive(os.environ.get("JAVA_HOME"))
     draft = _draft(archive)
     try:
-        process.wait(_EXIT_SECONDS)
+        process.wait(_local.exit_seconds)
     except subprocess.TimeoutExpired:  # its work is done; only the archive may be half written
         process.kill()
         process.wait()
@@ -195,6 +204,8 @@ def _archive_classes_later() -> None:
 
 def failure(problem: str, error: Exception, hint: str | None = None) -> Mm2mgrError:
     """Return an error that says in one line `what` failed and why, and how executors get what they lack."""
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return Mm2mgrError(f"{problem}: Spark's JVM has ended, or was killed, as where memory is short", hint=hint)
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # The last line that names an error says what happened in the task; the first only that there was one.
@@ -214,15 +225,19 @@ def failure(problem: str, error: Exception, hint: str | None = None) -> Mm2mgrEr
 
 def _start_session(builder: SparkSession.Builder, hint: str) -> SparkSession:
     chosen = os.environ.get("PYSPARK_PYTHON")
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         if _fork_servers:
             os.environ["PYSPARK_PYTHON"] = _fork_servers[0].python  # PySpark reads it when a session starts, not later
         return builder.getOrCreate()
-    except (PySparkException, Py4JError, OSError) as error:
+    except (*SPARK_ERRORS, OSError) as error:
         raise failure("Spark did not start", error, hint) from error
     finally:
         if _fork_servers and chosen is not None:
             os.environ["PYSPARK_PYTHON"] = chosen
+        if threading.current_thread() is threading.main_thread():
+            # PySpark's own handler calls the JVM in the middle of another call to it.
+            signal.signal(signal.SIGINT, on_interrupt or signal.default_int_handler)
 
 
 _fork_servers: list[ForkServer] = []  # none, or that of the local session: a process has one

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -48,6 +48,29 @@ def test_a_round_begins_a_minute_after_the_hour_and_sooner_after_failures(
     now: float, failures: int, seconds: float
 ) -> None:
     assert seconds_to_roll_up(now, failures) == seconds
+
+
+def test_a_session_that_failed_is_replaced_in_the_next_round(tmp_path: Path) -> None:
+    add_hour(tmp_path, 0)
+    ended = list[object]()
+
+    class Session(Mock):
+        def close(self) -> None:
+            ended.append(self)
+
+    failures = iter([OSError("Stream closed"), None])
+
+    def run(workspace: Workspace, store: Path, spark: bool | None, warm: object) -> RolledUp:
+        if failure := next(failures):
+            raise failure
+        return RolledUp(None)
+
+    with patch("mm2mgr.throughput.warm_session.WarmSpark", Session):
+        rounds = follow_roll_ups(WORKSPACE, RollUpOrder(tmp_path), wait=lambda _: False, run=run)
+        assert (next(rounds).error, len(ended)) == ("OSError: Stream closed", 1)
+        assert (next(rounds).error, len(ended)) == (None, 1)
+        rounds.close()
+    assert len(ended) == 2
 
 
 def test_rounds_follow_the_hours_and_a_failure_ends_none_of_them(tmp_path: Path) -> None:
