@@ -39,12 +39,15 @@ class Period:
 @dataclass(frozen=True)
 class WorkUnit:
     """Hours that follow one another, with the files of the hour before the first, or one day; and a share of the
-    topics. `left_out`: files that are not read for the whole job, with the reason; only the first unit says it."""
+    topics, which is the `number`th `of` these. `left_out`: files that are not read for the whole job, with the reason;
+    only the first unit says it."""
 
     store: Store
     periods: tuple[Period, ...]
     before: tuple[DataFile, ...]
     share: Share
+    number: int = 0
+    of: int = 1
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -110,7 +113,8 @@ def hour_units(store: Store, due: HoursDue) -> list[WorkUnit]:
         before = tuple(hours.get(_hour_before(run[0]), ()))
         periods = tuple(Period(hour, due.made_from[hour], tuple(hours[hour])) for hour in run)
         largest = max((hours[hour] for hour in run), key=_rows_of)
-        units += [WorkUnit(store, periods, before, share) for share in shares_of(table, largest, _ROWS_PER_UNIT)]
+        shares = shares_of(table, largest, _ROWS_PER_UNIT)
+        units += [WorkUnit(store, periods, before, share, n, len(shares)) for n, share in enumerate(shares)]
     return [replace(unit, left_out={} if place else left_out) for place, unit in enumerate(units)]
 
 
@@ -122,8 +126,9 @@ def day_units(store: Store) -> list[WorkUnit]:
         for file in period.files:
             rows[file.values[0]] += file.rows
         largest = max(rows, key=lambda name: rows[name])
-        for share in shares_of(table, [file for file in period.files if file.values[0] == largest], _ROWS_PER_DAY):
-            units.append(WorkUnit(store, (Period(day, period.made_from, period.files),), (), share))
+        shares = shares_of(table, [file for file in period.files if file.values[0] == largest], _ROWS_PER_DAY)
+        periods = (Period(day, period.made_from, period.files),)
+        units += [WorkUnit(store, periods, (), share, n, len(shares)) for n, share in enumerate(shares)]
     return units
 
 

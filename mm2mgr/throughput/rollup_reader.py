@@ -60,9 +60,11 @@ _ROWS_PER_BATCH = 65_536  # of Arrow, on the way to Spark
 
 @dataclass(frozen=True)
 class PeriodReport:
-    """The rows of a share of a period, files that were left out with the reason, and the files a day is merged from."""
+    """The rows of a share of a period, which share of how many, files that were left out with the reason, and the files
+    a day is merged from."""
 
     rows: int
+    share: tuple[int, int]
     left_out: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
 
@@ -131,17 +133,17 @@ def _roll_hours(unit: WorkUnit) -> Iterator[pa.RecordBatch]:
             for lead, rows in zip(before, now, strict=True)
         )
         named = rows_of_roll_up(rolled, logs.names, list(ranks)) if rolled is not None else None
-        yield from _batches(period, named, {**left_out, **unreadable})
+        yield from _batches(unit, period, named, {**left_out, **unreadable})
         before, names, left_out = now, sources, {}
 
 
 def _batches(
-    period: Period, rows: pa.Table | None, left_out: dict[str, str], files: Sequence[DataFile] = ()
+    unit: WorkUnit, period: Period, rows: pa.Table | None, left_out: dict[str, str], files: Sequence[DataFile] = ()
 ) -> list[pa.RecordBatch]:
     """Return the rows of a period with its report in the last one; a row of its own where there is none."""
     count = len(rows) if rows is not None else 0
     length = count or 1
-    report = json.dumps(asdict(PeriodReport(count, left_out, [file.path for file in files])))
+    report = json.dumps(asdict(PeriodReport(count, (unit.number, unit.of), left_out, [file.path for file in files])))
     columns = {name: rows[name] for name in rows.column_names} if rows is not None and count else {}
     columns |= {"period": pa.repeat(period.name, length), "made_from": pa.repeat(period.made_from, length)}
     columns[PERIOD_REPORT] = pa.concat_arrays([pa.nulls(length - 1, pa.string()), pa.array([report])])
@@ -170,7 +172,7 @@ def _merge(unit: WorkUnit) -> Iterator[pa.RecordBatch]:
     if len(rows):
         days, names = _merge_day(rows)
         merged = rows_of_roll_up(days, names, names.sources)
-    yield from _batches(day, merged, {}, day.files)
+    yield from _batches(unit, day, merged, {}, day.files)
 
 
 def _numbers(column: pa.ChunkedArray, kind: type, unknown: float) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -43,9 +44,11 @@ class Report:
 
 @dataclass
 class WrittenFiles:
-    """What a task wrote: for each period, what it was made from and its files; for a day, the files it is made of."""
+    """What a task wrote: for each period, what it was made from, its files, and which shares of how many these are; for
+    a day, the files it is made of."""
 
     made_from: dict[str, str] = field(default_factory=dict)
+    shares: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     files: list[DataFile] = field(default_factory=list)
     of_days: dict[str, list[str]] = field(default_factory=dict)
     samples: int = 0
@@ -66,6 +69,7 @@ class ThroughputWriter:
             last = rows.slice(len(rows) - 1).to_pylist()[0]
             name, made_from = last["period"], last["made_from"]
             written.made_from[name] = made_from
+            written.shares.setdefault(name, []).append((report.share[0], report.share[1]))
             written.unreadable |= report.left_out
             if not is_hour(name):
                 written.of_days[name] = report.files
@@ -80,14 +84,22 @@ class ThroughputWriter:
         return written
 
     def commit(self, messages: Sequence[WrittenFiles]) -> Report:
-        """Put the periods into the table, each in a commit of its own; return what was made."""
+        """Put the periods into the table, each in a commit of its own; return what was made. Mm2mgrError where a share of
+        one is missing or came twice."""
         table, report = throughput_table(self.store), Report()
         made_from, of_days = dict[str, str](), dict[str, list[str]]()
+        shares = defaultdict[str, list[tuple[int, int]]](list)
         for message in messages:
             report.samples += message.samples
             report.unreadable |= message.unreadable
             made_from |= message.made_from
             of_days |= message.of_days
+            for name, numbers in message.shares.items():
+                shares[name] += numbers
+        for numbers in shares.values():
+            of = numbers[0][1]
+            if sorted(numbers) != [(number, of) for number in range(of)]:
+                raise _incomplete()
         files = by_period(file for message in messages for file in message.files)
         _require(table, [file for of_period in files.values() for file in of_period])
         for name in sorted(made_from):
@@ -124,8 +136,8 @@ def _periods(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, Peri
 
 def _incomplete() -> Mm2mgrError:
     return Mm2mgrError(
-        "mm2mgr.throughput takes the frame of mm2mgr.rollups as it is, and rows of it are missing or were moved to"
-        " other tasks: nothing was changed"
+        "mm2mgr.throughput takes the frame of mm2mgr.rollups as it is, and rows of it are missing, came twice or were"
+        " moved to other tasks: nothing was changed"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from mm2mgr.samples.schema import KAFKA_OFFSETS
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput import periods_due
 from mm2mgr.throughput.job import run
+from mm2mgr.throughput.periods_due import WorkUnit
 from mm2mgr.throughput.rollup import throughput_table
 from mm2mgr.throughput.rollup_job import is_due, make
 from mm2mgr.throughput.rollup_reader import RollupReader, frame_schema
@@ -120,8 +121,31 @@ def test_a_frame_without_some_of_its_rows_is_refused(tmp_path: Path, lost: int) 
     (batch,) = [batch for unit in reader.partitions() for batch in reader.read(unit)]
     rows = batch.to_pylist()
     del rows[lost]
-    with pytest.raises(Mm2mgrError, match="rows of it are missing or were moved to other tasks: nothing was changed"):
+    with pytest.raises(
+        Mm2mgrError, match="rows of it are missing, came twice or were moved to other tasks: nothing was changed"
+    ):
         writer.write(iter([pa.RecordBatch.from_pylist(rows, batch.schema)]))
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [lambda units: units[1:], lambda units: units[:-1], lambda units: units + units, lambda units: units + units[1:2]],
+    ids=["first lost", "last lost", "all twice", "one twice"],
+)
+def test_whole_shares_that_are_missing_or_came_twice_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pick: Callable[[list[WorkUnit]], list[WorkUnit]]
+) -> None:
+    monkeypatch.setattr(periods_due, "_ROWS_PER_UNIT", 40)
+    stored(tmp_path, *[series(f"t{n}", [(second, second) for second in range(0, 3600, 60)]) for n in range(4)])
+    reader, writer = RollupReader(tmp_path), ThroughputWriter(tmp_path)
+    throughput_table(tmp_path).create()
+    units = reader.partitions()
+    assert len(units) > 2
+    with pytest.raises(Mm2mgrError, match="missing, came twice or were moved to other tasks: nothing was changed"):
+        writer.commit([writer.write(reader.read(unit)) for unit in pick(units)])
+    assert throughput_table(tmp_path).files() == []
+    assert writer.commit([writer.write(reader.read(unit)) for unit in reversed(units)]).samples == 4 * 60
+    assert not is_due(tmp_path)
 
 
 @pytest.mark.spark

@@ -95,7 +95,9 @@ def test_what_a_task_wrote_out_of_sight_of_the_driver_fails_the_job(store: Path)
     lost = DataFile("period=2025-11-21T10/part-lost.parquet", 100, 1, ("2025-11-21T10", "12+0 v1"))
 
     def wrote_elsewhere(store: Store, options: Mapping[str, str]) -> Report:
-        return ThroughputWriter(store).commit([WrittenFiles({"2025-11-21T10": "12+0 v1"}, [lost])])
+        return ThroughputWriter(store).commit(
+            [WrittenFiles({"2025-11-21T10": "12+0 v1"}, {"2025-11-21T10": [(0, 1)]}, [lost])]
+        )
 
     with pytest.raises(Mm2mgrError, match=r"part-lost.parquet, which the driver does not see; nothing was changed"):
         make(store, wrote_elsewhere)
