@@ -389,6 +389,10 @@ def _flow_order(
         not_judged.append(f"{flow.source.alias} has none of its topics, or this login may see none")
     elif not partitions and not not_judged:
         not_judged.append("none of its topics has such a partition")
+    there_are = {part.source.partition.partition for part in partitions}
+    if partitions:
+        absent = sorted(set(options.partitions) - there_are)
+        not_judged += [f"none of its topics has partition {number}" for number in absent]
     return replace(order, partitions=tuple(partitions), promises=tuple(sentences), not_judged=tuple(not_judged))
 
 
@@ -519,7 +523,7 @@ def _narrow_windows(workspace: Workspace, order: AuditOrder, options: AuditOptio
     if narrow:
         flows = [replace(flow, promises=(*flow.promises, _WINDOW_PROMISE)) for flow in flows]
     if narrow or options.counts or any(map(_is_cut, flows)):
-        flows = _with_targets(workspace, flows)
+        flows = _with_targets(workspace, flows, counts=options.counts)
     return replace(order, flows=tuple(flows), warnings=tuple(warnings))
 
 
@@ -625,18 +629,21 @@ def _is_cut(flow: FlowOrder) -> bool:
     return len({part.source.partition for part in flow.partitions}) < len(flow.partitions)
 
 
-def _with_targets(workspace: Workspace, flows: list[FlowOrder]) -> list[FlowOrder]:
+def _with_targets(workspace: Workspace, flows: list[FlowOrder], *, counts: bool) -> list[FlowOrder]:
     """Return windows of the target's logs that should hold the records: found by the times of records around them.
 
     A first record of that time is never behind the mirrored one, whatever the order of times. Where the window turns
     out to be too small, `run_audit` makes it larger.
     """
     parts = [(flow, part) for flow in flows for part in flow.partitions if part.source.first < part.source.end]
-    around = {id(part): _surroundings(part) for _, part in parts}
+    around = {  # offsets are counted from the first one on
+        id(part): (part.source.first, part.source_log.end) if counts else _surroundings(part) for _, part in parts
+    }
     asked: dict[str, set[tuple[TopicPartition, int]]] = {}
     for flow, part in parts:
         low, high = around[id(part)]
-        places = [offset for offset in (low, high) if part.source_log.start < offset < part.source_log.end]
+        least = 0 if counts else part.source_log.start
+        places = [offset for offset in (low, high) if least < offset < part.source_log.end]
         asked.setdefault(flow.source.alias, set()).update((part.source.partition, offset) for offset in places)
     times = _times(workspace, asked)
     wanted_places: dict[str, set[tuple[TopicPartition, int]]] = {}
@@ -655,6 +662,9 @@ def _with_targets(workspace: Workspace, flows: list[FlowOrder]) -> list[FlowOrde
             return replace(part, target=replace(part.target, end=part.target.first))
         log = part.target_log
         low, high = (place(flow, part, offset) for offset in around[id(part)])
+        if counts and part.source.first > 0 and low is None:
+            unknown = f"where the source's offset {part.source.first} is on the target is not known"
+            return replace(part, not_judged=(*part.not_judged, unknown))
         first = log.start if low is None or low < 0 else max(log.start, low)
         end = log.end if high is None or high < 0 else min(log.end, high + CONTEXT)
         return replace(part, target=LogWindow(part.target.partition, min(first, end), end))

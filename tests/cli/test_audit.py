@@ -111,6 +111,8 @@ def test_a_span_back_has_the_units_of_every_duration(mm2mgr: Command, engine: En
         ("orders --since 2weeks", "is neither a time"),
         ("orders --sample 200%", "should be a share such as 70% or 0.7"),
         ("orders --seed 3", "--seed needs --sample"),
+        ("orders --counts --repair-plan", "--counts reads no record"),
+        ("orders --counts --show-values", "--counts reads no record"),
         ("orders --compare", "--compare takes two flows"),
         ("orders --counts --follow", "exclude each other"),
         ("--follow --since 2h", "--follow chooses its windows itself"),
@@ -394,5 +396,7 @@ def test_an_empty_source_is_equal_only_where_nothing_was_ever_there(mm2mgr: Comm
     said = mm2mgr("audit", "orders", "--no-spark", "--partition", "1", code=1)
     assert "orders-1: the flow's stored offset 199 is past the end 0" in said.out
     assert "created again" in said.out
+    said = mm2mgr("audit", "orders", "--no-spark", "--partition", "2", "--partition", "9", code=1)
+    assert "none of its topics has partition 9" in said.out
     said = mm2mgr("audit", "orders", "--no-spark", "--partition", "2")
     assert "Equal: nothing was compared, as there was no record, in 1 partition" in said.lines[-1]
