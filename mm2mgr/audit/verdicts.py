@@ -125,6 +125,9 @@ def _count(flow: FlowOrder, part: PartitionOrder) -> PartitionAudit:
             reasons.append("offsets cannot be compared where several sources write to one topic")
         elif part.source_log.start == part.source.first == part.target_log.start == 0 and there > most:
             counts[DifferenceKind.EXTRA] = there - most
+        elif part.source.first > 0 and there > most:
+            older = f"the target has {there} offsets, the source {most} from {part.source.first} on"
+            reasons.append(f"{older}: older records that only the target has left may hide missing ones")
     return PartitionAudit(
         part.source.partition,
         part.target.partition,

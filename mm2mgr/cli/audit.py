@@ -129,6 +129,10 @@ def audit(
     _check_usage(
         names, compare=compare, follow=follow, counts=counts, bounded=since_ms is not None or sample is not None
     )
+    if counts and (show_values or repair_plan):
+        raise click.UsageError(
+            "--counts reads no record: no --show-values, and no --repair-plan, which would be a guess"
+        )
     if seed is not None and sample is None:
         raise click.UsageError("--seed needs --sample")
     if follow and (since_ms is not None or until_ms is not None or page or repair_plan):

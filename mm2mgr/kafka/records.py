@@ -337,6 +337,26 @@ def written_at(
     return written
 
 
+def without_records(
+    access: KafkaAccess, positions: Mapping[TopicPartition, int], limit_seconds: float = 10.0
+) -> set[TopicPartition]:
+    """Return the partitions that have no record from these offsets on: their end was reached without one. Records of
+    open and aborted transactions count; partitions that could not be read in time are absent."""
+    ended: set[TopicPartition] = set()
+    deadline = timing.now() + limit_seconds
+    for names in batches(list(positions), _PARTITIONS_AT_ONCE):
+        waiting = {partition: positions[partition] for partition in names}
+        uncommitted = {"fetch.message.max.bytes": _BATCH_BYTES, "isolation.level": "read_uncommitted"}
+        with consuming(access, waiting, uncommitted) as (consume, _):
+            while waiting and (left := deadline - timing.now()) > 0:
+                for message in consume(left):
+                    error, partition = message.error(), partition_of(message)
+                    if waiting.pop(partition, None) is None or error is None or fault_of(message):
+                        continue
+                    ended.add(partition)
+    return ended
+
+
 def newest_record_at(kafka: Kafka, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
     """Return the largest timestamp in each partition, in seconds since 1970; absent: it is empty, cannot be read, or
     its brokers are older than Kafka 3.0."""

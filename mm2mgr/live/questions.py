@@ -386,6 +386,18 @@ class RecordTimes(KafkaQuestion[dict[TopicPartition, float]]):
         return written_at(reach.access, dict(self.positions), reach.limits.measuring_seconds)
 
 
+@dataclass(frozen=True)
+class RecordlessEnds(KafkaQuestion[set[TopicPartition]]):
+    """Which partitions have no record from an offset on, only such as markers of transactions: read to their ends."""
+
+    positions: tuple[tuple[TopicPartition, int], ...]
+
+    def ask(self, reach: KafkaReach) -> set[TopicPartition]:
+        from mm2mgr.kafka.records import without_records
+
+        return without_records(reach.access, dict(self.positions), reach.limits.measuring_seconds)
+
+
 class NewestRecord(TopicQuestion[float | None]):
     """The largest timestamp in a topic, in seconds since 1970; None where it is empty or its brokers do not tell."""
 

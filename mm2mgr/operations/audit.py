@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mm2mgr import timing
+from mm2mgr.audit.bounds import cut_by_time, judged_until
 from mm2mgr.audit.expected import NotJudgeable, TopicFacts, expectation, promises
 from mm2mgr.audit.verdicts import LaterLook, add_comparison, checked_again, judge_counts, same_windows
 from mm2mgr.audit.windows import (
@@ -39,6 +40,7 @@ from mm2mgr.live.questions import (
     OffsetsSince,
     PartitionCounts,
     PartitionEnds,
+    RecordlessEnds,
     RecordTimes,
     StoredOffsets,
 )
@@ -207,8 +209,15 @@ class _Bounds:
     targets: Mapping[str, RunningKafka | Mm2mgrError]
     sources: Mapping[str, RunningKafka | Mm2mgrError]
     committed: Mapping[str, Mapping[TopicPartition, int | None]]
+    readable: Mapping[str, Mapping[TopicPartition, int | None]]
     topics: Mapping[str, tuple[str, ...]]
     """By flow, those that were found on its source or in its stored offsets."""
+
+    def transactions(self, entry: _Chosen) -> tuple[Mapping[TopicPartition, int | None], ...]:
+        """Return where open transactions begin on a flow's target and source, where its records are read committed."""
+        flow = entry.flow
+        readable = self.readable.get(flow.source.alias, {}) if _reads_committed(entry) else {}
+        return self.committed.get(flow.target.alias, {}) if _writes_transactions(flow) else {}, readable
 
 
 def _choose(workspace: Workspace, names: Iterable[str], options: AuditOptions) -> list[_Chosen]:
@@ -260,8 +269,11 @@ def _read_bounds(workspace: Workspace, chosen: list[_Chosen]) -> _Bounds:
             name for topic in topics[entry.flow.id] if (name := _target_topic(entry, topic))
         )
     targets = _read_clusters(workspace, here)
-    committed = _read_committed(workspace, chosen, targets)
-    return _Bounds(stored, targets, _read_clusters(workspace, away), committed, topics)
+    written = {entry.flow.target.alias for entry in chosen if _writes_transactions(entry.flow)}
+    committed = _read_committed(workspace, written, targets)
+    sources = _read_clusters(workspace, away)
+    read = {entry.flow.source.alias for entry in chosen if _reads_committed(entry)}
+    return _Bounds(stored, targets, sources, committed, _read_committed(workspace, read, sources), topics)
 
 
 def _read_clusters(workspace: Workspace, topics: Mapping[str, set[str]]) -> dict[str, RunningKafka | Mm2mgrError]:
@@ -272,14 +284,13 @@ def _read_clusters(workspace: Workspace, topics: Mapping[str, set[str]]) -> dict
 
 
 def _read_committed(
-    workspace: Workspace, chosen: list[_Chosen], targets: Mapping[str, RunningKafka | Mm2mgrError]
+    workspace: Workspace, aliases: set[str], states: Mapping[str, RunningKafka | Mm2mgrError]
 ) -> dict[str, Mapping[TopicPartition, int | None]]:
-    """Read where the first open transaction begins on targets that are written with transactions."""
-    aliases = {entry.flow.target.alias for entry in chosen if _writes_transactions(entry.flow)}
+    """Read where the first open transaction begins on clusters that are written, or read, with transactions."""
     questions = {
         alias: PartitionEnds(alias, frozenset(state.offsets), committed=True)
         for alias in aliases
-        if not isinstance(state := targets[alias], Mm2mgrError)
+        if not isinstance(state := states[alias], Mm2mgrError)
     }
     snapshot = workspace.ask(ask(questions.values()), _LIMITS)
     answers = {alias: snapshot.get(question) for alias, question in questions.items()}
@@ -288,6 +299,11 @@ def _read_committed(
 
 def _writes_transactions(flow: Flow) -> bool:
     return flow.exactly_once or flow.connect.exactly_once
+
+
+def _reads_committed(entry: _Chosen) -> bool:
+    level = text_of("source", entry.connector.config, "source consumer", "isolation.level")
+    return level.lower() == "read_committed"
 
 
 def _target_topic(entry: _Chosen, topic: str) -> str:
@@ -337,7 +353,7 @@ def _flow_order(
 ) -> FlowOrder:
     flow = entry.flow
     config = entry.connector.config
-    reads_committed = text_of("source", config, "source consumer", "isolation.level").lower() == "read_committed"
+    reads_committed = _reads_committed(entry)
     try:
         source = LogAccess(flow.source.alias, librdkafka_config(kafka_access(flow.source)), reads_committed)
         target = LogAccess(flow.target.alias, librdkafka_config(kafka_access(flow.target)), _writes_transactions(flow))
@@ -360,7 +376,7 @@ def _flow_order(
     sentences: dict[str, None] = {}
     for topic in bounds.topics[flow.id]:
         try:
-            view = _TopicView(entry, topic, there, here, stored, bounds.committed.get(flow.target.alias, {}))
+            view = _TopicView(entry, topic, there, here, stored, *bounds.transactions(entry))
             facts = view.facts(writers, exactly_once=target.committed, reads_committed=reads_committed)
             expected = view.expectation(facts)
             sentences.update(dict.fromkeys(promises(config, facts, expected)))
@@ -372,6 +388,10 @@ def _flow_order(
         not_judged.append(f"{flow.source.alias} has none of its topics, or this login may see none")
     elif not partitions and not not_judged:
         not_judged.append("none of its topics has such a partition")
+    there_are = {part.source.partition.partition for part in partitions}
+    if partitions:
+        absent = sorted(set(options.partitions) - there_are)
+        not_judged += [f"none of its topics has partition {number}" for number in absent]
     return replace(order, partitions=tuple(partitions), promises=tuple(sentences), not_judged=tuple(not_judged))
 
 
@@ -385,6 +405,7 @@ class _TopicView:
     here: RunningKafka
     stored: Mapping[TopicPartition, int]
     committed: Mapping[TopicPartition, int | None]
+    readable: Mapping[TopicPartition, int | None]
 
     @property
     def remote(self) -> str:
@@ -441,14 +462,16 @@ class _TopicView:
         if remote_log is not None and (end := self.committed.get(target)) is not None:
             remote_log = Offsets(min(remote_log.start, end), end)
         log, remote_log = log or Offsets(0, 0), remote_log or Offsets(0, 0)
-        first = end = log.start
-        if not reason and log.start < log.end:
-            reason = _reason_not_judged(log, last)
-            end = first if reason or last is None else last + 1
+        readable_end = log.end if (open_from := self.readable.get(source)) is None else min(log.end, open_from)
+        judged = Offsets(log.start, log.start)
+        if not reason:
+            alone = expected.matching is not Matching.FAN_IN
+            answer = judged_until(log, remote_log, last, readable_end, alone=alone)
+            judged, reason = (judged, answer) if isinstance(answer, str) else (answer, "")
         return PartitionOrder(
-            LogWindow(source, first, end),
+            LogWindow(source, *judged),
             LogWindow(target, *remote_log),
-            log,
+            Offsets(min(log.start, readable_end), readable_end),
             remote_log,
             expected,
             self.there.topic_ids.get(self.topic, ""),
@@ -465,20 +488,6 @@ class _TopicView:
         if target not in self.here.offsets:
             return f"{target} on {flow.target.alias} cannot be read: {self.here.unread.get(target, 'no answer')}"
         return ""
-
-
-def _reason_not_judged(log: Offsets, stored: int | None) -> str:
-    """Return why nothing of a log can be compared that has records, "" where something can."""
-    if stored is None:
-        waiting = f"{log.end - log.start} offsets from {log.start} on may be on their way"
-        return f"the flow has stored no offset of it yet: {waiting}"
-    if stored >= log.end:
-        was = f"the flow's stored offset {stored} is past the end {log.end} of the source's log"
-        return f"{was}: the topic was created again, or truncated"
-    if stored + 1 < log.start:
-        gone = f"the source's log begins at {log.start}, behind the flow's stored offset {stored}"
-        return f"{gone}: nothing that was mirrored is left to compare"
-    return ""
 
 
 def _settings(answers_by_place: TopicSettings | None, alias: str, topic: str) -> Mapping[str, str]:
@@ -513,7 +522,7 @@ def _narrow_windows(workspace: Workspace, order: AuditOrder, options: AuditOptio
     if narrow:
         flows = [replace(flow, promises=(*flow.promises, _WINDOW_PROMISE)) for flow in flows]
     if narrow or options.counts or any(map(_is_cut, flows)):
-        flows = _with_targets(workspace, flows)
+        flows = _with_targets(workspace, flows, counts=options.counts)
     return replace(order, flows=tuple(flows), warnings=tuple(warnings))
 
 
@@ -524,38 +533,55 @@ def _cut_by_time(workspace: Workspace, flows: Iterable[FlowOrder], options: Audi
         for time_ms in (options.since_ms, options.until_ms)
     )
 
-    def narrow(flow: FlowOrder, part: PartitionOrder) -> PartitionOrder:
-        window, reasons, alias = part.source, list[str](), flow.source.alias
-        since, until = -1, part.source_log.end
-        if part.not_judged or window.first >= window.end:
-            return part
-        for offsets, name in ((first, "first"), (end, "end")):
+    def places(flow: FlowOrder, part: PartitionOrder) -> Iterator[int | str | None]:
+        """Yield the offsets of both times, None where no such time is asked for, or why they are not known."""
+        partition = part.source.partition
+        for offsets in (first, end):
+            answer = None if offsets is None else offsets.get(flow.source.alias)
             if offsets is None:
-                continue
-            answer = offsets.get(alias)
-            if isinstance(answer, Mm2mgrError) or answer is None or window.partition not in answer:
+                yield None
+            elif isinstance(answer, Mm2mgrError) or answer is None or partition not in answer:
                 reason = one_line(answer.message) if isinstance(answer, Mm2mgrError) else "no answer"
-                reasons.append(f"offsets of {window.partition} by time cannot be read: {reason}")
-                continue
-            offset = answer[window.partition]
-            if name == "first":
-                window = replace(window, first=window.end if offset < 0 else max(window.first, offset))
-                since = offset
-            elif offset >= 0:
-                window, until = replace(window, end=min(window.end, offset)), offset
-        reasons += _not_mirrored(part, since, until)
-        window = replace(window, end=max(window.first, window.end))
-        return replace(part, source=window, not_judged=tuple(reasons))
+                yield f"offsets of {partition} by time cannot be read: {reason}"
+            else:
+                yield answer[partition]
 
-    return [replace(flow, partitions=tuple(narrow(flow, part) for part in flow.partitions)) for flow in flows]
+    def cut(flow: FlowOrder, part: PartitionOrder, level: _Level = frozenset()) -> PartitionOrder:
+        bounds = list(places(flow, part))
+        if reasons := tuple(bound for bound in bounds if isinstance(bound, str)):
+            return part if part.not_judged else replace(part, not_judged=reasons)
+        since, until = (bound if isinstance(bound, int) else None for bound in bounds)
+        is_level = part.source.end >= part.source_log.end or (flow.source.alias, part.source.partition) in level
+        return cut_by_time(part, since, until, is_level=is_level)
+
+    doubtful = [
+        (flow.source.alias, part.source.partition, part.source.end)
+        for flow in flows
+        for part in flow.partitions
+        if not part.not_judged and cut(flow, part).not_judged and part.source.end < part.source_log.end
+    ]
+    level = _without_records(workspace, doubtful)
+    return [replace(flow, partitions=tuple(cut(flow, part, level) for part in flow.partitions)) for flow in flows]
 
 
-def _not_mirrored(part: PartitionOrder, since: int, until: int) -> Iterator[str]:
-    """Yield why a window is not judged that begins behind the stored offset: an empty one would look equal, however
-    long the flow has stood still. One offset may be the end marker of a transaction."""
-    stored = part.source.end - 1
-    if stored < since < until - 1:
-        yield f"the {until - since} offsets from {since} on are not mirrored yet: the flow has stored {stored}"
+_Level = frozenset[tuple[str, TopicPartition]]
+
+
+def _without_records(workspace: Workspace, places: Iterable[tuple[str, TopicPartition, int]]) -> _Level:
+    """Return the partitions that were read to their end from these offsets on, and have no record there."""
+    positions: dict[str, dict[TopicPartition, int]] = {}
+    for alias, partition, offset in places:  # of two flows, the one that is further behind
+        own = positions.setdefault(alias, {})
+        own[partition] = min(offset, own.get(partition, offset))
+    questions = {alias: RecordlessEnds(alias, tuple(sorted(own.items()))) for alias, own in positions.items()}
+    snapshot = workspace.ask(ask(questions.values()), _LIMITS)
+    answers = {alias: snapshot.get(question) for alias, question in questions.items()}
+    return frozenset(
+        (alias, partition)
+        for alias, answer in answers.items()
+        if not isinstance(answer, Mm2mgrError)
+        for partition in answer
+    )
 
 
 def _offsets_since(
@@ -602,18 +628,21 @@ def _is_cut(flow: FlowOrder) -> bool:
     return len({part.source.partition for part in flow.partitions}) < len(flow.partitions)
 
 
-def _with_targets(workspace: Workspace, flows: list[FlowOrder]) -> list[FlowOrder]:
+def _with_targets(workspace: Workspace, flows: list[FlowOrder], *, counts: bool) -> list[FlowOrder]:
     """Return windows of the target's logs that should hold the records: found by the times of records around them.
 
     A first record of that time is never behind the mirrored one, whatever the order of times. Where the window turns
     out to be too small, `run_audit` makes it larger.
     """
     parts = [(flow, part) for flow in flows for part in flow.partitions if part.source.first < part.source.end]
-    around = {id(part): _surroundings(part) for _, part in parts}
+    around = {  # offsets are counted from the first one on
+        id(part): (part.source.first, part.source_log.end) if counts else _surroundings(part) for _, part in parts
+    }
     asked: dict[str, set[tuple[TopicPartition, int]]] = {}
     for flow, part in parts:
         low, high = around[id(part)]
-        places = [offset for offset in (low, high) if part.source_log.start < offset < part.source_log.end]
+        least = 0 if counts else part.source_log.start
+        places = [offset for offset in (low, high) if least < offset < part.source_log.end]
         asked.setdefault(flow.source.alias, set()).update((part.source.partition, offset) for offset in places)
     times = _times(workspace, asked)
     wanted_places: dict[str, set[tuple[TopicPartition, int]]] = {}
@@ -632,6 +661,9 @@ def _with_targets(workspace: Workspace, flows: list[FlowOrder]) -> list[FlowOrde
             return replace(part, target=replace(part.target, end=part.target.first))
         log = part.target_log
         low, high = (place(flow, part, offset) for offset in around[id(part)])
+        if counts and part.source.first > 0 and low is None:
+            unknown = f"where the source's offset {part.source.first} is on the target is not known"
+            return replace(part, not_judged=(*part.not_judged, unknown))
         first = log.start if low is None or low < 0 else max(log.start, low)
         end = log.end if high is None or high < 0 else min(log.end, high + CONTEXT)
         return replace(part, target=LogWindow(part.target.partition, min(first, end), end))

@@ -136,6 +136,9 @@ def closing(report: AuditReport) -> str:
     records = sum(part.source_records for part in parts)
     took = f"{span_text(report.seconds)}, {report.engine}"
     scope = f"{number_of(records, 'record')} of {number_of(len(partitions), 'partition')}"
+    if report.verdict is Verdict.EQUAL and not records:
+        nothing = f"nothing was compared, as there was no record, in {number_of(len(partitions), 'partition')}"
+        return f"Equal: {nothing} ({took})."
     if report.verdict is Verdict.EQUAL:
         return f"Equal: {scope} ({took})."
     open_ = sum(bool(part.not_judged) for part in parts) + sum(len(flow.not_judged) for flow in report.flows)

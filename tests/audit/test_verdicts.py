@@ -79,7 +79,10 @@ def test_counts_say_what_offsets_can() -> None:
     assert count(part()).verdict is Verdict.EQUAL
     assert count(part(target=Offsets(0, 90))).counts == {DifferenceKind.MISSING: 10}
     assert count(part(target=Offsets(0, 125))).counts == {DifferenceKind.EXTRA: 5}
-    assert count(part(log=Offsets(10, 120), target=Offsets(0, 125))).verdict is Verdict.EQUAL
+    older = count(part(2000, log=Offsets(1000, 2000), target=Offsets(0, 1500)))
+    assert "may hide missing ones" in older.not_judged[0]
+    assert count(part(log=Offsets(10, 120), target=Offsets(0, 125))).verdict is Verdict.NOT_JUDGED
+    assert count(part(log=Offsets(10, 120), target=Offsets(15, 125))).verdict is Verdict.EQUAL
     assert count(part(expectation=Expectation(Matching.LATEST))).verdict is Verdict.NOT_JUDGED
     assert count(part(expectation=Expectation(Matching.FAN_IN))).verdict is Verdict.NOT_JUDGED
     assert count(part(), target=replace(TGT, committed=True)).verdict is Verdict.NOT_JUDGED

@@ -111,6 +111,8 @@ def test_a_span_back_has_the_units_of_every_duration(mm2mgr: Command, engine: En
         ("orders --since 2weeks", "is neither a time"),
         ("orders --sample 200%", "should be a share such as 70% or 0.7"),
         ("orders --seed 3", "--seed needs --sample"),
+        ("orders --counts --repair-plan", "--counts reads no record"),
+        ("orders --counts --show-values", "--counts reads no record"),
         ("orders --compare", "--compare takes two flows"),
         ("orders --counts --follow", "exclude each other"),
         ("--follow --since 2h", "--follow chooses its windows itself"),
@@ -365,8 +367,36 @@ def test_what_is_not_mirrored_yet_is_never_an_empty_window_that_is_equal(
     said = mm2mgr("audit", "orders", "--no-spark", "--since", "2023-11-14", code=1)
     sentence = "orders-0: the 40 offsets from 60 on are not mirrored yet: the flow has stored 9"
     assert sentence in said.out
-    assert (
-        mm2mgr("audit", "orders", "--no-spark", "--since", "2h", "--until", "1h")
-        .lines[-1]
-        .startswith("Equal: 0 records")
+    said = mm2mgr("audit", "orders", "--no-spark", "--since", "2h", "--until", "1h", code=1)
+    assert "orders-0: its records from offset 60 on are of the window's end or later" in said.out
+
+
+def test_one_record_that_is_not_mirrored_is_no_marker_of_a_transaction(
+    mm2mgr: Command, mirrored: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 98}, alias="a")
+    first = {"orders": 99}
+    monkeypatch.setattr(
+        Kafka,
+        "offsets_since",
+        lambda _, since: {name: first["orders"] if name.partition == 0 else -1 for name in since},
     )
+    said = mm2mgr("audit", "orders", "--no-spark", "--since", "10m", code=1)
+    assert "orders-0: the 1 offsets from 99 on are not mirrored yet: the flow has stored 98" in said.out
+    first["orders"] = -1
+    said = mm2mgr("audit", "orders", "--no-spark", "--since", "10m", code=1)
+    assert "the 1 offsets from 99 on are not mirrored yet: the flow has stored 98" in said.out
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
+    said = mm2mgr("audit", "orders", "--no-spark", "--since", "10m")
+    assert said.lines[-1].startswith("Equal: nothing was compared, as there was no record, in 4 partitions")
+
+
+def test_an_empty_source_is_equal_only_where_nothing_was_ever_there(mm2mgr: Command, mirrored: FakeConnect) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 99, 1: 199}, alias="a")
+    said = mm2mgr("audit", "orders", "--no-spark", "--partition", "1", code=1)
+    assert "orders-1: the flow's stored offset 199 is past the end 0" in said.out
+    assert "created again" in said.out
+    said = mm2mgr("audit", "orders", "--no-spark", "--partition", "2", "--partition", "9", code=1)
+    assert "none of its topics has partition 9" in said.out
+    said = mm2mgr("audit", "orders", "--no-spark", "--partition", "2")
+    assert "Equal: nothing was compared, as there was no record, in 1 partition" in said.lines[-1]
