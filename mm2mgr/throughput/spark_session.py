@@ -87,7 +87,7 @@ def session(
             _stop(_local.spark)
         if _local.spark is None:
             _local.spark = _start_local(java_home, log_file, archives_classes)
-            _local.exit_seconds = _ARCHIVE_SECONDS if archives_classes else _EXIT_SECONDS
+            _local.archives_classes = archives_classes
         _local.users += 1
         return _local.spark
 
@@ -121,7 +121,7 @@ class _Local:
         self.lock = threading.RLock()
         self.spark: SparkSession | None = None
         self.users = 0
-        self.exit_seconds = _EXIT_SECONDS
+        self.archives_classes = False
         self.stopped: WeakSet[SparkSession] = WeakSet()
 
 
@@ -176,7 +176,7 @@ def _stop(spark: SparkSession) -> None:
     archive = class_archive(os.environ.get("JAVA_HOME"))
     draft = _draft(archive)
     try:
-        process.wait(_local.exit_seconds)
+        process.wait(_ARCHIVE_SECONDS if _local.archives_classes else _EXIT_SECONDS)
     except subprocess.TimeoutExpired:  # its work is done; only the archive may be half written
         process.kill()
         process.wait()

