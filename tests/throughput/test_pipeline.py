@@ -155,6 +155,7 @@ def test_a_day_whose_file_is_lost_while_it_goes_on_is_merged_anew(tmp_path: Path
     make(stored(tmp_path, *topic[:2]))
     (lost,) = [file for file in throughput_table(tmp_path).files() if len(file.values[0]) == len("2025-11-21")]
     Path(tmp_path, "throughput", lost.path).unlink()
+    assert "2025-11-21" in make(tmp_path).made
     assert "2025-11-21" in make(stored(tmp_path, topic[2])).made
     assert throughput_table(tmp_path).are_there(throughput_table(tmp_path).files())
     assert not is_due(tmp_path)
