@@ -121,7 +121,7 @@ def hour_units(store: Store, due: HoursDue) -> list[WorkUnit]:
 def day_units(store: Store) -> list[WorkUnit]:
     """Return the units of the days to merge, each a share of the topics of one day."""
     table, units = throughput_table(store), []
-    for day, period in days_due(table.files()).items():
+    for day, period in days_due(table).items():
         rows = Counter[str]()
         for file in period.files:
             rows[file.values[0]] += file.rows
@@ -132,13 +132,13 @@ def day_units(store: Store) -> list[WorkUnit]:
     return units
 
 
-def days_due(files: Sequence[DataFile]) -> dict[str, Period]:
+def days_due(table: StoredTable) -> dict[str, Period]:
     """Return each day to merge, from the files of its hours; the newest hour is in none, as it still grows.
 
     A day that goes on takes only the hours that are new to what it has; once it is over it is merged anew, so that its
     last digits do not depend on how often that was. An hour that is made again takes its day out of the table.
     """
-    roll_ups = by_period(files)
+    roll_ups = by_period(table.files())
     newest_ms = _newest_ms(roll_ups)
     hours = sorted(name for name in filter(is_hour, roll_ups) if hour_start_ms(name) < newest_ms)
     days = {}
@@ -146,6 +146,8 @@ def days_due(files: Sequence[DataFile]) -> dict[str, Period]:
         of_day, over = list(group), day < _day(hour_of(newest_ms))
         mark = f"{' '.join(hour[-2:] for hour in of_day)}{' over' if over else ''} v{_VERSION}"
         old = roll_ups.get(day, [])
+        if not table.are_there(old):
+            old = []  # merged anew from the hours that are kept
         before = set() if over or not old else hours_of_day(old[0])
         if old and old[0].values[1] == mark:
             continue

@@ -21,7 +21,7 @@ Pipeline = Callable[[Store, Mapping[str, str]], Report]
 
 def is_due(store: Store) -> bool:
     """Say whether there is anything to make; Mm2mgrError when the store holds no sample."""
-    return bool(hours_due(store).made_from or days_due(throughput_table(store).files()))
+    return bool(hours_due(store).made_from or days_due(throughput_table(store)))
 
 
 def in_process(store: Store, options: Mapping[str, str]) -> Report:
@@ -36,7 +36,7 @@ def make(store: Store, pipeline: Pipeline = in_process) -> Report:
     table.create()
     for since, until in due.batches():
         report.add(pipeline(store, {"since": since, "until": until}))
-    if days_due(table.files()):
+    if days_due(table):
         report.add(pipeline(store, {"period": "day"}))
     if report.made:
         _expire(table)

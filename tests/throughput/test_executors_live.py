@@ -163,6 +163,7 @@ def test_executors_share_nothing_but_the_uri_of_the_tables_and_one_is_killed_in_
         assert not is_due(uri)
 
 
+@pytest.mark.matrix
 @pytest.mark.skipif(not OTHER_PYTHON, reason="this system has no Python of another minor version")
 def test_executors_with_another_python_version_fail_the_job_and_say_so(cluster: str, tmp_path: Path) -> None:
     stored(tmp_path / "store", series("t", [(second, 10 * second) for second in range(0, 3600, 600)]))

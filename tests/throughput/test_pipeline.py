@@ -148,6 +148,19 @@ def test_whole_shares_that_are_missing_or_came_twice_are_refused(
     assert not is_due(tmp_path)
 
 
+def test_a_day_whose_file_is_lost_while_it_goes_on_is_merged_anew(tmp_path: Path) -> None:
+    topic = [
+        series("a", [(second, second) for second in range(hour * 3600, (hour + 1) * 3600, 600)]) for hour in (0, 1, 2)
+    ]
+    make(stored(tmp_path, *topic[:2]))
+    (lost,) = [file for file in throughput_table(tmp_path).files() if len(file.values[0]) == len("2025-11-21")]
+    Path(tmp_path, "throughput", lost.path).unlink()
+    assert "2025-11-21" in make(tmp_path).made
+    assert "2025-11-21" in make(stored(tmp_path, topic[2])).made
+    assert throughput_table(tmp_path).are_there(throughput_table(tmp_path).files())
+    assert not is_due(tmp_path)
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_spark_reads_the_columns_that_the_reader_makes() -> None:
