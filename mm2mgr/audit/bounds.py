@@ -28,7 +28,7 @@ def judged_until(log: Offsets, mirror: Offsets, stored: int | None, readable_end
         return f"the flow has stored no offset of it yet: {waiting}"
     if stored + 1 <= log.start:
         gone = f"the source's log begins at {log.start}, behind the flow's stored offset {stored}"
-        return f"{gone}: nothing that was mirrored is left to compare{_lost(log, stored)}"
+        return f"{gone}: nothing that was mirrored is left to compare{_loss_text(log, stored)}"
     if readable_end <= log.start:
         return f"all that the source's log has, from {log.start} on, is of a transaction that is open"
     return Offsets(log.start, min(stored + 1, readable_end))
@@ -37,14 +37,16 @@ def judged_until(log: Offsets, mirror: Offsets, stored: int | None, readable_end
 def _empty_log(log: Offsets, mirror: Offsets, stored: int | None, *, alone: bool) -> Offsets | str:
     if log.end > 0:
         has = "the flow has stored no offset of it" if stored is None else f"the flow has stored {stored}"
-        return f"the source's log has no record left, its offsets ended at {log.end - 1}; {has}{_lost(log, stored)}"
+        return (
+            f"the source's log has no record left, its offsets ended at {log.end - 1}; {has}{_loss_text(log, stored)}"
+        )
     if mirror.end > 0 and alone:
         there = f"the target's log has had offsets up to {mirror.end - 1}"
         return f"the source's log never had a record, and {there}: the topic was created again, or others write"
     return log
 
 
-def _lost(log: Offsets, stored: int | None) -> str:
+def _loss_text(log: Offsets, stored: int | None) -> str:
     return (
         f"; offsets {stored + 1}-{log.start - 1} were never mirrored"
         if stored is not None and stored + 1 < log.start

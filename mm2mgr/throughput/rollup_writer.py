@@ -84,8 +84,8 @@ class ThroughputWriter:
         return written
 
     def commit(self, messages: Sequence[WrittenFiles]) -> Report:
-        """Put the periods into the table, each in a commit of its own; return what was made. Mm2mgrError where a share of
-        one is missing or came twice."""
+        """Put the periods into the table, each in a commit of its own; return what was made. Mm2mgrError where a share
+        of one is missing or came twice."""
         table, report = throughput_table(self.store), Report()
         made_from, of_days = dict[str, str](), dict[str, list[str]]()
         shares = defaultdict[str, list[tuple[int, int]]](list)

@@ -21,7 +21,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 import pyspark
-from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # PySpark's bridge, ships no types
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
