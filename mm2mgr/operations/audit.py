@@ -210,6 +210,8 @@ class _Bounds:
     committed: Mapping[str, Mapping[TopicPartition, int | None]]
     topics: Mapping[str, tuple[str, ...]]
     """By flow, those that were found on its source or in its stored offsets."""
+    names: Mapping[str, frozenset[str]]
+    """By cluster, all topics of the sources that flows to the same targets have."""
 
 
 def _choose(workspace: Workspace, names: Iterable[str], options: AuditOptions) -> list[_Chosen]:
@@ -240,15 +242,18 @@ def _choose(workspace: Workspace, names: Iterable[str], options: AuditOptions) -
 
 def _read_bounds(workspace: Workspace, chosen: list[_Chosen]) -> _Bounds:
     offsets = {entry.flow.id: StoredOffsets(entry.connector.connect, entry.connector.name) for entry in chosen}
-    counts = {entry.flow.id: PartitionCounts(entry.flow.source.alias) for entry in chosen}
+    targets_chosen = {entry.flow.target.alias for entry in chosen}
+    sources = {flow.source.alias for flow in workspace.topology.flows if flow.target.alias in targets_chosen}
+    counts = {alias: PartitionCounts(alias) for alias in sources}
     first = workspace.ask(ask([*offsets.values(), *counts.values()]), _LIMITS)
+    counted = {alias: first.get(question) for alias, question in counts.items()}
     stored: dict[str, Mapping[TopicPartition, int] | Mm2mgrError] = {}
     topics: dict[str, tuple[str, ...]] = {}
     for entry in chosen:
         answer = first.get(offsets[entry.flow.id])
         alias = entry.connector.config["source.cluster.alias"]
         stored[entry.flow.id] = answer if isinstance(answer, Mm2mgrError) else parse_stored(answer, alias)
-        there, stored_offsets = first.get(counts[entry.flow.id]), stored[entry.flow.id]
+        there, stored_offsets = counted[entry.flow.source.alias], stored[entry.flow.id]
         names = set() if isinstance(there, Mm2mgrError) else set(there)
         names |= set() if isinstance(stored_offsets, Mm2mgrError) else {partition.topic for partition in stored_offsets}
         names |= entry.topics or set()
@@ -262,7 +267,11 @@ def _read_bounds(workspace: Workspace, chosen: list[_Chosen]) -> _Bounds:
         )
     targets = _read_clusters(workspace, here)
     committed = _read_committed(workspace, chosen, targets)
-    return _Bounds(stored, targets, _read_clusters(workspace, away), committed, topics)
+    every_name = {
+        alias: frozenset[str]() if isinstance(answer, Mm2mgrError) else frozenset(answer)
+        for alias, answer in counted.items()
+    }
+    return _Bounds(stored, targets, _read_clusters(workspace, away), committed, topics, every_name)
 
 
 def _read_clusters(workspace: Workspace, topics: Mapping[str, set[str]]) -> dict[str, RunningKafka | Mm2mgrError]:
@@ -303,13 +312,14 @@ def _target_topic(entry: _Chosen, topic: str) -> str:
 
 
 def _order(workspace: Workspace, chosen: list[_Chosen], bounds: _Bounds, options: AuditOptions) -> AuditOrder:
-    writers = _writers(workspace)
+    writers = writers_of(workspace, bounds.names)
     flows = [_flow_order(workspace, entry, bounds, writers, options) for entry in chosen]
     return AuditOrder(tuple(flows), options.show_values, options.most_differences)
 
 
-def _writers(workspace: Workspace) -> Callable[[str, str], list[str]]:
-    """Return a function that names the flows that write to a topic of a target, by what their config makes of names."""
+def writers_of(workspace: Workspace, topics_by_cluster: Mapping[str, Iterable[str]]) -> Callable[[str, str], list[str]]:
+    """Return a function that names the flows that write to a topic of a target, by what their config makes of the
+    names on their sources; names that an include list spells out count also where nothing could be asked."""
     flows = [
         (flow, _Chosen(flow, connector, None))
         for connector in workspace.connectors
@@ -321,7 +331,8 @@ def _writers(workspace: Workspace) -> Callable[[str, str], list[str]]:
         if not entry.connector.config.get("transforms"):
             name = entry.flow.selection.upstream(topic)
             return bool(name and entry.flow.carries(name))
-        names = filter(entry.flow.carries, entry.flow.settings.topics.include)
+        there = topics_by_cluster.get(entry.flow.source.alias, ())
+        names = filter(entry.flow.carries, {*entry.flow.settings.topics.include, *there})
         return any(_target_topic(entry, name) == topic for name in names)
 
     return lambda alias, topic: [
@@ -661,7 +672,8 @@ def _times(
     for question, once in rounds:
         answer = snapshot.get(question)
         for partition, seconds in ({} if isinstance(answer, Mm2mgrError) else answer).items():
-            answers_by_place[(question.cluster, partition, once[partition])] = round(seconds * 1000)
+            if seconds >= 0:  # a record may have no timestamp, and Kafka's -1 asks for the log's end
+                answers_by_place[(question.cluster, partition, once[partition])] = round(seconds * 1000)
     return answers_by_place
 
 
