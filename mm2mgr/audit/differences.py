@@ -181,10 +181,10 @@ def settle(
 
     def add_pairs(kind: DifferenceKind, pairs: RowPairs) -> None:
         for row, other in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
-            difference = difference_of(kind, source, row, target, other)
             if kind is DifferenceKind.ALTERED:
-                difference = replace(difference, fields=altered_fields(source, row, target, other, counted))
-            differences.append(difference)
+                differences.append(altered_difference(source, row, target, other, counted))
+            else:
+                differences.append(difference_of(kind, source, row, target, other))
         lost[pairs[0]] = surplus[pairs[1]] = False
 
     add_pairs(DifferenceKind.REORDERED, _pair_equal(source.hash, target.hash))
@@ -380,7 +380,21 @@ def difference_of(
         target_offset=None if target is None else int(target.offset[target_row]),
         time_ms=None if records is None else int(records.time_ms[row]),
         key_hash=None if records is None else key_text(int(records.key_hash[row])),
+        content=_content(target, target_row, ("key", "value", "headers")) if source is None and target else None,
     )
+
+
+def altered_difference(
+    before: Records, row: int, after: Records, other: int, counted: Sequence[str]
+) -> RecordDifference:
+    """Return the difference of an altered record, with what its altered fields are on the target."""
+    names = altered_fields(before, row, after, other, counted)
+    difference = difference_of(DifferenceKind.ALTERED, before, row, after, other)
+    return replace(difference, fields=names, content=_content(after, other, names))
+
+
+def _content(records: Records, row: int, fields: Sequence[str]) -> int:
+    return int(records.take(slice(row, row + 1)).hashed_over(fields).hash[0])
 
 
 def _by_offsets(difference: RecordDifference) -> tuple[bool, int, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mm2mgr.audit.differences import CLOSED, Edges, Explain, altered_fields, difference_of
+from mm2mgr.audit.differences import CLOSED, Edges, Explain, altered_difference, altered_fields, difference_of
 from mm2mgr.audit.records import NULL_HASH, Records
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.windows import ALL_FIELDS
@@ -71,7 +71,7 @@ def compare_latest(
             note = f"the latest record of this key on the target is at offset {int(target.offset[other])}"
             differences.append(replace(missing, note=note))
         else:
-            differences.append(replace(difference_of(DifferenceKind.ALTERED, source, row, target, other), fields=names))
+            differences.append(altered_difference(source, row, target, other, counted))
     for row in _rows_without(source, left):
         if not _is_not_due(source, row, edges):
             differences.append(difference_of(DifferenceKind.MISSING, source, row, None, 0))

@@ -36,7 +36,8 @@ class RecordDifference:
     `source_offset` is None for an extra record, `target_offset` for a missing one. `time_ms` is the record's own
     timestamp, milliseconds since 1970 UTC. `key_hash` is 16 hexadecimal digits, None for a null key. `fields` names
     what was altered: key, value, timestamp, headers. `expected` says why the flow's config makes this difference
-    and is empty for a fault. `note` adds what is known of the cause: "came twice after a restart at 12:03 UTC".
+    and is empty for a fault. `note` adds what is known of the cause: "came twice, after the record of 12:03 UTC".
+    `content` is a hash of what an altered or extra record has on the target, to compare two mirrors; it is not told.
     Values are there only where they were asked for; as JSON and text they are without secrets.
     """
 
@@ -48,6 +49,7 @@ class RecordDifference:
     fields: tuple[str, ...] = ()
     expected: str = ""
     note: str = ""
+    content: int | None = field(default=None, repr=False, compare=False)
     source_value: bytes | None = field(default=None, repr=False)
     target_value: bytes | None = field(default=None, repr=False)
     json_keys = (

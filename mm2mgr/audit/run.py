@@ -187,7 +187,9 @@ class _Run:
             if own.not_judged or part.number not in rows:
                 continue
             edges = Edges(open_start=order.source.first > 0, due=order.source.end)
-            differences = compare_latest(*sides_of(rows[part.number]), edges, order.expectation.fields)
+            differences = compare_latest(
+                *sides_of(rows[part.number]), edges, order.expectation.fields, _without_timestamp
+            )
             for kind, start, name in (
                 (DifferenceKind.MISSING, order.target_log.start, "target"),
                 (DifferenceKind.EXTRA, order.source_log.start, "source"),
@@ -320,7 +322,7 @@ class _Run:
             finding.not_judged += _faults(searched)
             earlier = [records_in(_of_kind(searched, gaps.COPY))]
         expectation, window = part.order.expectation, part.order.source
-        differences = settle(rest_in(rest_rows, 0), earlier, expectation.fields, due=window.end)
+        differences = settle(rest_in(rest_rows, 0), earlier, expectation.fields, _without_timestamp, due=window.end)
         source_rows, target_rows = _row_by_offset(rest_rows)
         edges = rest_rows.column("edge").to_numpy()
         leading = {offset for offset, row in source_rows.items() if edges[row] & LEADS}
@@ -385,6 +387,12 @@ def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
     return replace(part, order=replace(part.order, target=replace(target, first=first, end=end)))
 
 
+def _without_timestamp(difference: RecordDifference) -> str:
+    """Explain records of old producers, which have no timestamp (-1): MirrorMaker sends them without one."""
+    is_stamped = difference.fields == ("timestamp",) and difference.time_ms is not None and difference.time_ms < 0
+    return "the source's record has no timestamp, and the target's brokers set their own" if is_stamped else ""
+
+
 def _by_part(rows: pa.Table) -> dict[int, pa.Table]:
     numbers = rows.column("part").to_numpy()
     return {int(number): rows.filter(pa.array(numbers == number)) for number in np.unique(numbers)}
@@ -425,7 +433,7 @@ def _with_restarts(
         if offset > last + 1:
             newest = before[target_rows[offset]] if offset in target_rows else -1
             at = f"{datetime.fromtimestamp(newest / 1000, UTC):%H:%M:%S} UTC" if newest >= 0 else ""
-            note = f"came twice after a restart at {at}" if at else ""
+            note = f"came twice, after the record of {at}" if at else "came twice"
         told[row], last = replace(told[row], note=note), offset
     return told
 

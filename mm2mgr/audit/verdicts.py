@@ -192,18 +192,33 @@ def _compare_parts(
 ) -> PartitionAudit:
     told: list[RecordDifference] = []
     counts: dict[DifferenceKind, int] = {}
+    elsewhere = 0
     for flow, own, other in ((first, first_part, second_part), (second, second_part, first_part)):
-        others = set(map(_meaning, other.differences))
+        places: dict[object, list[int | None]] = {}
+        for difference in other.differences:
+            places.setdefault(_meaning(difference), []).append(difference.target_offset)
         for difference in own.differences:
-            if _meaning(difference) not in others:
+            same, place = places.get(_meaning(difference)), difference.target_offset
+            if same:
+                at_same = place in same
+                same.remove(place if at_same else same[0])
+                elsewhere += not at_same and difference.kind in _PLACED
+            else:
                 told.append(
                     replace(difference, note="; ".join(filter(None, (difference.note, f"only in {flow.flow}"))))
                 )
                 if not difference.expected:
                     counts[difference.kind] = counts.get(difference.kind, 0) + 1
+    moved = f"{elsewhere // 2} records are out of place in both mirrors, and not at one offset: not compared further"
     reasons = list(
         dict.fromkeys(
-            (*first_part.not_judged, *second_part.not_judged, *_limit_reached(first_part), *_limit_reached(second_part))
+            (
+                *([moved] if elsewhere else []),
+                *first_part.not_judged,
+                *second_part.not_judged,
+                *_limit_reached(first_part),
+                *_limit_reached(second_part),
+            )
         )
     )
     return PartitionAudit(
@@ -225,7 +240,12 @@ def _limit_reached(audit: PartitionAudit) -> Iterator[str]:
         yield f"{audit.target}: only {len(audit.differences)} of {total} differences are known one by one"
 
 
+_PLACED = {DifferenceKind.DUPLICATED, DifferenceKind.REORDERED, DifferenceKind.EXTRA}
+"""Whose place on the target is not told by the source's offset."""
+
+
 def _meaning(difference: RecordDifference) -> tuple[object, ...]:
-    """What makes differences of two mirrors the same: the source's record, or what nobody mirrored."""
+    """What makes differences of two mirrors the same: the source's record and what became of it, or what nobody
+    mirrored."""
     own = () if difference.source_offset is not None else (difference.time_ms, difference.key_hash)
-    return difference.kind, difference.source_offset, difference.fields, own
+    return difference.kind, difference.source_offset, difference.fields, own, difference.content

@@ -212,6 +212,8 @@ class _Bounds:
     readable: Mapping[str, Mapping[TopicPartition, int | None]]
     topics: Mapping[str, tuple[str, ...]]
     """By flow, those that were found on its source or in its stored offsets."""
+    names: Mapping[str, frozenset[str]]
+    """By cluster, all topics of the sources that flows to the same targets have."""
 
     def transactions(self, entry: _Chosen) -> tuple[Mapping[TopicPartition, int | None], ...]:
         """Return where open transactions begin on a flow's target and source, where its records are read committed."""
@@ -248,15 +250,18 @@ def _choose(workspace: Workspace, names: Iterable[str], options: AuditOptions) -
 
 def _read_bounds(workspace: Workspace, chosen: list[_Chosen]) -> _Bounds:
     offsets = {entry.flow.id: StoredOffsets(entry.connector.connect, entry.connector.name) for entry in chosen}
-    counts = {entry.flow.id: PartitionCounts(entry.flow.source.alias) for entry in chosen}
+    targets_chosen = {entry.flow.target.alias for entry in chosen}
+    source_aliases = {flow.source.alias for flow in workspace.topology.flows if flow.target.alias in targets_chosen}
+    counts = {alias: PartitionCounts(alias) for alias in source_aliases}
     first = workspace.ask(ask([*offsets.values(), *counts.values()]), _LIMITS)
+    counted = {alias: first.get(question) for alias, question in counts.items()}
     stored: dict[str, Mapping[TopicPartition, int] | Mm2mgrError] = {}
     topics: dict[str, tuple[str, ...]] = {}
     for entry in chosen:
         answer = first.get(offsets[entry.flow.id])
         alias = entry.connector.config["source.cluster.alias"]
         stored[entry.flow.id] = answer if isinstance(answer, Mm2mgrError) else parse_stored(answer, alias)
-        there, stored_offsets = first.get(counts[entry.flow.id]), stored[entry.flow.id]
+        there, stored_offsets = counted[entry.flow.source.alias], stored[entry.flow.id]
         names = set() if isinstance(there, Mm2mgrError) else set(there)
         names |= set() if isinstance(stored_offsets, Mm2mgrError) else {partition.topic for partition in stored_offsets}
         names |= entry.topics or set()
@@ -273,7 +278,12 @@ def _read_bounds(workspace: Workspace, chosen: list[_Chosen]) -> _Bounds:
     committed = _read_committed(workspace, written, targets)
     sources = _read_clusters(workspace, away)
     read = {entry.flow.source.alias for entry in chosen if _reads_committed(entry)}
-    return _Bounds(stored, targets, sources, committed, _read_committed(workspace, read, sources), topics)
+    readable = _read_committed(workspace, read, sources)
+    every_name = {
+        alias: frozenset[str]() if isinstance(answer, Mm2mgrError) else frozenset(answer)
+        for alias, answer in counted.items()
+    }
+    return _Bounds(stored, targets, sources, committed, readable, topics, every_name)
 
 
 def _read_clusters(workspace: Workspace, topics: Mapping[str, set[str]]) -> dict[str, RunningKafka | Mm2mgrError]:
@@ -318,13 +328,14 @@ def _target_topic(entry: _Chosen, topic: str) -> str:
 
 
 def _order(workspace: Workspace, chosen: list[_Chosen], bounds: _Bounds, options: AuditOptions) -> AuditOrder:
-    writers = _writers(workspace)
+    writers = writers_of(workspace, bounds.names)
     flows = [_flow_order(workspace, entry, bounds, writers, options) for entry in chosen]
     return AuditOrder(tuple(flows), options.show_values, options.most_differences)
 
 
-def _writers(workspace: Workspace) -> Callable[[str, str], list[str]]:
-    """Return a function that names the flows that write to a topic of a target, by what their config makes of names."""
+def writers_of(workspace: Workspace, topics_by_cluster: Mapping[str, Iterable[str]]) -> Callable[[str, str], list[str]]:
+    """Return a function that names the flows that write to a topic of a target, by what their config makes of the
+    names on their sources; names that an include list spells out count also where nothing could be asked."""
     flows = [
         (flow, _Chosen(flow, connector, None))
         for connector in workspace.connectors
@@ -336,7 +347,8 @@ def _writers(workspace: Workspace) -> Callable[[str, str], list[str]]:
         if not entry.connector.config.get("transforms"):
             name = entry.flow.selection.upstream(topic)
             return bool(name and entry.flow.carries(name))
-        names = filter(entry.flow.carries, entry.flow.settings.topics.include)
+        there = topics_by_cluster.get(entry.flow.source.alias, ())
+        names = filter(entry.flow.carries, {*entry.flow.settings.topics.include, *there})
         return any(_target_topic(entry, name) == topic for name in names)
 
     return lambda alias, topic: [
@@ -692,7 +704,8 @@ def _times(
     for question, once in rounds:
         answer = snapshot.get(question)
         for partition, seconds in ({} if isinstance(answer, Mm2mgrError) else answer).items():
-            answers_by_place[(question.cluster, partition, once[partition])] = round(seconds * 1000)
+            if seconds >= 0:  # a record may have no timestamp, and Kafka's -1 asks for the log's end
+                answers_by_place[(question.cluster, partition, once[partition])] = round(seconds * 1000)
     return answers_by_place
 
 

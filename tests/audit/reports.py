@@ -49,7 +49,7 @@ MIXED = part(
     counts={DifferenceKind.DUPLICATED: 1, DifferenceKind.ALTERED: 1, DifferenceKind.EXTRA: 40},
     expected={"transformation 'drop' drops records without a key": 2},
     differences=(
-        record(DifferenceKind.DUPLICATED, 1050, 951, note="came twice after a restart at 12:03 UTC"),
+        record(DifferenceKind.DUPLICATED, 1050, 951, note="came twice, after the record of 12:03 UTC"),
         record(DifferenceKind.ALTERED, 1060, 962, fields=("value", "headers"), key_hash=None),
         record(DifferenceKind.EXTRA, None, 970),
         record(DifferenceKind.MISSING, 1070, None, expected="transformation 'drop' drops records without a key"),

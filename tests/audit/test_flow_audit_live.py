@@ -100,7 +100,7 @@ def test_a_killed_worker_sends_again_what_the_audit_counts(pair: Pair, tree: Tre
         told = Counter((each.source_offset or 0) + 1 for each in part.differences)
         assert told == again, part.source
         assert set(part.counts) <= {DifferenceKind.DUPLICATED}
-        assert all("came twice after a restart at" in each.note for each in part.differences)
+        assert all("came twice, after the record of" in each.note for each in part.differences)
         assert part.source_records == traffic.rounds
 
 

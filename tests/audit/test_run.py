@@ -161,7 +161,7 @@ def test_a_restart_is_told_with_the_time_before_it(logs: FakeLogs) -> None:
     assert [(each.source_offset, each.target_offset) for each in found.differences] == [
         (1_400 + row, 2_000 + row) for row in range(600)
     ]
-    assert {each.note for each in found.differences} == {"came twice after a restart at 22:46:39 UTC"}
+    assert {each.note for each in found.differences} == {"came twice, after the record of 22:46:39 UTC"}
 
 
 def test_records_that_come_again_much_later_are_duplicates(logs: FakeLogs) -> None:
@@ -235,6 +235,29 @@ def test_values_are_shown_where_asked_for(logs: FakeLogs) -> None:
     assert plain.source_value is plain.target_value is None
     (shown,) = audited(logs, logs.part(PLAIN), show_values=True).differences
     assert (shown.source_value, shown.target_value) == (log[100].value, b"other")
+
+
+@pytest.mark.parametrize("matching", [Matching.ORDERED, Matching.LATEST])
+def test_records_without_a_timestamp_get_one_on_the_target(logs: FakeLogs, matching: Matching) -> None:
+    log = [replace(record, key=b"%d" % row) for row, record in enumerate(records(random.Random(20), 500))]
+    old = [replace(record, timestamp_ms=-1) if row in (7, 80) else record for row, record in enumerate(log)]
+    logs.put(old, log)
+    found = audited(logs, logs.part(replace(PLAIN, matching=matching)))
+    assert found.verdict is Verdict.EQUAL
+    assert found.expected == {"the source's record has no timestamp, and the target's brokers set their own": 2}
+    logs.put(log, [*log[:7], replace(log[7], timestamp_ms=5), *log[8:]])
+    assert audited(logs, logs.part(replace(PLAIN, matching=matching))).counts == {DifferenceKind.ALTERED: 1}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_two_mirrors_that_alter_a_record_differently_differ(logs: FakeLogs, *, swapped: bool) -> None:
+    log = records(random.Random(21), 500)
+    contents = []
+    for value in (b"x", b"y" if swapped else b"x"):
+        logs.put(log, [*log[:100], replace(log[100], value=value), *log[101:]])
+        (told_difference,) = audited(logs, logs.part(PLAIN)).differences
+        contents.append(told_difference.content)
+    assert (contents[0] == contents[1]) is not swapped
 
 
 def resent(logs: FakeLogs, again: int, *, starts: int = 0, first: int = 5_000) -> PartitionAudit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -107,3 +108,34 @@ def test_only_what_one_mirror_has_is_told_of_both() -> None:
     same = add_comparison(AuditReport((flows[0], replace(flows[0], flow="g")), 0.0, 1.0, "here"))
     assert same.flows[2].verdict is Verdict.EQUAL
     assert same.verdict is Verdict.DIFFERS
+
+
+def beside(first: list[RecordDifference], second: list[RecordDifference]) -> PartitionAudit:
+    """Compare two mirrors by their differences from one source."""
+
+    def flow(name: str, told: list[RecordDifference]) -> FlowAudit:
+        counts = dict(Counter(difference.kind for difference in told))
+        return FlowAudit(name, (PartitionAudit(T, R, (0, 100), (0, 110), 100, 100, counts, differences=tuple(told)),))
+
+    (audit,) = add_comparison(AuditReport((flow("f", first), flow("g", second)), 0.0, 1.0, "here")).flows[2].partitions
+    return audit
+
+
+def test_mirrors_that_differ_in_the_same_record_in_other_ways_are_not_equal() -> None:
+    altered = RecordDifference(DifferenceKind.ALTERED, 5, 5, 1, "k", ("value",), content=1)
+    assert beside([altered], [altered]).verdict is Verdict.EQUAL
+    assert beside([altered], [replace(altered, content=2)]).counts == {DifferenceKind.ALTERED: 2}
+    twice = [RecordDifference(DifferenceKind.DUPLICATED, 5, place) for place in (6, 50, 51)]
+    assert beside(twice, twice).verdict is Verdict.EQUAL
+    assert beside(twice[:1], twice).counts == {DifferenceKind.DUPLICATED: 2}
+    extra = [RecordDifference(DifferenceKind.EXTRA, None, place, 1, content=3) for place in (6, 7, 8)]
+    assert beside(extra[:1], extra).counts == {DifferenceKind.EXTRA: 2}
+    assert beside(extra[:1], [replace(extra[0], content=4)]).counts == {DifferenceKind.EXTRA: 2}
+
+
+def test_what_is_out_of_place_in_both_mirrors_at_other_offsets_is_not_judged() -> None:
+    moved = RecordDifference(DifferenceKind.REORDERED, 5, 90)
+    assert beside([moved], [moved]).verdict is Verdict.EQUAL
+    audit = beside([moved], [replace(moved, target_offset=20)])
+    assert audit.verdict is Verdict.NOT_JUDGED
+    assert audit.not_judged[0].startswith("1 records are out of place in both mirrors")
