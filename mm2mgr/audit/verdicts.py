@@ -119,8 +119,11 @@ def _count(flow: FlowOrder, part: PartitionOrder) -> PartitionAudit:
             reasons.append("offsets cannot be compared where compaction or a transformation drops records")
         elif flow.target.committed or flow.source.committed:
             reasons.append("offsets cannot be compared where transaction markers take some")
+        elif there == 0:
+            counts[DifferenceKind.MISSING] = least
         elif there < least:
-            counts[DifferenceKind.MISSING] = least - there
+            fewer = f"the target has {least - there} offsets fewer: missing records, or markers of transactions"
+            reasons.append(f"{fewer} that the source's log has; an audit without --counts tells")
         elif part.expectation.matching is Matching.FAN_IN:
             reasons.append("offsets cannot be compared where several sources write to one topic")
         elif part.source_log.start == part.source.first == part.target_log.start == 0 and there > most:

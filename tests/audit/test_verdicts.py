@@ -78,7 +78,10 @@ def test_counts_say_what_offsets_can() -> None:
         return judge_counts(order(one, **more), 0.0, 0.0).flows[0].partitions[0]
 
     assert count(part()).verdict is Verdict.EQUAL
-    assert count(part(target=Offsets(0, 90))).counts == {DifferenceKind.MISSING: 10}
+    fewer = count(part(target=Offsets(0, 90)))  # the producers of the source may write transaction markers
+    assert (fewer.counts, fewer.verdict) == ({}, Verdict.NOT_JUDGED)
+    assert "10 offsets fewer" in fewer.not_judged[0]
+    assert count(part(target=Offsets(0, 0))).counts == {DifferenceKind.MISSING: 100}
     assert count(part(target=Offsets(0, 125))).counts == {DifferenceKind.EXTRA: 5}
     older = count(part(2000, log=Offsets(1000, 2000), target=Offsets(0, 1500)))
     assert "may hide missing ones" in older.not_judged[0]
