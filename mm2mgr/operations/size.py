@@ -311,7 +311,8 @@ def roll_up(
     """Roll up the hours that are new or changed, on the engine that `spark` (--spark, --no-spark or neither) and the
     machine decide on; where nothing is due none is started.
 
-    `working` is entered with a sentence while the job runs; `warm` is the session of a process that stays. Mm2mgrError when the store holds no sample.
+    `working` is entered with a sentence while the job runs; `warm` is the session of a process that stays.
+    Mm2mgrError when the store holds no sample.
     """
     from mm2mgr.samples.schema import ahead, ahead_text, log_file_of
     from mm2mgr.samples.store import SampleStore

@@ -1,4 +1,4 @@
-"""`throughput` in a process that stays: each hour is rolled up soon after its end, in one Spark session that stays warm.
+"""`throughput` in a process that stays: each hour is rolled up soon after its end, in one warm Spark session.
 
 Of several processes on one store each does the work, and none changes anything twice, so they need no lease.
 """

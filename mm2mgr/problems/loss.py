@@ -32,7 +32,7 @@ LOSS_REMEDIES: Mapping[str, str] = {
     "past-end": "compare the topic with the target, then stop the flow and reset these offsets",
     "truncation": _RESET,
     "missing": "`mm2mgr audit FLOW --repair-plan` prints how they are mirrored again",
-    "duplicated": "look in `mm2mgr history` for a restart about that time; with delivery: exactly_once none comes twice",
+    "duplicated": "look in `mm2mgr history` for a restart then; with delivery: exactly_once none comes twice",
     "altered": "look for a transformation or another writer: `mm2mgr audit FLOW --show-values`",
     "reordered": "set record_producer: {enable.idempotence: true}, or {max.in.flight.requests.per.connection: 1}",
     "extra": "look for another writer of the topic: `mm2mgr who TOPIC`",
