@@ -165,24 +165,18 @@ def _assignment(flow: Flow, snapshot: Snapshot) -> Assignment | str:
     return order or "the connector has no tasks yet"
 
 
-def current_assignment(listing: Listing, flow: Flow, running: Assignment | str) -> Assignment:
+def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
     """Return the assignment to size with: the running connector's if its partitions are today's, else a prediction."""
     note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
-    if not isinstance(running, str) and _is_current(running, listing, flow):
+    if not isinstance(running, str) and _is_current(running, listing, mirrored):
         return running
-    return replace(predict(listing, flow.assigns), note=note)
+    return replace(predict(listing, mirrored), note=note)
 
 
-def _is_current(running: Assignment, listing: Listing, flow: Flow) -> bool:
-    """Tell whether a connector has today's partitions; heartbeats are no load, and workers before 4.0 give them to each
-    source connector (KIP-1089).
-    """
+def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str], bool]) -> bool:
     counts = Counter([partition.topic for partition in running.order])
-    if any(partition.partition >= counts[partition.topic] for partition in running.order):
-        return False
-    mirrored = {name: count for name, count in listing.partitions.items() if flow.carries(name)}
-    is_heartbeats = flow.selection.is_heartbeats
-    return mirrored == {name: count for name, count in counts.items() if name in mirrored or not is_heartbeats(name)}
+    numbers_fit = all(partition.partition < counts[partition.topic] for partition in running.order)
+    return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if mirrored(name)}
 
 
 class ExpandedTree(Protocol):
@@ -228,7 +222,7 @@ class Evidence:
         """Return a flow as a scenario; measured topics that Kafka no longer lists are named, and not counted."""
         alias = flow.source.alias
         listing = self.listings[alias]
-        assignment = current_assignment(listing, flow, self.assignments[flow.id])
+        assignment = current_assignment(listing, flow.assigns, self.assignments[flow.id])
         topics = {partition.topic for partition in assignment.order} | {
             topic for topic in unlisted if flow.carries(topic)
         }

@@ -213,10 +213,6 @@ def test_the_order_is_read_back_from_the_running_connector(ready: Command, mock_
         assert [sizings[flow]["deal"] for flow in ("orders:a->hub", "logs:a->hub")] == ["live", "predicted"]
         assert "in the order of the running connector, the busiest" in " ".join(sizings["orders:a->hub"]["reasons"])
         assert "(not created yet)" in " ".join(sizings["logs:a->hub"]["reasons"])
-        partitions["heartbeats"] = 1
-        fake.connectors["mm2.a.hub.source.orders"].config["topics"] = "orders,heartbeats"  # as workers before 4.0 deal
-        (orders,) = ready("size", "orders", *RESULT, "--dry-run", "-o", "json").json["sizings"]
-        assert orders["deal"] == "live"
         partitions["orders"] = 3
         (orders,) = ready("size", "orders", *RESULT, "--dry-run", "-o", "json").json["sizings"]
         assert orders["deal"] == "predicted"

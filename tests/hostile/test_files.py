@@ -469,6 +469,8 @@ LOOKS_FIRST = {
     "sandbox/kafka_servers.py": 1,
     "sandbox/layout.py": 1,
     "sandbox/process.py": 2,
+    "throughput/engine.py": 3,  # below /proc and /sys
+    "throughput/job.py": 2,  # of a folder that it made
     "sandbox/runtime.py": 3,
     "sandbox/server.py": 1,
     "spec/files.py": 2,
