@@ -387,15 +387,15 @@ class RecordTimes(KafkaQuestion[dict[TopicPartition, float]]):
 
 
 @dataclass(frozen=True)
-class RecordlessEnds(KafkaQuestion[set[TopicPartition]]):
+class RecordlessEnds(KafkaQuestion[frozenset[TopicPartition]]):
     """Which partitions have no record from an offset on, only such as markers of transactions: read to their ends."""
 
     positions: tuple[tuple[TopicPartition, int], ...]
 
-    def ask(self, reach: KafkaReach) -> set[TopicPartition]:
+    def ask(self, reach: KafkaReach) -> frozenset[TopicPartition]:
         from mm2mgr.kafka.records import without_records
 
-        return without_records(reach.access, dict(self.positions), reach.limits.measuring_seconds)
+        return frozenset(without_records(reach.access, dict(self.positions), reach.limits.measuring_seconds))
 
 
 class NewestRecord(TopicQuestion[float | None]):

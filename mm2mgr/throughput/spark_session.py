@@ -20,8 +20,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
+import py4j.java_gateway  # type: ignore[import-untyped]
+import py4j.protocol  # type: ignore[import-untyped]
 import pyspark
-from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -163,6 +165,7 @@ def _stop(spark: SparkSession) -> None:
     with suppress(*SPARK_ERRORS, OSError):
         spark.stop()
     # What PySpark leaves behind where the JVM does not answer: the next session starts anew.
+    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value  # PySpark's own would ask a JVM that is gone
     SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
     process = getattr(gateway, "proc", None)
     if gateway is None or process is None:
