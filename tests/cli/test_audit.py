@@ -402,3 +402,36 @@ def test_an_empty_source_is_equal_only_where_nothing_was_ever_there(mm2mgr: Comm
     assert "none of its topics has partition 9" in said.out
     said = mm2mgr("audit", "orders", "--no-spark", "--partition", "2")
     assert "Equal: nothing was compared, as there was no record, in 1 partition" in said.lines[-1]
+
+
+def test_an_open_transaction_on_the_source_ends_its_log(
+    mm2mgr: Command, mirrored: FakeConnect, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer({"bootstrap.servers": mock_cluster.bootstrap_servers})
+    for number in range(70):  # the last 20 stand for those of the transaction
+        record: dict[str, Any] = {"partition": 3, "timestamp": 1_700_000_000_000 + number}
+        producer.produce("orders", b"%d" % number, **record)
+        if number < 50:
+            producer.produce("a.orders", b"%d" % number, **record)
+    assert producer.flush(30) == 0
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {3: 49}, alias="a")
+    operation = import_module("mm2mgr.operations.audit")
+    read, narrow = Kafka.read_offsets, operation._narrow_windows
+    orders: list[Any] = []
+
+    def read_offsets(kafka: Kafka, partitions: Iterable[TopicPartition], *, committed: bool = False) -> Any:
+        answer = read(kafka, partitions)
+        ended = {name: log._replace(end=min(log.end, 50)) for name, log in answer.found.items()}
+        return replace(answer, found=ended) if committed else answer
+
+    def narrow_windows(workspace: Workspace, order: Any, options: AuditOptions) -> Any:
+        orders.append(order)
+        return narrow(workspace, order, options)
+
+    monkeypatch.setattr(Kafka, "read_offsets", read_offsets)
+    monkeypatch.setattr(operation, "_narrow_windows", narrow_windows)
+    monkeypatch.setattr(operation, "_reads_committed", lambda _: True)
+    said = mm2mgr("audit", "orders", "--no-spark", "--partition", "3")
+    assert said.lines[-1].startswith("Equal: 50 records of 1 partition")
+    (part,) = orders[0].flows[0].partitions
+    assert (part.source.end, part.source_log.end) == (50, 50), "nothing behind it is waited for"
