@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mm2mgr.audit.records import Hashes, Ints, Records, mix
+from mm2mgr.audit.records import Hashes, Ints, Records, columns_in, mix
 from mm2mgr.audit.sequences import Rows, common_subsequence
 
 Flags = npt.NDArray[np.bool_]
@@ -76,8 +76,8 @@ class Blocks:
 
     @classmethod
     def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Blocks:
-        """Read the columns of BLOCK_SCHEMA; others may be there."""
-        return cls(*(table.column(name).to_numpy(zero_copy_only=False) for name in BLOCK_SCHEMA.names))
+        """Read the columns of BLOCK_SCHEMA, sums also as signed numbers; others may be there."""
+        return cls(*columns_in(table, BLOCK_SCHEMA))
 
 
 def block_bits(records: int) -> int:

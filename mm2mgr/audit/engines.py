@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from mm2mgr.audit.blocks import Blocks, join_blocks
 from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different_keys_frame, latest
-from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, from_signed, scan
+from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,19 +140,14 @@ def _join_ranges(table: pa.Table, numbers: Sequence[int]) -> Scanned:
     parts: dict[int, LogSums] = {}
     judged = rows.column("judged").to_numpy(zero_copy_only=False)
     for number in sorted(numbers):
-        sides = [from_signed(rows.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)]
-        ranges = [_ranges(blocks) for blocks in sides]
+        sides = [
+            Blocks.from_arrow(rows.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)
+        ]
         inside = judged[(part == number) & (side == SOURCE)]
-        whole = [join_blocks(rows) for rows in ranges]
+        whole = [join_blocks([_take(blocks, np.argsort(blocks.first_offset, kind="stable"))]) for blocks in sides]
         remaining = _from_first_difference(*whole)
         parts[number] = LogSums(*remaining, whole[0].records, whole[1].records, int(sides[0].count[inside].sum()))
     return Scanned(parts, notes)
-
-
-def _ranges(blocks: Blocks) -> list[Blocks]:
-    """Return each row as blocks of its own: `join_blocks` puts them in order."""
-    order = np.argsort(blocks.first_offset, kind="stable")
-    return [_take(blocks, order)]
 
 
 def _from_first_difference(source: Blocks, target: Blocks) -> tuple[Blocks, Blocks]:
@@ -207,7 +202,8 @@ class OnSpark:
 
         def sums_of(number: int) -> LogSums:
             source, target = (
-                from_signed(left.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)
+                Blocks.from_arrow(left.filter(pa.array((part == number) & (side == which))))
+                for which in (SOURCE, TARGET)
             )
             judged, around = (counts[number, SOURCE, flag] for flag in (True, False))
             return LogSums(source, target, judged + around, counts[number, TARGET, True], judged)

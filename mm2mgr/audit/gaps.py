@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from mm2mgr.audit.differences import CLOSED, Edges, Unmatched, compare_gap
 from mm2mgr.audit.reading import ClientRefused, LogConsumer, ReadFault, WindowReader
-from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
+from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of, signed_columns
 from mm2mgr.audit.scan import ScanRange, as_mirrored
 from mm2mgr.audit.windows import LogAccess
 
@@ -213,7 +213,7 @@ def _edges(rest: Unmatched, source: Records, due: int | None) -> npt.NDArray[np.
 
 def _copy_rows(part: int, records: Records) -> pa.RecordBatch:
     count = len(records)
-    signed = [pa.array(getattr(records, f.name).view(np.int64), pa.int64()) for f in _SIGNED]
+    signed = signed_columns(records, RECORD_SCHEMA)
     zeros = pa.array(np.zeros(count, np.int64))
     flags, edges = pa.array(np.zeros(count, np.bool_)), pa.array(np.zeros(count, np.int8))
     return _in_schema(part, COPY, "", [*signed, flags, zeros, zeros, zeros, edges, pa.nulls(count, pa.binary())], count)
@@ -231,18 +231,10 @@ def _in_schema(part: int, kind: str, text: str, arrays: list[pa.Array], count: i
     return pa.RecordBatch.from_arrays([*head, pa.array([text] * count, pa.string()), *arrays], schema=GAP_SCHEMA)
 
 
-def records_in(table: pa.Table) -> Records:
-    """Return the records of rows with signed numbers."""
-    columns = {f.name: table.column(f.name).to_numpy(zero_copy_only=False) for f in RECORD_SCHEMA}
-    return Records(
-        *(columns[f.name].view(np.uint64) if f.type == pa.uint64() else columns[f.name] for f in RECORD_SCHEMA)
-    )
-
-
 def rest_in(table: pa.Table, matched: int) -> Unmatched:
     """Return the records without a partner of one or more gaps."""
     flags, place, copy_of = (
         table.column(name).to_numpy(zero_copy_only=False) for name in ("is_target", "place", "copy_of")
     )
-    records = records_in(table)
+    records = Records.from_arrow(table)
     return Unmatched(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from mm2mgr.audit.latest_records import LatestRecords
 from mm2mgr.audit.reading import ReadFault, WindowReader
-from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of
+from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of, signed_columns
 from mm2mgr.audit.scan import FAULT, SOURCE, ScanRange, ScanTask, as_mirrored
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def latest(task: ScanTask) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(scan_range: ScanRange, records: Records, count: int) -> pa.RecordBatch:
-    columns = [pa.array(getattr(records, f.name).view(np.int64), pa.int64()) for f in RECORD_SCHEMA]
+    columns = signed_columns(records, RECORD_SCHEMA)
     counts = np.zeros(len(records), np.int64)
     counts[:1] = count
     return _in_schema(scan_range, RECORD, "", [*columns, pa.array(counts)])
@@ -102,12 +102,5 @@ def different_keys_frame(rows: DataFrame) -> DataFrame:
 def sides_of(rows: pa.Table) -> tuple[Records, Records]:
     """Return the records of both sides of one partition, source first."""
     is_source = rows.column("side").to_numpy() == SOURCE
-    source, target = (_records(rows.filter(pa.array(flags))) for flags in (is_source, ~is_source))
+    source, target = (Records.from_arrow(rows.filter(pa.array(flags))) for flags in (is_source, ~is_source))
     return source, target
-
-
-def _records(rows: pa.Table) -> Records:
-    columns: dict[str, Any] = {f.name: rows.column(f.name).to_numpy() for f in RECORD_SCHEMA}
-    return Records(
-        *(columns[f.name].view(np.uint64) if f.type == pa.uint64() else columns[f.name] for f in RECORD_SCHEMA)
-    )

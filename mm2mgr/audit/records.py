@@ -32,6 +32,19 @@ RECORD_SCHEMA = pa.schema(
 )
 
 
+def columns_in(table: pa.Table | pa.RecordBatch, schema: pa.Schema) -> list[Any]:
+    """Return the columns of a schema as arrays; what it has as uint64 may be signed: Spark knows no other numbers."""
+    arrays = (table.column(name).to_numpy(zero_copy_only=False) for name in schema.names)
+    pairs = zip(arrays, schema.types, strict=True)
+    return [array.view(np.uint64) if kind == pa.uint64() else array for array, kind in pairs]
+
+
+def signed_columns(value: object, schema: pa.Schema) -> list[pa.Array]:
+    """Return the columns of records or blocks by the names of a schema, uint64 as the signed numbers that Spark knows."""
+    arrays = (getattr(value, name) for name in schema.names)
+    return [pa.array(array.view(np.int64) if array.dtype == np.uint64 else array) for array in arrays]
+
+
 class Message(Protocol):
     """What is read of a confluent_kafka.Message."""
 
@@ -72,8 +85,8 @@ class Records:
 
     @classmethod
     def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Records:
-        """Read the columns of RECORD_SCHEMA; others may be there."""
-        return cls(*(table.column(name).to_numpy(zero_copy_only=False) for name in RECORD_SCHEMA.names))
+        """Read the columns of RECORD_SCHEMA, hashes also as signed numbers; others may be there."""
+        return cls(*columns_in(table, RECORD_SCHEMA))
 
     @classmethod
     def join(cls, parts: Sequence[Records]) -> Records:

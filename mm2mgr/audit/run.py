@@ -17,11 +17,11 @@ from mm2mgr.audit import gaps
 from mm2mgr.audit.blocks import Gap, align_blocks, block_bits
 from mm2mgr.audit.differences import Edges, copies_to_find, settle, tally
 from mm2mgr.audit.engines import Engine, InProcess, LogSums, OnSpark
-from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare, records_in, rest_in
+from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare, rest_in
 from mm2mgr.audit.latest import sides_of
 from mm2mgr.audit.latest_records import compare_latest
 from mm2mgr.audit.reading import SILENCE_SECONDS
-from mm2mgr.audit.records import fastest_algorithm
+from mm2mgr.audit.records import Records, fastest_algorithm
 from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
 from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, ScanTask, tasks_of
 from mm2mgr.audit.verdicts import sent_again_behind
@@ -320,7 +320,7 @@ class _Run:
         earlier = []
         if searched is not None:
             finding.not_judged += _faults(searched)
-            earlier = [records_in(_of_kind(searched, gaps.COPY))]
+            earlier = [Records.from_arrow(_of_kind(searched, gaps.COPY))]
         expectation, window = part.order.expectation, part.order.source
         differences = settle(rest_in(rest_rows, 0), earlier, expectation.fields, _without_timestamp, due=window.end)
         source_rows, target_rows = _row_by_offset(rest_rows)

@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from mm2mgr.audit.blocks import BLOCK_SCHEMA, Blocks, BlockSums
 from mm2mgr.audit.reading import Message, ReadFault, WindowReader
-from mm2mgr.audit.records import records_of
+from mm2mgr.audit.records import records_of, signed_columns
 from mm2mgr.audit.windows import LogAccess, LogWindow, RecordStep
 from mm2mgr.partitions import TopicPartition
 
 SOURCE, TARGET = 0, 1
 BLOCK, DROPPED, FAULT = "block", "dropped", "fault"
 # Spark has no unsigned numbers: the same 64 bits go as signed ones.
-SIGNED_SCHEMA = pa.schema([pa.field(f.name, pa.int64() if f.type == pa.uint64() else f.type) for f in BLOCK_SCHEMA])
+_SIGNED = pa.schema([pa.field(f.name, pa.int64() if f.type == pa.uint64() else f.type) for f in BLOCK_SCHEMA])
 _PLACE = [
     ("part", pa.int32()),
     ("side", pa.int32()),
@@ -31,7 +31,7 @@ _PLACE = [
     ("kind", pa.string()),
     ("text", pa.string()),
 ]
-SCAN_SCHEMA = pa.schema([*_PLACE, *SIGNED_SCHEMA])
+SCAN_SCHEMA = pa.schema([*_PLACE, *_SIGNED])
 
 
 @dataclass(frozen=True)
@@ -148,17 +148,17 @@ def _gets(step: RecordStep, message: Message, headers: list[tuple[str, bytes | N
 
 
 def _rows(scan_range: ScanRange, blocks: Blocks) -> pa.RecordBatch:
-    return _with_place(scan_range, BLOCK, "", to_signed(blocks))
+    return _with_place(scan_range, BLOCK, "", signed_columns(blocks, BLOCK_SCHEMA))
 
 
 def _row(scan_range: ScanRange, kind: str, text: str, count: int, offset: int) -> pa.RecordBatch:
     numbers = {"first_offset": offset, "last_offset": offset, "count": count}
-    row = [{field.name: numbers.get(field.name, False if field.name == "ends" else 0) for field in SIGNED_SCHEMA}]
-    return _with_place(scan_range, kind, text, pa.RecordBatch.from_pylist(row, SIGNED_SCHEMA))
+    row = [{field.name: numbers.get(field.name, False if field.name == "ends" else 0) for field in _SIGNED}]
+    return _with_place(scan_range, kind, text, pa.RecordBatch.from_pylist(row, _SIGNED).columns)
 
 
-def _with_place(scan_range: ScanRange, kind: str, text: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-    count = rows.num_rows
+def _with_place(scan_range: ScanRange, kind: str, text: str, columns: list[pa.Array]) -> pa.RecordBatch:
+    count = len(columns[0])
     places = [
         pa.array(np.full(count, scan_range.part, np.int32)),
         pa.array(np.full(count, scan_range.side, np.int32)),
@@ -166,18 +166,4 @@ def _with_place(scan_range: ScanRange, kind: str, text: str, rows: pa.RecordBatc
         pa.array([kind] * count, pa.string()),
         pa.array([text] * count, pa.string()),
     ]
-    return pa.RecordBatch.from_arrays([*places, *rows.columns], schema=SCAN_SCHEMA)
-
-
-def to_signed(blocks: Blocks) -> pa.RecordBatch:
-    """Return blocks with signed numbers (SIGNED_SCHEMA)."""
-    columns = [getattr(blocks, field.name) for field in BLOCK_SCHEMA]
-    arrays = [column.view(np.int64) if column.dtype == np.uint64 else column for column in columns]
-    return pa.RecordBatch.from_arrays([pa.array(array) for array in arrays], schema=SIGNED_SCHEMA)
-
-
-def from_signed(table: pa.Table) -> Blocks:
-    """Return the blocks of rows with signed numbers."""
-    columns = [table.column(field.name).to_numpy(zero_copy_only=False) for field in BLOCK_SCHEMA]
-    fields = zip(columns, BLOCK_SCHEMA, strict=True)
-    return Blocks(*(column.view(np.uint64) if field.type == pa.uint64() else column for column, field in fields))
+    return pa.RecordBatch.from_arrays([*places, *columns], schema=SCAN_SCHEMA)
