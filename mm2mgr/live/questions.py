@@ -266,7 +266,6 @@ class OffsetsAtTimes(KafkaQuestion[dict[TopicPartition, int]]):
     none."""
 
     times_ms: tuple[tuple[TopicPartition, int], ...]
-    answer = dict[TopicPartition, int]
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, int]:
         with reach.connect(reach.limits.measuring_seconds) as kafka:

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.audit.bounds import cut_by_time, judged_until
@@ -45,7 +45,7 @@ from mm2mgr.live.questions import (
     StoredOffsets,
 )
 from mm2mgr.live.reach import Limits
-from mm2mgr.live.snapshot import ask
+from mm2mgr.live.snapshot import Question, ask
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.text import one_line
@@ -662,7 +662,7 @@ def _with_targets(workspace: Workspace, flows: list[FlowOrder], *, counts: bool)
         for offset in around[id(part)]:
             if (at := times.get((flow.source.alias, part.source.partition, offset))) is not None:
                 wanted_places.setdefault(flow.target.alias, set()).add((part.target.partition, at))
-    places_at = _places(workspace, wanted_places)
+    places_at = _ask_places(workspace, OffsetsAtTimes, wanted_places)  # -1 where there is none
 
     def place(flow: FlowOrder, part: PartitionOrder, offset: int) -> int | None:
         at = times.get((flow.source.alias, part.source.partition, offset))
@@ -689,41 +689,35 @@ def _surroundings(part: PartitionOrder) -> tuple[int, int]:
 
 
 def _times(
-    workspace: Workspace, asked: Mapping[str, set[tuple[TopicPartition, int]]]
+    workspace: Workspace, offsets: Mapping[str, set[tuple[TopicPartition, int]]]
 ) -> dict[tuple[str, TopicPartition, int], int]:
-    """Return the timestamps of records, in milliseconds; a question has each partition once."""
-    rounds: list[tuple[RecordTimes, dict[TopicPartition, int]]] = []
-    for alias, places in asked.items():
+    """Return the timestamps of records, in milliseconds."""
+    seconds = _ask_places(workspace, RecordTimes, offsets)
+    # A record may have no timestamp, and Kafka's -1 asks for the log's end.
+    return {place: round(answer * 1000) for place, answer in seconds.items() if answer >= 0}
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _ask_places(
+    workspace: Workspace,
+    question: Callable[[str, tuple[tuple[TopicPartition, int], ...]], Question[Mapping[TopicPartition, _Number]]],
+    wanted: Mapping[str, set[tuple[TopicPartition, int]]],
+) -> dict[tuple[str, TopicPartition, int], _Number]:
+    """Ask about places of partitions, as many questions side by side as one partition has places; what was not answered
+    is left out."""
+    asked: list[tuple[str, dict[TopicPartition, int], Question[Mapping[TopicPartition, _Number]]]] = []
+    for alias, places in wanted.items():
         left = sorted(places)
         while left:
             once = dict(reversed(left))
-            rounds.append((RecordTimes(alias, tuple(sorted(once.items()))), once))
+            asked.append((alias, once, question(alias, tuple(sorted(once.items())))))
             left = [place for place in left if once[place[0]] != place[1]]
-    snapshot = workspace.ask(ask([question for question, _ in rounds]), _LIMITS)
-    answers_by_place: dict[tuple[str, TopicPartition, int], int] = {}
-    for question, once in rounds:
-        answer = snapshot.get(question)
-        for partition, seconds in ({} if isinstance(answer, Mm2mgrError) else answer).items():
-            if seconds >= 0:  # a record may have no timestamp, and Kafka's -1 asks for the log's end
-                answers_by_place[(question.cluster, partition, once[partition])] = round(seconds * 1000)
-    return answers_by_place
-
-
-def _places(
-    workspace: Workspace, wanted_places: Mapping[str, set[tuple[TopicPartition, int]]]
-) -> dict[tuple[str, TopicPartition, int], int]:
-    """Return the first offset at each time, -1 where there is none."""
-    rounds: list[tuple[OffsetsAtTimes, dict[TopicPartition, int]]] = []
-    for alias, times in wanted_places.items():
-        left = sorted(times)
-        while left:
-            once = dict(reversed(left))
-            rounds.append((OffsetsAtTimes(alias, tuple(sorted(once.items()))), once))
-            left = [place for place in left if once[place[0]] != place[1]]
-    snapshot = workspace.ask(ask([question for question, _ in rounds]), _LIMITS)
-    answers_by_place: dict[tuple[str, TopicPartition, int], int] = {}
-    for question, once in rounds:
-        answer = snapshot.get(question)
-        for partition, offset in ({} if isinstance(answer, Mm2mgrError) else answer).items():
-            answers_by_place[(question.cluster, partition, once[partition])] = offset
-    return answers_by_place
+    snapshot = workspace.ask(ask([entry for _, _, entry in asked]), _LIMITS)
+    answers: dict[tuple[str, TopicPartition, int], _Number] = {}
+    for alias, once, entry in asked:
+        answer = snapshot.get(entry)
+        if not isinstance(answer, Mm2mgrError):
+            answers |= {(alias, partition, once[partition]): number for partition, number in answer.items()}
+    return answers
