@@ -215,6 +215,12 @@ class Leases:
         _side_by_side(lambda lease: lease.close(), [lease for _, lease in self._joined.values()])
         self._joined = {}
 
+    def close_within(self, seconds: float) -> None:
+        """Give all of them up, and wait for it no longer than this: a broker that does not answer delays nothing."""
+        thread = threading.Thread(target=self.close, name="leaves the lease", daemon=True)
+        thread.start()
+        thread.join(seconds)
+
 
 def wait_for_lease(topology: Topology, plan: Plan, report: Report) -> bool:
     """Wait while another process of this owner holds the lease where the plan writes, no longer than Kafka takes to

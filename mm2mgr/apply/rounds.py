@@ -313,10 +313,8 @@ class Rounds:
         self.schedule = self.schedule.after_round(timing.now(), asked, failed, _CHANCE.random())
 
     def close(self) -> None:
-        """Give up the leases and the event log; a broker that does not answer delays nothing."""
-        thread = threading.Thread(target=self.leases.close, name="leaves the lease", daemon=True)
-        thread.start()
-        thread.join(self.close_seconds)
+        """Give up the leases and the event log."""
+        self.leases.close_within(self.close_seconds)
         self.log.close()
 
 

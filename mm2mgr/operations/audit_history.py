@@ -5,7 +5,6 @@ replay what is missing."""
 from __future__ import annotations
 
 import shlex
-import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -143,9 +142,7 @@ class _Following:
                     return
         finally:
             self.warm.close()
-            closing = threading.Thread(target=self.leases.close, name="leaves the lease", daemon=True)
-            closing.start()
-            closing.join(_CLOSE_SECONDS)  # a broker that does not answer delays nothing
+            self.leases.close_within(_CLOSE_SECONDS)
 
     def round(self) -> AuditRound:
         """Audit once with the tree as it is now."""
