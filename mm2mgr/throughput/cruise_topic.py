@@ -8,10 +8,9 @@ one goes on behind the other. Executors need confluent-kafka.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast
@@ -21,6 +20,7 @@ from mm2mgr.samples.tables import Conflict, StoredTable
 from mm2mgr.samples.writer import Expected, SampleWriter
 from mm2mgr.throughput.cruise_reader import CRUISE_CONTROL_TOPIC, Offsets, TopicReader
 from mm2mgr.throughput.cruise_records import ONLY_HERE
+from mm2mgr.throughput.warm_session import WarmSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,44 +66,15 @@ def declared_topic(alias: str, metrics: object, settings: Mapping[str, str]) -> 
 def open_source(opening: Opening) -> TopicSource:
     """Open the sample topic that is declared; Spark starts when it is read first."""
     reader = declared_topic(opening.access.alias, opening.metrics, opening.kafka_settings())
-    spark = _shared_spark(opening.java_home, opening.log_file) if opening.on_spark else None
+    spark = _shared_spark(opening.log_file) if opening.on_spark else None
     store = opening.store if is_remote(opening.store) else Path(opening.store).absolute()  # for processes elsewhere
-    return TopicSource(reader, store, spark)
+    return TopicSource(reader, store, spark, opening.java_home)
 
 
 @cache
-def _shared_spark(java_home: Path | None, log_file: Path) -> SharedSpark:
-    return SharedSpark(java_home, log_file)
-
-
-@dataclass
-class SharedSpark:
-    """One session for all clusters, started when the first needs it."""
-
-    java_home: Path | None = None
-    log_file: Path | None = None
-    running: SparkSession | None = None
-    starting: threading.Lock = field(default_factory=threading.Lock)
-
-    def session(self) -> SparkSession:
-        """Return the session, which the first call starts, and another one where its JVM has died."""
-        from mm2mgr.throughput.spark_session import end, is_running, session
-
-        with self.starting:
-            if self.running is not None and not is_running(self.running):
-                end(self.running)
-                self.running = None
-            self.running = self.running or session(self.java_home, self.log_file)
-            return self.running
-
-    def close(self) -> None:
-        """End the session, if one was started."""
-        with self.starting:
-            if self.running is not None:
-                from mm2mgr.throughput.spark_session import end
-
-                end(self.running)
-                self.running = None
+def _shared_spark(log_file: Path) -> WarmSpark:
+    """Return one session for all clusters, started when the first needs it."""
+    return WarmSpark(log_file)
 
 
 @dataclass(frozen=True)
@@ -112,7 +83,8 @@ class TopicSource:
 
     reader: TopicReader
     store: Store
-    spark: SharedSpark | None = None
+    spark: WarmSpark | None = None
+    java_home: Path | None = None
     source_prefix: ClassVar[str] = CRUISE_CONTROL_TOPIC
 
     def close(self) -> None:
@@ -138,7 +110,8 @@ class TopicSource:
             progress = {names(number): (start[number], end[number]) for number in end if start[number] < end[number]}
             writer = SampleWriter(self.store, expected, progress, str(uuid.uuid4()), ONLY_HERE)
             try:
-                samples, refused = append(self.reader, start, end, writer, self.spark.session() if self.spark else None)
+                spark = self.spark.session(self.java_home) if self.spark else None
+                samples, refused = append(self.reader, start, end, writer, spark)
             except Conflict as error:
                 yield Gathered([], [*notes, error.message])
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,24 +11,29 @@ if TYPE_CHECKING:
 
 
 class WarmSpark:
-    """A session that stays between jobs: started for the first, and anew for the next after it failed."""
+    """A session that stays between jobs, of several threads too: started for the first, and anew for the next after it
+    failed."""
 
-    def __init__(self, log_file: Path | None) -> None:
-        self._log_file = log_file
-        self._spark: SparkSession | None = None
+    def __init__(self, log_file: Path | None = None, spark: SparkSession | None = None) -> None:
+        self._log_file, self._spark = log_file, spark
+        self._lock = threading.Lock()
 
     def session(self, java_home: Path | None) -> SparkSession:
         """Return the session; `java_home` is that of a local one."""
-        from mm2mgr.throughput.spark_session import is_running, session
+        from mm2mgr.throughput.spark_session import end, is_running, session
 
-        if self._spark is None or not is_running(self._spark):
-            self._spark = session(java_home, self._log_file)
-        return self._spark
+        with self._lock:
+            if self._spark is not None and not is_running(self._spark):
+                end(self._spark)
+                self._spark = None
+            self._spark = self._spark or session(java_home, self._log_file)
+            return self._spark
 
     def close(self) -> None:
         """End the session, if one was started."""
-        if self._spark is not None:
-            from mm2mgr.throughput.spark_session import end
+        with self._lock:
+            if self._spark is not None:
+                from mm2mgr.throughput.spark_session import end
 
-            end(self._spark)
-            self._spark = None
+                end(self._spark)
+                self._spark = None

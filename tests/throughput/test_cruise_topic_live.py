@@ -25,8 +25,9 @@ from mm2mgr.samples.tables import StoredTable
 from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.throughput import cruise_reader, cruise_topic
 from mm2mgr.throughput.cruise_reader import TopicReader
-from mm2mgr.throughput.cruise_topic import SharedSpark, TopicSource
+from mm2mgr.throughput.cruise_topic import TopicSource
 from mm2mgr.throughput.sample_sources import TOPIC_FORMAT, register_samples, register_topic
+from mm2mgr.throughput.warm_session import WarmSpark
 
 from .standalone import environment, submit
 from .test_any_engine import lines
@@ -134,7 +135,7 @@ def test_all_samples_come_once_junk_is_counted_and_a_second_reading_goes_on(
     if engine != "Spark":
         monkeypatch.setattr(cruise_topic, "_RECORDS_PER_COMMIT", 500)  # several commits
     monkeypatch.setattr(cruise_reader, "_RECORDS_PER_TASK", 300)
-    source = TopicSource(reader_of(access), tmp_path, SharedSpark(running=spark) if engine == "Spark" else None)
+    source = TopicSource(reader_of(access), tmp_path, WarmSpark(spark=spark) if engine == "Spark" else None)
     samples, notes = gather(source, access)
     assert samples == 1500
     assert set(notes) >= SKIPPED
@@ -215,7 +216,7 @@ def test_no_plan_option_or_error_has_the_password(
     shown = "".join([*capfd.readouterr(), plan, str(caught.value), repr(spark.sparkContext.getConf().getAll())])
     assert "cruise-control-topic" in shown
     assert PASSWORD not in shown
-    source = TopicSource(reader_of(access, "__Other"), tmp_path, SharedSpark(running=spark))
+    source = TopicSource(reader_of(access, "__Other"), tmp_path, WarmSpark(spark=spark))
     with pytest.raises(Mm2mgrError) as refused:
         gather(source, access)
     assert PASSWORD not in repr((refused.value, source))
