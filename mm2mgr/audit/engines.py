@@ -22,7 +22,7 @@ from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different
 from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, scan
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Run = Callable[[Any], Iterator[pa.RecordBatch]]
 CONTEXT_BLOCKS = 2
@@ -167,6 +167,15 @@ def _take(blocks: Blocks, rows: Any) -> Blocks:
     return Blocks(*(getattr(blocks, column.name)[rows] for column in fields(Blocks)))
 
 
+@contextmanager
+def _persist(frame: DataFrame) -> Iterator[DataFrame]:
+    rows = frame.persist()
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
+
+
 @dataclass(frozen=True)
 class OnSpark:
     """A session of Spark, as it is: local, a cluster, or what spark-submit started."""
@@ -186,14 +195,11 @@ class OnSpark:
 
         from mm2mgr.audit.log_source import different_blocks, read_tasks, whole_blocks
 
-        rows = read_tasks(self._session(), tasks, scan, SCAN_SCHEMA).persist()
-        try:
+        with read_tasks(self._session(), tasks, scan, SCAN_SCHEMA) as frame, _persist(frame) as rows:
             offset = F.when(F.col("kind") == BLOCK, 0).otherwise(F.col("first_offset")).alias("first_offset")
             groups = rows.groupBy("part", "side", "kind", "text", "judged", offset)
             answers = groups.agg(F.sum("count").alias("count")).toArrow().to_pylist()
             left = different_blocks(whole_blocks(rows), CONTEXT_BLOCKS).toArrow()
-        finally:
-            rows.unpersist()
         part, side = (left.column(name).to_numpy() for name in ("part", "side"))
         counts: Counter[tuple[int, int, bool]] = Counter()
         for row in answers:
@@ -216,19 +222,17 @@ class OnSpark:
 
         from mm2mgr.audit.log_source import read_tasks
 
-        rows = read_tasks(self._session(), tasks, latest, LATEST_SCHEMA).persist()
-        try:
+        with read_tasks(self._session(), tasks, latest, LATEST_SCHEMA) as frame, _persist(frame) as rows:
             sums = rows.groupBy("part", "side").agg(F.sum("records").alias("records")).toArrow().to_pylist()
             notes = rows.where(F.col("kind") != RECORD).toArrow().to_pylist()
             table = different_keys_frame(rows).toArrow().cast(LATEST_SCHEMA)
-        finally:
-            rows.unpersist()
         return Latest(table, {(row["part"], row["side"]): row["records"] for row in sums}, notes)
 
     def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
         from mm2mgr.audit.log_source import read_tasks
 
-        return read_tasks(self._session(), tasks, run, schema).toArrow().cast(schema)
+        with read_tasks(self._session(), tasks, run, schema) as rows:
+            return rows.toArrow().cast(schema)
 
     def _session(self) -> SparkSession:
         """Return a session with settings of its own over the same context: sums are to go round at 2^64."""

@@ -7,6 +7,7 @@ plans, in Spark's UI and in event logs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -18,9 +19,10 @@ from pyspark.sql.window import Window
 
 from mm2mgr.audit.blocks import RADIX
 from mm2mgr.audit.scan import BLOCK, SOURCE
+from mm2mgr.throughput.spark_session import SPARK_ERRORS
 
 LOG_SOURCE = "mm2mgr.log"
-_numbers = count()
+_numbers, _free_names = count(), list[str]()
 Run = Callable[[Any], Iterator[pa.RecordBatch]]
 _TYPES = {pa.int8(): "tinyint", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean", pa.string(): "string"}
 _TYPES[pa.binary()] = "binary"
@@ -55,15 +57,31 @@ class _TaskReader(DataSourceReader):
         return [InputPartition(number) for number in range(len(self._tasks))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from self._run(self._tasks[partition.value])
+        if self._tasks:  # Spark reads one partition of a source that has none
+            yield from self._run(self._tasks[partition.value])
 
 
-def read_tasks(spark: SparkSession, tasks: Sequence[Any], run: Run, rows: pa.Schema) -> DataFrame:
-    """Return the rows of tasks as a frame, one partition per task; nothing runs until it is used."""
-    name = f"{LOG_SOURCE}.{next(_numbers)}"  # one name is of one source, in all sessions of a context
-    content = {"tasks": tuple(tasks), "run": staticmethod(run), "rows": rows, "format": name}
-    spark.dataSource.register(type("Tasks", (TaskSource,), content))
-    return spark.read.format(name).load()
+@contextmanager
+def read_tasks(spark: SparkSession, tasks: Sequence[Any], run: Run, rows: pa.Schema) -> Iterator[DataFrame]:
+    """Yield the rows of tasks as a frame, one partition per task; nothing runs until it is used.
+
+    Spark never lets go of a source, so afterwards the name gets one without tasks, and the next reading gets the name:
+    in a session that stays no settings of clients do.
+    """
+    # One name is of one source, in all sessions of a context.
+    name = _free_names.pop() if _free_names else f"{LOG_SOURCE}.{next(_numbers)}"
+    content = {"run": staticmethod(run), "rows": rows, "format": name}
+
+    def register(own: Sequence[Any]) -> None:
+        spark.dataSource.register(type("Tasks", (TaskSource,), {**content, "tasks": tuple(own)}))
+
+    register(tasks)
+    try:
+        yield spark.read.format(name).load()
+    finally:
+        with suppress(*SPARK_ERRORS):  # the session may have ended
+            register(())
+        _free_names.append(name)
 
 
 def whole_blocks(rows: DataFrame) -> DataFrame:

@@ -40,7 +40,7 @@ def columns_in(table: pa.Table | pa.RecordBatch, schema: pa.Schema) -> list[Any]
 
 
 def signed_columns(value: object, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns of records or blocks by the names of a schema, uint64 as the signed numbers that Spark knows."""
+    """Return the columns of a schema from records or blocks, uint64 as the signed numbers that Spark knows."""
     arrays = (getattr(value, name) for name in schema.names)
     return [pa.array(array.view(np.int64) if array.dtype == np.uint64 else array) for array in arrays]
 

@@ -703,12 +703,12 @@ _Number = TypeVar("_Number", int, float)
 def _ask_places(
     workspace: Workspace,
     question: Callable[[str, tuple[tuple[TopicPartition, int], ...]], Question[Mapping[TopicPartition, _Number]]],
-    wanted: Mapping[str, set[tuple[TopicPartition, int]]],
+    places_by_cluster: Mapping[str, set[tuple[TopicPartition, int]]],
 ) -> dict[tuple[str, TopicPartition, int], _Number]:
     """Ask about places of partitions, as many questions side by side as one partition has places; what was not answered
     is left out."""
     asked: list[tuple[str, dict[TopicPartition, int], Question[Mapping[TopicPartition, _Number]]]] = []
-    for alias, places in wanted.items():
+    for alias, places in places_by_cluster.items():
         left = sorted(places)
         while left:
             once = dict(reversed(left))

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from mm2mgr.audit.log_source import read_tasks
+from mm2mgr.audit.log_source import _free_names, read_tasks
 from mm2mgr.audit.report import AuditReport, DifferenceKind, Verdict
 from mm2mgr.audit.run import run_audit
 from mm2mgr.audit.scan import SCAN_SCHEMA, scan
@@ -246,6 +246,8 @@ def test_spark_gives_the_same_answer_and_shows_no_secret(clusters: Clusters, spa
     written = "".join(file.read_text(errors="replace") for file in event_logs.rglob("*") if file.is_file())
     assert "mm2mgr.log" in written
     assert SECRET not in written
-    frame = read_tasks(spark, [order], scan, SCAN_SCHEMA)
-    assert SECRET not in frame._jdf.queryExecution().toString()
+    with read_tasks(spark, [order], scan, SCAN_SCHEMA) as frame:
+        assert SECRET not in frame._jdf.queryExecution().toString()
+    assert {spark.read.format(used).load().count() for used in _free_names} == {0}, "no settings stay in the session"
+    assert len(_free_names) == 1, "one name serves all that is read one after the other"
     assert SECRET not in repr(order)

@@ -99,7 +99,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
     },
     "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
-    "audit": {"timing", "errors", "partitions", "secrets"},
+    "audit": {"timing", "errors", "partitions", "secrets", "throughput"},
     "sizing": {"json_values", "text", "link", "partitions", "connectors"},
     "observe": {
         "json_values",
