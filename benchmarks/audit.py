@@ -23,6 +23,7 @@ from typing import Any
 import confluent_kafka
 import psutil
 
+from mm2mgr.audit.reading import _READER as READER  # what makes a reader fast is given to the bare one, too
 from mm2mgr.audit.run import run_audit
 from mm2mgr.audit.windows import AuditOrder, FlowOrder, LogAccess, LogWindow, PartitionOrder
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
@@ -174,9 +175,7 @@ def _consume(sides: list[tuple[LogAccess, LogWindow]]) -> int:
         own = [(access, window) for access, window in sides if access.alias == alias]
         if not own:
             continue
-        consumer = confluent_kafka.Consumer(
-            {**own[0][0].settings, "group.id": "bare", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        )
+        consumer = confluent_kafka.Consumer({**own[0][0].settings, **READER, "enable.partition.eof": False})
         consumer.assign([confluent_kafka.TopicPartition(*window.partition, window.first) for _, window in own])
         left = sum(window.end - window.first for _, window in own)
         while left > 0:

@@ -251,16 +251,20 @@ class Kafka:
         return counts, listed.cluster_id or ""
 
     def listing(self) -> ClusterMetadata:
-        """Return the client's metadata of all topics and brokers; fails early when all brokers refuse."""
-        deadline = timing.now() + self.timeout_seconds
+        """Return the client's metadata of all topics and brokers; fails early when all brokers refuse.
+
+        Each request waits twice as long as the one before: the answer to a request that was given up counts for nothing,
+        so a broker that needs a second for each would never be heard.
+        """
+        deadline, seconds = timing.now() + self.timeout_seconds, _FIRST_LISTING_SECONDS
         while True:
-            seconds = min(_FIRST_LISTING_SECONDS, max(0.0, deadline - timing.now()))
             try:
-                return self.admin.list_topics(timeout=seconds)
+                return self.admin.list_topics(timeout=min(seconds, max(0.0, deadline - timing.now())))
             except confluent_kafka.KafkaException as error:
                 self.admin.poll(0)  # delivers the background error that explains a time-out
                 if self.failures.all_down or self.failures.is_refused or timing.now() >= deadline:
                     raise self.failures.error(error, "listing topics", self.timeout_seconds) from error
+                seconds *= 2
 
     def offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offsets]:
         """Return log start and end per partition; partitions that cannot be read are absent (see `read_offsets`)."""

@@ -31,7 +31,7 @@ class Limits:
     connect_seconds: float = 30.0
     look_seconds: float = 15.0
     write_seconds: float = 120.0
-    kafka_seconds: float = 3.0
+    kafka_seconds: float = 10.0
     measuring_seconds: float = 10.0
     at_once: int = 8
     kafka_at_once: int = 64

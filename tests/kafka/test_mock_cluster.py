@@ -48,6 +48,28 @@ def test_many_logs_are_read_in_bulk_as_one_by_one(mock_cluster: KafkaAccess) -> 
     assert list(bulk.failed) == [GONE]
 
 
+def test_a_broker_that_needs_two_seconds_for_each_listing_is_heard(
+    mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer to a request that was given up counts for nothing: asked every half second, it would never be heard."""
+    with Kafka(mock_cluster) as kafka:
+        answer = kafka.listing()
+
+        class Slow:
+            def list_topics(self, timeout: float) -> object:
+                if timeout < 2:
+                    raise confluent_kafka.KafkaException(
+                        confluent_kafka.KafkaError(confluent_kafka.KafkaError._TIMED_OUT)
+                    )
+                return answer
+
+            def poll(self, _: float) -> int:
+                return 0
+
+        monkeypatch.setattr(kafka, "admin", Slow())
+        assert kafka.listing() is answer
+
+
 def test_log_starts_are_asked_for_only_where_they_are_wanted(
     mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

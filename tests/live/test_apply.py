@@ -100,6 +100,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterato
 def _few_connectors(world: World) -> Iterator[None]:
     """End the flows of each test: dozens of connectors that refresh every two seconds would slow the later ones down."""
     yield
+    world.spare.start()  # a test that failed may have left it dead
     world.delete_connectors(".source.")
 
 
