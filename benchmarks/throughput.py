@@ -110,6 +110,27 @@ from mm2mgr.throughput.windows import last_hours, read_window
 found = read_window(store, last_hours(store, None))
 print(json.dumps({"roll-ups": rolled - began, "throughput": time.perf_counter() - rolled}))
 """
+WARM = """
+import sys, json
+from pathlib import Path
+from mm2mgr.operations.throughput import RollUpOrder, follow_roll_ups
+from mm2mgr.operations.workspace import Workspace
+from mm2mgr.throughput.rollup import throughput_table
+store, rounds = Path(sys.argv[1]), 4
+table = throughput_table(store)
+def forget_an_hour(_):
+    state = table.snapshot()
+    newest = max(file.values[0] for file in state.files)
+    table.replace(state, [file for file in state.files if file.values[0] == newest], [])
+seconds = []
+forget_an_hour(0)
+for done in follow_roll_ups(Workspace(()), RollUpOrder(store, sys.argv[2] == "spark"), wait=forget_an_hour):
+    assert not done.error and done.rolled_up, done
+    seconds.append(round(done.seconds, 2))
+    if len(seconds) == rounds:
+        break
+print(json.dumps({"seconds": seconds}))
+"""
 ESTATE = """
 import sys, time, json, resource
 from pathlib import Path
@@ -439,6 +460,11 @@ def one_more(store: Path) -> None:
         seconds, cpu = command(store, "throughput", "--top", "0", *more)
         load = os.getloadavg()[0]
         print(f"  {name}: {seconds:.1f} s wall, {cpu:.1f} s CPU, start-up included (bound 5 s), load {load:.1f}")
+    for where in ("process", "spark"):
+        _, _, told = timed("-c", WARM, str(store), where, folder=store)
+        print(
+            f"  an hour in a process that stays, {where}: {told['seconds']} s, load {os.getloadavg()[0]:.1f} (bound 2 s from the second on)"
+        )
     for by in ("partition", "topic", "hour"):
         seconds, cpu = command(store, "throughput", "--show", "--top", "20", "--by", by)
         print(f"  throughput --show --top 20 --by {by}: {seconds:.2f} s wall, {cpu:.2f} s CPU (bound 1 s)")
