@@ -183,6 +183,10 @@ class KafkaError(Mm2mgrError):
     """A Kafka cluster could not be reached or refused a read; the message names the cluster alias."""
 
 
+class KafkaSilence(KafkaError):
+    """No broker of a Kafka cluster answered in time."""
+
+
 class InvalidArgument(Mm2mgrError):
     """An argument of an operation cannot have this value; the command line shows it as wrong usage of its option."""
 

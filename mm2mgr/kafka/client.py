@@ -17,7 +17,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from mm2mgr import timing
-from mm2mgr.errors import KafkaError
+from mm2mgr.errors import KafkaError, KafkaSilence
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.secrets import cut, mask_text
@@ -77,12 +77,12 @@ class Failures:
         reason = reported.str() if isinstance(reported, confluent_kafka.KafkaError) else str(reported or cause)
         return KafkaError(f"{self.access.alias}: {doing} failed: {self.cut(reason)}", hint=_hint(code, reason))
 
-    def no_answer(self, timeout_seconds: float) -> KafkaError:
+    def no_answer(self, timeout_seconds: float) -> KafkaSilence:
         """Build the error for no answer in time, with the refused login or connection that explains it."""
         reason = f": {self.cut(self.last.str())}" if self.last is not None else ""
         servers, alias = self.access.bootstrap_servers, self.access.alias
         message = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{reason}"
-        return KafkaError(message, hint=_hint(self.last.code() if self.last and self.is_refused else None))
+        return KafkaSilence(message, hint=_hint(self.last.code() if self.last and self.is_refused else None))
 
     def cut(self, text: str) -> str:
         """Put a library's text on one line, without secrets, and shorten it."""
@@ -253,7 +253,7 @@ class Kafka:
     def listing(self) -> ClusterMetadata:
         """Return the client's metadata of all topics and brokers; fails early when all brokers refuse.
 
-        Each request waits twice as long as the one before: the answer to a request that was given up counts for nothing,
+        Each request waits twice as long as the one before: an answer to a request that was given up counts for nothing,
         so a broker that needs a second for each would never be heard.
         """
         deadline, seconds = timing.now() + self.timeout_seconds, _FIRST_LISTING_SECONDS

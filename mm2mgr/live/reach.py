@@ -16,6 +16,8 @@ from mm2mgr.truth.reach import CLUSTER_KEYS
 if TYPE_CHECKING:
     from mm2mgr.kafka.client import Kafka
 
+_AFTER_SILENCE_SECONDS = 2.0
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -36,6 +38,13 @@ class Limits:
     at_once: int = 8
     kafka_at_once: int = 64
     is_total: bool = False
+
+    def after_silence(self) -> Limits:
+        """Return the limits for a Kafka cluster that let one time-out pass already: its later questions wait less."""
+        kafka, measuring = (
+            min(seconds, _AFTER_SILENCE_SECONDS) for seconds in (self.kafka_seconds, self.measuring_seconds)
+        )
+        return replace(self, kafka_seconds=kafka, measuring_seconds=measuring)
 
 
 @dataclass(frozen=True)

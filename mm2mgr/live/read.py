@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from typing import Self
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import KafkaSilence, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.live.questions import ConnectQuestion, KafkaQuestion
@@ -87,7 +87,8 @@ async def _read(
     parts = (
         _ask_connect(clients.client(name, limits.connect_seconds), asked, limits) for name, asked in connects.items()
     )
-    for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits), *parts):
+    silent = {question.cluster for question, answer in snapshot.answers.items() if isinstance(answer, KafkaSilence)}
+    for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits, silent), *parts):
         answers.update(part)
     return snapshot.with_answers(answers)
 
@@ -148,6 +149,7 @@ async def _ask_kafkas(
     clusters: Clusters,
     questions: Mapping[tuple[str, ClientLogin | None], Sequence[KafkaQuestion[object]]],
     limits: Limits,
+    silent: Container[str],
 ) -> Answers:
     if not questions:
         return {}
@@ -156,7 +158,8 @@ async def _ask_kafkas(
     jobs: list[tuple[KafkaReach, list[KafkaQuestion[object]]]] = []
     for (alias, login), asked in questions.items():
         try:
-            reach = KafkaReach(_access(clusters.kafkas, alias, login), limits)
+            its_limits = limits.after_silence() if alias in silent else limits
+            reach = KafkaReach(_access(clusters.kafkas, alias, login), its_limits)
         except Mm2mgrError as error:
             answers.update(dict.fromkeys(asked, error))
             continue
