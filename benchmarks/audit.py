@@ -1,7 +1,9 @@
 """Measures an audit beside a bare consumer of both logs: two brokers of its own, equal logs, wall and CPU seconds and memory.
 
-Each run is a fresh process, timed from its first read on, so without the start of a Spark session. The bare consumer reads the
-very ranges that the audit reads, in as many processes, and looks at nothing. Figures are in README.md beside this file.
+Each run is a fresh process, timed from its first read on, so without the start of a Spark session, and CPU seconds are those
+of that time, of the process and all that it started. The bare consumer reads the very ranges that the audit reads, in as many
+processes with the same settings, and looks at nothing. The executors have one core each and had their Python workers started.
+Figures are in README.md beside this file.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import psutil
 
-from mm2mgr.audit.reading import _READER as READER  # what makes a reader fast is given to the bare one, too
+from mm2mgr.audit.reading import READER_SETTINGS
 from mm2mgr.audit.run import run_audit
 from mm2mgr.audit.windows import AuditOrder, FlowOrder, LogAccess, LogWindow, PartitionOrder
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
@@ -33,6 +35,9 @@ from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from mm2mgr.sandbox.server import start_all
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 PARTITIONS, RECORD_BYTES = 8, 200
 TOPICS = {"src": "logs", "tgt": "src.logs"}
 
@@ -41,7 +46,7 @@ def main() -> None:
     """Print one line per run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=4_000_000, help="in each of the two logs")
-    parser.add_argument("--runs", default="bare,process,spark,executors", help="which, and in which order")
+    parser.add_argument("--runs", default="bare,process,spark,executor,executors", help="which, and in which order")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--child", nargs=2, metavar=("RUN", "SERVERS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -106,8 +111,8 @@ def _measure(run: str, servers: dict[str, str], arguments: argparse.Namespace) -
     told = json.loads(output.splitlines()[-1])
     load = os.getloadavg()[0]
     print(
-        f"{run:>10} {arguments.records:>11,} records {told['seconds']:7.1f} s wall  {told.get('cpu', 0):7.1f} CPU s"
-        f"  {peak[0] / 2**20:7.0f} MiB at most  load {load:.1f}  {told['says']}",
+        f"{run:>10} {arguments.records:>11,} records {told['seconds']:7.1f} s wall  {told['cpu']:7.1f} CPU s"
+        f"  {told['cpu'] / arguments.records * 1e6:5.2f} µs each  {peak[0] / 2**20:7.0f} MiB at most  load {load:.1f}  {told['says']}",
         flush=True,
     )
 
@@ -151,8 +156,14 @@ def _order(servers: dict[str, str]) -> AuditOrder:
 
 
 def _cpu() -> float:
-    """Return the CPU seconds of this process and of those that it has waited for."""
-    return sum(os.times()[:4])
+    """Return the CPU seconds so far of this process and of all below it, those that have ended too."""
+    me, total = psutil.Process(), 0.0
+    for process in [me, *_children(me)]:
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.Error:
+            continue
+    return total
 
 
 def _bare(servers: dict[str, str], processes: int) -> dict[str, Any]:
@@ -175,7 +186,7 @@ def _consume(sides: list[tuple[LogAccess, LogWindow]]) -> int:
         own = [(access, window) for access, window in sides if access.alias == alias]
         if not own:
             continue
-        consumer = confluent_kafka.Consumer({**own[0][0].settings, **READER, "enable.partition.eof": False})
+        consumer = confluent_kafka.Consumer({**own[0][0].settings, **READER_SETTINGS, "enable.partition.eof": False})
         consumer.assign([confluent_kafka.TopicPartition(*window.partition, window.first) for _, window in own])
         left = sum(window.end - window.first for _, window in own)
         while left > 0:
@@ -198,38 +209,59 @@ def _spark(servers: dict[str, str], processes: int) -> dict[str, Any]:
     spark = session(spark_java_home(find_java()))
     try:
         spark.range(1).count()
-        report = run_audit(_order(servers), spark)
+        return _on(spark, servers)
     finally:
         end(spark)
-    return {
-        "seconds": report.seconds,
-        "cpu": _cpu(),
-        "says": f"{report.engine}: {report.verdict}; CPU with the session",
-    }
+
+
+def _executor(servers: dict[str, str], processes: int) -> dict[str, Any]:
+    return _cluster(servers, 1)
 
 
 def _executors(servers: dict[str, str], processes: int) -> dict[str, Any]:
-    """One executor of one core, then two."""
+    return _cluster(servers, 2)
+
+
+def _cluster(servers: dict[str, str], count: int) -> dict[str, Any]:
+    """A cluster of executors of one core each."""
     from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(spark_java_home(find_java()) or os.environ.get("JAVA_HOME", ""))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    seconds = []
-    for count in (1, 2):
-        builder = SparkSession.builder.master(f"local-cluster[{count},1,1024]").config("spark.ui.enabled", "false")
-        spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR").getOrCreate()
+    builder = SparkSession.builder.master(f"local-cluster[{count},1,1024]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR").getOrCreate()
+    try:
+        # Tasks of a barrier run at the same time: one in each executor, whose Python worker then is there.
+        spark.sparkContext.parallelize(range(count), count).barrier().mapPartitions(_import_audit).collect()
         spark.range(1).count()
-        report = run_audit(_order(servers), spark)
-        seconds.append(report.seconds)
+        return _on(spark, servers)
+    finally:
         spark.stop()
-    one, two = seconds
-    return {
-        "seconds": two,
-        "says": f"one executor {one:.1f} s, two {two:.1f} s: {one / two:.2f} times; {report.verdict}",
-    }
 
 
-_RUNS = {"bare": _bare, "process": _process, "spark": _spark, "executors": _executors}
+def _import_audit(_: object) -> list[str]:
+    import mm2mgr.audit.scan
+
+    return [mm2mgr.audit.scan.__name__]
+
+
+def _on(spark: SparkSession, servers: dict[str, str]) -> dict[str, Any]:
+    order, cpu, jobs = _order(servers), _cpu(), _jobs(spark)
+    report = run_audit(order, spark)
+    after = [there - before for there, before in zip(_jobs(spark), jobs, strict=True)]
+    says = "{} jobs, {} stages, {} tasks".format(*after)
+    return {"seconds": report.seconds, "cpu": _cpu() - cpu, "says": f"{report.engine}: {report.verdict}; {says}"}
+
+
+def _jobs(spark: SparkSession) -> tuple[int, int, int]:
+    """Return how many jobs, stages and tasks there were so far."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(None)]
+    stages = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]
+    return len(jobs), len(stages), sum(stage.numTasks for stage in stages if stage)
+
+
+_RUNS = {"bare": _bare, "process": _process, "spark": _spark, "executor": _executor, "executors": _executors}
 
 if __name__ == "__main__":
     main()

@@ -16,17 +16,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mm2mgr.audit.blocks import Blocks, join_blocks
 from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different_keys_frame, latest
-from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, scan
+from mm2mgr.audit.scan import BLOCK, READ, SCAN_SCHEMA, SOURCE, TARGET, ScanTask, scan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Run = Callable[[Any], Iterator[pa.RecordBatch]]
 CONTEXT_BLOCKS = 2
 _OFFSETS_OF_A_PROCESS = 200_000  # a process costs half a second to start
+_ROWS_OF_A_SHARE = 100_000
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "false",  # sums are to go round at 2^64
+    # Plans of one shuffle over few rows: compiling and adapting them would take longer than running them.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @dataclass(frozen=True)
@@ -97,11 +106,7 @@ class InProcess:
 
     def latest(self, tasks: Sequence[ScanTask]) -> Latest:
         table = self.rows(tasks, latest, LATEST_SCHEMA)
-        counts: dict[tuple[int, int], int] = {}
-        for part, side, count in zip(*(table.column(n).to_pylist() for n in ("part", "side", "records")), strict=True):
-            counts[part, side] = counts.get((part, side), 0) + count
-        kinds = np.array(table.column("kind").to_pylist(), dtype=object)
-        return Latest(different_keys(table), counts, table.filter(pa.array(kinds != RECORD)).to_pylist())
+        return _latest(table, different_keys(table))
 
     def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
         offsets = sum(getattr(task, "offsets", 0) for task in tasks)
@@ -133,21 +138,52 @@ def _pack_rows(run: Run, task: Any, schema: pa.Schema) -> bytes:
 
 
 def _join_ranges(table: pa.Table, numbers: Sequence[int]) -> Scanned:
-    kinds = np.array(table.column("kind").to_pylist(), dtype=object)
-    notes = table.filter(pa.array(kinds != BLOCK)).to_pylist()
-    rows = table.filter(pa.array(kinds == BLOCK))
+    def from_first_difference(sides: tuple[Blocks, Blocks]) -> tuple[Blocks, Blocks]:
+        source, target = (join_blocks([blocks]) for blocks in sides)
+        return _from_first_difference(source, target)
+
+    return _scanned(table, numbers, from_first_difference)
+
+
+def _scanned(
+    table: pa.Table, numbers: Sequence[int], join: Callable[[tuple[Blocks, Blocks]], tuple[Blocks, Blocks]]
+) -> Scanned:
+    """Return pass 1 by its rows; `join` gets the blocks of both sides of a partition in the order of their offsets."""
+    counts, notes, rows = _by_kind(table, BLOCK, "count")
     part, side = (rows.column(name).to_numpy() for name in ("part", "side"))
+
+    def blocks_of_side(number: int, which: int) -> Blocks:
+        blocks = Blocks.from_arrow(rows.filter(pa.array((part == number) & (side == which))))
+        return _take(blocks, np.argsort(blocks.first_offset, kind="stable"))
+
     parts: dict[int, LogSums] = {}
-    judged = rows.column("judged").to_numpy(zero_copy_only=False)
     for number in sorted(numbers):
-        sides = [
-            Blocks.from_arrow(rows.filter(pa.array((part == number) & (side == which)))) for which in (SOURCE, TARGET)
-        ]
-        inside = judged[(part == number) & (side == SOURCE)]
-        whole = [join_blocks([_take(blocks, np.argsort(blocks.first_offset, kind="stable"))]) for blocks in sides]
-        remaining = _from_first_difference(*whole)
-        parts[number] = LogSums(*remaining, whole[0].records, whole[1].records, int(sides[0].count[inside].sum()))
+        left = join((blocks_of_side(number, SOURCE), blocks_of_side(number, TARGET)))
+        judged, around = (counts[number, SOURCE, flag] for flag in (True, False))
+        parts[number] = LogSums(*left, judged + around, counts[number, TARGET, True], judged)
     return Scanned(parts, notes)
+
+
+def _latest(table: pa.Table, different: pa.Table) -> Latest:
+    """Return what is known of compacted topics by rows of all kinds and the records that differ."""
+    counts, notes, _ = _by_kind(table, RECORD, "records")
+    return Latest(different, {place[:2]: count for place, count in counts.items()}, notes)
+
+
+def _by_kind(
+    table: pa.Table, kind: str, of: str
+) -> tuple[Counter[tuple[int, int, bool]], list[dict[str, Any]], pa.Table]:
+    """Return how many records were read by partition, side and whether they are judged, the rows of other kinds, and
+    those of one kind."""
+    is_kind = pc.equal(table.column("kind"), kind)
+    counts: Counter[tuple[int, int, bool]] = Counter()
+    notes = []
+    for row in table.filter(pc.invert(is_kind)).to_pylist():
+        if row["kind"] == READ:
+            counts[row["part"], row["side"], row.get("judged", True)] += row[of]
+        else:
+            notes.append(row)
+    return counts, notes, table.filter(is_kind)
 
 
 def _from_first_difference(source: Blocks, target: Blocks) -> tuple[Blocks, Blocks]:
@@ -167,15 +203,6 @@ def _take(blocks: Blocks, rows: Any) -> Blocks:
     return Blocks(*(getattr(blocks, column.name)[rows] for column in fields(Blocks)))
 
 
-@contextmanager
-def _persist(frame: DataFrame) -> Iterator[DataFrame]:
-    rows = frame.persist()
-    try:
-        yield rows
-    finally:
-        rows.unpersist()
-
-
 @dataclass(frozen=True)
 class OnSpark:
     """A session of Spark, as it is: local, a cluster, or what spark-submit started."""
@@ -191,42 +218,21 @@ class OnSpark:
         return f"Spark on {self.spark.sparkContext.master}"
 
     def scan(self, tasks: Sequence[ScanTask], numbers: Sequence[int]) -> Scanned:
-        from pyspark.sql import functions as F
+        from mm2mgr.audit.log_source import different_blocks, read_tasks
 
-        from mm2mgr.audit.log_source import different_blocks, read_tasks, whole_blocks
-
-        with read_tasks(self._session(), tasks, scan, SCAN_SCHEMA) as frame, _persist(frame) as rows:
-            offset = F.when(F.col("kind") == BLOCK, 0).otherwise(F.col("first_offset")).alias("first_offset")
-            groups = rows.groupBy("part", "side", "kind", "text", "judged", offset)
-            answers = groups.agg(F.sum("count").alias("count")).toArrow().to_pylist()
-            left = different_blocks(whole_blocks(rows), CONTEXT_BLOCKS).toArrow()
-        part, side = (left.column(name).to_numpy() for name in ("part", "side"))
-        counts: Counter[tuple[int, int, bool]] = Counter()
-        for row in answers:
-            if row["kind"] == BLOCK:
-                counts[row["part"], row["side"], row["judged"]] += row["count"]
-
-        def sums_of(number: int) -> LogSums:
-            source, target = (
-                Blocks.from_arrow(left.filter(pa.array((part == number) & (side == which))))
-                for which in (SOURCE, TARGET)
-            )
-            judged, around = (counts[number, SOURCE, flag] for flag in (True, False))
-            return LogSums(source, target, judged + around, counts[number, TARGET, True], judged)
-
-        notes = [row for row in answers if row["kind"] != BLOCK]
-        return Scanned({number: sums_of(number) for number in sorted(numbers)}, notes)
+        rows = sum(scan_range.most_blocks for task in tasks for scan_range in task.ranges)
+        with read_tasks(self._session(), tasks, scan, SCAN_SCHEMA) as frame:
+            shares = min(len(numbers), self._shares(rows))
+            table = different_blocks(frame, CONTEXT_BLOCKS, shares).toArrow()
+        return _scanned(table, numbers, lambda sides: sides)
 
     def latest(self, tasks: Sequence[ScanTask]) -> Latest:
-        from pyspark.sql import functions as F
-
         from mm2mgr.audit.log_source import read_tasks
 
-        with read_tasks(self._session(), tasks, latest, LATEST_SCHEMA) as frame, _persist(frame) as rows:
-            sums = rows.groupBy("part", "side").agg(F.sum("records").alias("records")).toArrow().to_pylist()
-            notes = rows.where(F.col("kind") != RECORD).toArrow().to_pylist()
-            table = different_keys_frame(rows).toArrow().cast(LATEST_SCHEMA)
-        return Latest(table, {(row["part"], row["side"]): row["records"] for row in sums}, notes)
+        with read_tasks(self._session(), tasks, latest, LATEST_SCHEMA) as frame:
+            shares = self._shares(sum(task.offsets for task in tasks))
+            table = different_keys_frame(frame, shares).toArrow().cast(LATEST_SCHEMA)
+        return _latest(table, table.filter(pc.equal(table.column("kind"), RECORD)))
 
     def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
         from mm2mgr.audit.log_source import read_tasks
@@ -234,8 +240,12 @@ class OnSpark:
         with read_tasks(self._session(), tasks, run, schema) as rows:
             return rows.toArrow().cast(schema)
 
+    def _shares(self, rows: int) -> int:
+        return max(self.cores, rows // _ROWS_OF_A_SHARE)
+
     def _session(self) -> SparkSession:
-        """Return a session with settings of its own over the same context: sums are to go round at 2^64."""
+        """Return a session with settings of its own over the same context."""
         spark = self.spark.newSession()
-        spark.conf.set("spark.sql.ansi.enabled", "false")
+        for name, value in _SETTINGS.items():
+            spark.conf.set(name, value)
         return spark

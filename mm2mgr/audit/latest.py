@@ -16,7 +16,7 @@ import pyarrow as pa
 from mm2mgr.audit.latest_records import LatestRecords
 from mm2mgr.audit.reading import ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of, signed_columns
-from mm2mgr.audit.scan import FAULT, SOURCE, ScanRange, ScanTask, as_mirrored
+from mm2mgr.audit.scan import FAULT, READ, SOURCE, ScanRange, ScanTask, as_mirrored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,8 +28,8 @@ LATEST_SCHEMA = pa.schema([*_PLACE, *((name, pa.int64()) for name in _NUMBERS)])
 
 
 def latest(task: ScanTask) -> Iterator[pa.RecordBatch]:
-    """Read ranges and yield the latest record of each key (LATEST_SCHEMA); `records`, of the first row of a range, is
-    how many were read."""
+    """Read ranges and yield the latest record of each key (LATEST_SCHEMA), and for each range how many `records` were
+    read."""
     ranges = {scan_range.window.partition: scan_range for scan_range in task.ranges}
     newest = {partition: LatestRecords() for partition in ranges}
     counts, dropped = dict.fromkeys(ranges, 0), Counter[str]()
@@ -44,21 +44,20 @@ def latest(task: ScanTask) -> Iterator[pa.RecordBatch]:
             continue
         partition = answer.window.partition
         scan_range = ranges[partition]
-        yield _rows(scan_range, newest.pop(partition).records(), counts[partition])
+        yield _rows(scan_range, newest.pop(partition).records())
+        yield _row(scan_range, READ, "", offset=scan_range.window.first, records=counts[partition])
         if isinstance(answer, ReadFault):
-            yield _fault(scan_range, answer)
+            yield _row(scan_range, FAULT, answer.reason, offset=answer.offset)
 
 
-def _rows(scan_range: ScanRange, records: Records, count: int) -> pa.RecordBatch:
+def _rows(scan_range: ScanRange, records: Records) -> pa.RecordBatch:
     columns = signed_columns(records, RECORD_SCHEMA)
-    counts = np.zeros(len(records), np.int64)
-    counts[:1] = count
-    return _in_schema(scan_range, RECORD, "", [*columns, pa.array(counts)])
+    return _in_schema(scan_range, RECORD, "", [*columns, pa.array(np.zeros(len(records), np.int64))])
 
 
-def _fault(scan_range: ScanRange, fault: ReadFault) -> pa.RecordBatch:
-    columns = [pa.array([fault.offset if name == "offset" else 0], pa.int64()) for name in _NUMBERS]
-    return _in_schema(scan_range, FAULT, fault.reason, columns)
+def _row(scan_range: ScanRange, kind: str, text: str, **numbers: int) -> pa.RecordBatch:
+    columns = [pa.array([numbers.get(name, 0)], pa.int64()) for name in _NUMBERS]
+    return _in_schema(scan_range, kind, text, columns)
 
 
 def _in_schema(scan_range: ScanRange, kind: str, text: str, columns: list[pa.Array]) -> pa.RecordBatch:
@@ -83,20 +82,25 @@ def different_keys(rows: pa.Table) -> pa.Table:
     return table.take(pa.array(order[newest[differs]]))
 
 
-def different_keys_frame(rows: DataFrame) -> DataFrame:
-    """Return the same as a frame."""
+def different_keys_frame(rows: DataFrame, shares: int) -> DataFrame:
+    """Return the same as a frame, by one shuffle into so many shares; rows of other kinds stay as they are."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    place = ["part", "key_hash"]
+    is_record = F.col("kind") == RECORD
     others = [name for name in _NUMBERS if name not in ("key_hash", "offset")]
-    newest = F.max(F.struct("offset", *others)).alias("newest")
-    last = rows.where(F.col("kind") == RECORD).groupBy(*place, "side").agg(newest)
-    different = last.groupBy(*place).agg(
-        F.count("*").alias("sides"), F.min("newest.hash").alias("low"), F.max("newest.hash").alias("high")
+    place = ["part", "side", "kind", "text", "key_hash"]
+    note_offset = F.when(is_record, 0).otherwise(F.col("offset"))
+    newest = (
+        rows.repartition(shares, "part", "key_hash")
+        .groupBy(*place, note_offset.alias("note_offset"))
+        .agg(F.max(F.struct("offset", *others)).alias("newest"))
+        .select(*place, "newest.*")
     )
-    different = different.where((F.col("sides") == 1) | (F.col("low") != F.col("high"))).select(*place)
-    flat = last.select(*place, "side", "newest.*").withColumn("kind", F.lit(RECORD)).withColumn("text", F.lit(""))
-    return flat.join(different, place).select(*LATEST_SCHEMA.names)
+    both_sides = Window.partitionBy("part", "kind", "key_hash")
+    is_alone = F.count("*").over(both_sides) < 2
+    differs = is_alone | (F.min("hash").over(both_sides) != F.max("hash").over(both_sides))
+    return newest.withColumn("differs", differs).where(~is_record | F.col("differs")).select(*LATEST_SCHEMA.names)
 
 
 def sides_of(rows: pa.Table) -> tuple[Records, Records]:

@@ -12,13 +12,13 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.window import Window
 
 from mm2mgr.audit.blocks import RADIX
-from mm2mgr.audit.scan import BLOCK, SOURCE
+from mm2mgr.audit.scan import BLOCK, SCAN_SCHEMA
 from mm2mgr.throughput.spark_session import SPARK_ERRORS
 
 LOG_SOURCE = "mm2mgr.log"
@@ -84,51 +84,58 @@ def read_tasks(spark: SparkSession, tasks: Sequence[Any], run: Run, rows: pa.Sch
         _free_names.append(name)
 
 
-def whole_blocks(rows: DataFrame) -> DataFrame:
-    """Join the blocks of ranges into those of whole logs, numbered by `block`; sums go modulo 2^64, without ANSI."""
-    log = Window.partitionBy("part", "side").orderBy("first_offset").rowsBetween(Window.unboundedPreceding, -1)
-    inside = Window.partitionBy("part", "side", "block").orderBy("first_offset")
-    inside = inside.rowsBetween(Window.unboundedPreceding, -1)
-    numbered = rows.where(F.col("kind") == BLOCK).withColumn(
-        "block", F.coalesce(F.sum(F.col("ends").cast("int")).over(log), F.lit(0))
+def different_blocks(rows: DataFrame, context: int, shares: int) -> DataFrame:
+    """Join the blocks of ranges into those of whole logs and return, of each partition, those from the first that differs
+    on, with so many before it (of equal logs none); rows of other kinds stay as they are.
+
+    One shuffle by partition into so many shares, so one job of two stages: the windows need no other. Sums go modulo
+    2^64, without ANSI.
+    """
+    is_block = F.col("kind") == BLOCK
+    log = Window.partitionBy("part", "side", "kind").orderBy("first_offset")
+    before = log.rowsBetween(Window.unboundedPreceding, -1)
+    ranges = rows.repartition(shares, "part").withColumns(
+        {
+            "block": F.coalesce(F.sum(F.col("ends").cast("int")).over(before), F.lit(0)),
+            "place": F.coalesce(F.sum("count").over(before), F.lit(0)),
+            "begins": F.coalesce(F.lag("ends").over(log), F.lit(True)),
+            "note_offset": F.when(is_block, 0).otherwise(F.col("first_offset")),
+            "judged": is_block | F.col("judged"),
+        }
     )
-    before = F.coalesce(F.sum("count").over(inside), F.lit(0))
-    joined = numbered.withColumn("weighted", F.col("weighted") * _power_of_radix(before))
-    return joined.groupBy("part", "side", "block").agg(
-        F.min("first_offset").alias("first_offset"),
-        F.max("last_offset").alias("last_offset"),
-        F.min("min_time_ms").alias("min_time_ms"),
-        F.max("max_time_ms").alias("max_time_ms"),
-        F.sum("count").alias("count"),
-        F.sum("sum").alias("sum"),
-        F.sum("weighted").alias("weighted"),
-        F.bit_xor("xor").alias("xor"),
-        F.bool_or("ends").alias("ends"),
-    )
-
-
-def _power_of_radix(exponent: Column) -> Column:
-    """Return RADIX to a power below 2^40, modulo 2^64: Spark has no such function."""
-    power, square = F.lit(1).cast("bigint"), RADIX
-    for bit in range(40):
-        signed = square - 2**64 if square >= 2**63 else square
-        power *= F.when(exponent.bitwiseAND(1 << bit) != 0, F.lit(signed)).otherwise(F.lit(1).cast("bigint"))
-        square = square * square % 2**64
-    return power
-
-
-def different_blocks(blocks: DataFrame, context: int) -> DataFrame:
-    """Return the blocks of each partition from the first difference on, with so many before it; of equal logs none."""
-    sides = [
-        blocks.where((F.col("side") == SOURCE) == is_source).select(
-            "part", "block", *(F.col(name).alias(f"{name}_{is_source}".lower()) for name in _SUMS)
+    first_place = F.max(F.when(F.col("begins"), F.col("place"))).over(log.rowsBetween(Window.unboundedPreceding, 0))
+    whole = (
+        ranges.withColumn("place", F.col("place") - first_place)
+        .withColumn("weighted", F.expr(_AT_ITS_PLACE))
+        .groupBy("part", "side", "kind", "text", "judged", "note_offset", "block")
+        .agg(
+            F.min("first_offset").alias("first_offset"),
+            F.max("last_offset").alias("last_offset"),
+            F.min("min_time_ms").alias("min_time_ms"),
+            F.max("max_time_ms").alias("max_time_ms"),
+            F.sum("count").alias("count"),
+            F.sum("sum").alias("sum"),
+            F.sum("weighted").alias("weighted"),
+            F.bit_xor("xor").alias("xor"),
+            F.bool_or("ends").alias("ends"),
         )
-        for is_source in (True, False)
-    ]
-    both = sides[0].join(sides[1], ["part", "block"], "full_outer")
-    equal = F.lit(True)
-    for name in _SUMS:
-        equal &= F.col(f"{name}_true").eqNullSafe(F.col(f"{name}_false"))
-    first = both.where(~equal).groupBy("part").agg(F.min("block").alias("first_block"))
-    left = blocks.join(first, "part").where(F.col("block") >= F.col("first_block") - context)
-    return left.drop("first_block").orderBy("part", "side", "block")
+    )
+    sums, both_sides = F.struct(*_SUMS), Window.partitionBy("part", "kind", "block")
+    is_alone = F.count("*").over(both_sides) < 2
+    differs = is_block & (is_alone | (F.min(sums).over(both_sides) != F.max(sums).over(both_sides)))
+    first_block = F.min(F.when(F.col("differs"), F.col("block"))).over(Window.partitionBy("part"))
+    left = whole.withColumn("differs", differs).withColumn("first_block", first_block)
+    return left.where(~is_block | (F.col("block") >= F.col("first_block") - context)).select(*SCAN_SCHEMA.names)
+
+
+def _weighted_at_its_place() -> str:
+    """Return in SQL `weighted` × RADIX^`place` modulo 2^64, for places below 2^40: Spark has no such power."""
+    squares = [pow(RADIX, 1 << bit, 2**64) for bit in range(40)]
+    signed = ", ".join(f"{square - 2**64 if square >= 2**63 else square}L" for square in squares)
+    start = "named_struct('power', weighted, 'left', place)"
+    step = "named_struct('power', state.power * if(state.left & 1 = 1, square, 1L), 'left', shiftright(state.left, 1))"
+    power = f"aggregate(array({signed}), {start}, (state, square) -> {step}, state -> state.power)"
+    return f"if(place = 0, weighted, {power})"  # but for the first block of a range all begin at 0
+
+
+_AT_ITS_PLACE = _weighted_at_its_place()

@@ -21,7 +21,7 @@ _CODES = confluent_kafka.KafkaError
 SILENCE_SECONDS = 30.0
 _CONSUME, _POLL_SECONDS, _ASK_SECONDS = 10_000, 0.2, 5.0
 _LONGEST_REASON = 300
-_READER = {
+READER_SETTINGS = {
     "group.id": "mm2mgr-reads-without-a-group",  # demanded by the client, never sent: partitions are assigned by hand
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -32,6 +32,7 @@ _READER = {
     "log_level": 0,  # what goes wrong comes as an error
     "client.id": "mm2mgr",
 }
+"""What a consumer that reads windows gets beside the settings of its cluster."""
 _OF_THE_CLIENT = {  # nothing of a partition: the client goes on trying
     _CODES.GROUP_AUTHORIZATION_FAILED,  # of the group that is not used
     _CODES._TRANSPORT,
@@ -75,7 +76,7 @@ class LogConsumer:
     def __post_init__(self) -> None:
         """ClientRefused where the settings are wrong."""
         isolation = "read_committed" if self.access.committed else "read_uncommitted"
-        settings = {**self.access.settings, **_READER, "isolation.level": isolation, "error_cb": self._note}
+        settings = {**self.access.settings, **READER_SETTINGS, "isolation.level": isolation, "error_cb": self._note}
         try:
             self.consumer = confluent_kafka.Consumer(settings)
         except (confluent_kafka.KafkaException, ValueError) as error:

@@ -20,6 +20,8 @@ import pyarrow as pa
 
 from mm2mgr.audit.windows import ALL_FIELDS
 
+SLOWEST_ALGORITHM = "blake2b"
+"""Needs no package."""
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 
@@ -106,10 +108,12 @@ def fastest_algorithm() -> str:
 
     Both sides and all processes of an audit need the same one: choose it once and hand it to each reader.
     """
-    return "xxh3" if importlib.util.find_spec("xxhash") else "blake2b"
+    return "xxh3" if importlib.util.find_spec("xxhash") else SLOWEST_ALGORITHM
 
 
-def records_of(messages: Sequence[Message], counted: Sequence[str] = ALL_FIELDS, algorithm: str = "blake2b") -> Records:
+def records_of(
+    messages: Sequence[Message], counted: Sequence[str] = ALL_FIELDS, algorithm: str = SLOWEST_ALGORITHM
+) -> Records:
     """Turn messages without an error, in the order of the log, into columns; `counted` are the fields that count.
 
     The algorithm must be installed: ModuleNotFoundError on an executor without xxhash.

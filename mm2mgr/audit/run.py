@@ -21,7 +21,7 @@ from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compa
 from mm2mgr.audit.latest import sides_of
 from mm2mgr.audit.latest_records import compare_latest
 from mm2mgr.audit.reading import SILENCE_SECONDS
-from mm2mgr.audit.records import Records, fastest_algorithm
+from mm2mgr.audit.records import SLOWEST_ALGORITHM, Records, fastest_algorithm
 from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
 from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, ScanTask, tasks_of
 from mm2mgr.audit.verdicts import sent_again_behind
@@ -36,6 +36,11 @@ MOST_IN_A_GAP = 2_000_000
 _SEARCHED = 500_000
 _MAY_BE_OF_OTHERS = {DifferenceKind.EXTRA, DifferenceKind.DUPLICATED}
 _ROUNDS = 3
+_LACKS_FASTEST = "No module named 'xxhash'"
+_SLOWER = (
+    "the executors' Python has no package xxhash: fingerprints took several times as long as with it, and hashes of keys"
+    " are not those of other audits"
+)
 
 
 @dataclass(frozen=True)
@@ -59,15 +64,23 @@ def run_audit(
     """
     began, started = time.time(), timing.now()
     engine: Engine = OnSpark(spark) if spark is not None else InProcess()
-    is_local = spark is None or (spark.sparkContext.master or "").startswith("local")
-    algorithm = fastest_algorithm() if is_local else "blake2b"  # an executor may lack a package that this machine has
-    run = _Run(order, engine, algorithm, progress or (lambda _: None))
-    audits = run.partitions()
+    warnings = order.warnings
+    try:
+        audits = _Run(order, engine, fastest_algorithm(), progress or _ignore).partitions()
+    except Exception as error:
+        if spark is None or _LACKS_FASTEST not in str(error):
+            raise
+        warnings = (*warnings, _SLOWER)
+        audits = _Run(order, engine, SLOWEST_ALGORITHM, progress or _ignore).partitions()
     flows, numbers = [], iter(range(len(audits)))
     for flow in order.flows:
         own = tuple(audits[next(numbers)] for _ in flow.partitions)
         flows.append(FlowAudit(flow.flow, own, flow.promises, flow.not_judged))
-    return AuditReport(tuple(flows), began, timing.now() - started, engine.name, order.warnings)
+    return AuditReport(tuple(flows), began, timing.now() - started, engine.name, warnings)
+
+
+def _ignore(_: AuditProgress) -> None:
+    return None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Pass 1 on one machine: ranges of logs are read and summed up as blocks, rows that Spark and this process share.
 
-A task is what one consumer reads: ranges of several partitions of one cluster. Its rows are blocks, what
-transformations drop of the source's records, and why a range could not be read to its end.
+A task is what one consumer reads: ranges of several partitions of one cluster. Its rows are blocks, how many records
+of a range were read, what transformations drop of the source's records, and why a range could not be read to its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mm2mgr.audit.windows import LogAccess, LogWindow, RecordStep
 from mm2mgr.partitions import TopicPartition
 
 SOURCE, TARGET = 0, 1
-BLOCK, DROPPED, FAULT = "block", "dropped", "fault"
+BLOCK, READ, DROPPED, FAULT = "block", "read", "dropped", "fault"
 # Spark has no unsigned numbers: the same 64 bits go as signed ones.
 _SIGNED = pa.schema([pa.field(f.name, pa.int64() if f.type == pa.uint64() else f.type) for f in BLOCK_SCHEMA])
 _PLACE = [
@@ -49,6 +49,11 @@ class ScanRange:
     fields: tuple[str, ...]
     steps: tuple[RecordStep, ...] = ()
     judged: bool = True
+
+    @property
+    def most_blocks(self) -> int:
+        """About how many blocks its records make, and not fewer."""
+        return 2 + ((self.window.end - self.window.first) >> max(0, self.bits - 1))
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,7 @@ def scan(task: ScanTask) -> Iterator[pa.RecordBatch]:
         scan_range = ranges[answer.window.partition]
         blocks = sums.pop(answer.window.partition).blocks()
         yield _rows(scan_range, blocks)
+        yield _row(scan_range, READ, "", blocks.records, scan_range.window.first)
         for says, count in dropped[answer.window.partition].items():
             yield _row(scan_range, DROPPED, says, count, answer.window.first)
         if isinstance(answer, ReadFault):

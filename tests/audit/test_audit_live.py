@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -19,10 +22,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from mm2mgr.audit.log_source import _free_names, read_tasks
+from mm2mgr.audit.blocks import blocks_of
+from mm2mgr.audit.engines import CONTEXT_BLOCKS, OnSpark, _join_ranges, _latest, _scanned
+from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different_keys_frame
+from mm2mgr.audit.log_source import _free_names, different_blocks, read_tasks
+from mm2mgr.audit.records import Records
 from mm2mgr.audit.report import AuditReport, DifferenceKind, Verdict
 from mm2mgr.audit.run import run_audit
-from mm2mgr.audit.scan import SCAN_SCHEMA, scan
+from mm2mgr.audit.scan import DROPPED, FAULT, READ, SCAN_SCHEMA, SOURCE, TARGET, ScanRange, _row, _rows, scan
 from mm2mgr.audit.windows import AuditOrder, Expectation, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
@@ -251,3 +258,69 @@ def test_spark_gives_the_same_answer_and_shows_no_secret(clusters: Clusters, spa
     assert {spark.read.format(used).load().count() for used in _free_names} == {0}, "no settings stay in the session"
     assert len(_free_names) == 1, "one name serves all that is read one after the other"
     assert SECRET not in repr(order)
+
+
+def _range_rows(chance: random.Random, numbers: range) -> pa.Table:
+    """Rows of pass 1 of logs that differ here and there, read in ranges whose ends are at other places on each side."""
+    batches = []
+    for number in numbers:
+        hashes = np.array(
+            [chance.getrandbits(64) for _ in range(chance.choice([0, 90, 1_200]) if number else 1_500)], np.uint64
+        )
+        for side in (SOURCE, TARGET):
+            own = hashes if side == SOURCE or number % 2 else np.delete(hashes, np.s_[700:703])
+            whole = Records(np.arange(len(own)) + 5 * side, np.arange(len(own)), *[own] * 4)
+            cuts = sorted({0, len(own), *(chance.randrange(len(own) + 1) for _ in range(4))})
+            for first, end in pairwise(cuts):
+                window = LogWindow(TopicPartition("t", number), first + 5 * side, end + 5 * side)
+                judged = side == TARGET or first > 0
+                scan_range = ScanRange(number, side, window, chance.choice([3, 6, 30]), ("value",), judged=judged)
+                blocks = blocks_of(whole.take(slice(first, end)), 5)
+                batches += [_rows(scan_range, blocks), _row(scan_range, READ, "", blocks.records, window.first)]
+    batches += [_row(scan_range, DROPPED, "f drops", 7, offset) for offset in (3, 3, 900)]
+    chance.shuffle(batches)
+    return pa.Table.from_batches([*batches, _row(scan_range, FAULT, "gone", 0, 40)])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(3))
+def test_spark_joins_ranges_and_keys_as_this_process_does(spark: Any, seed: int) -> None:
+    chance, numbers = random.Random(seed), range(5)
+    rows = _range_rows(chance, numbers)
+    own = OnSpark(spark)._session()
+    here = _join_ranges(rows, numbers)
+    there = _scanned(different_blocks(own.createDataFrame(rows), CONTEXT_BLOCKS, 3).toArrow(), numbers, lambda s: s)
+    assert any(len(part.source) for part in here.parts.values())
+    for number in numbers:
+        assert repr(there.parts[number]) == repr(here.parts[number])
+    totals: dict[tuple[str, int], int] = {}
+    for row in here.notes:
+        totals[row["text"], row["first_offset"]] = totals.get((row["text"], row["first_offset"]), 0) + row["count"]
+    assert {(row["text"], row["first_offset"]): row["count"] for row in there.notes} == totals
+    assert len(totals) == 3
+    keys = [
+        {
+            "part": part,
+            "side": side,
+            "kind": RECORD,
+            "text": "",
+            "key_hash": key,
+            "offset": 10 * turn + key,
+            "hash": turn // same,
+        }
+        for part in range(2)
+        for side in (SOURCE, TARGET)
+        for key in range(30)
+        for turn in range(chance.randrange(3))
+        for same in [chance.choice([1, 5])]
+    ]
+    latest_rows = pa.Table.from_pylist(
+        [{**dict.fromkeys(LATEST_SCHEMA.names, 0), **row} for row in [*keys, {**keys[0], "kind": READ, "records": 60}]],
+        schema=LATEST_SCHEMA,
+    )
+    frame = different_keys_frame(own.createDataFrame(latest_rows), 3).toArrow().cast(LATEST_SCHEMA)
+    place = [(name, "ascending") for name in ("part", "key_hash", "side")]
+    wanted = different_keys(latest_rows).sort_by(place)
+    assert 0 < wanted.num_rows < len(keys)
+    assert frame.filter(pc.equal(frame.column("kind"), RECORD)).sort_by(place).equals(wanted)
+    assert _latest(frame, wanted).counts == {(0, 0): 60}

@@ -22,6 +22,7 @@ from mm2mgr.throughput.spark_session import FAST_START, class_archive
 
 SPARK = Path(pyspark.__file__).parent / "bin"
 DEADLINE_SECONDS = 300.0
+UNSHARE = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 
 
 def _quick() -> str:
@@ -82,6 +83,16 @@ def master(folder: Path) -> Iterator[str]:
     (port,) = free_ports(1)
     with daemon(folder / "master.log", deploy("master.Master", "--port", str(port)), "I have been elected leader"):
         yield f"spark://{HOST}:{port}"
+
+
+@contextmanager
+def worker(folder: Path, cluster: str, name: str, hidden: Path | None = None, **more: str) -> Iterator[int]:
+    """A worker of one core; `hidden` is empty where it and its executors look. Yields its process group."""
+    command = deploy("worker.Worker", "-c", "1", "-m", "1g", "-d", str(folder / name), cluster)
+    if hidden:
+        command = [*UNSHARE, "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "worker", *command]
+    with daemon(folder / f"{name}.log", command, "Successfully registered with master", **more) as group:
+        yield group
 
 
 def executors(group: int) -> list[int]:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import boto3
@@ -28,11 +27,10 @@ from mm2mgr.throughput.rollup import throughput_table
 from mm2mgr.throughput.rollup_job import is_due
 from mm2mgr.throughput.windows import read_throughput
 
-from .standalone import DEADLINE_SECONDS, daemon, deploy, environment, executors, master, submit
+from .standalone import DEADLINE_SECONDS, UNSHARE, daemon, environment, executors, master, submit, worker
 from .stores import contents, rolled, series, stored
 
 STEPS = range(0, 3600, 600)
-UNSHARE = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 
 
 def can_unshare() -> bool:
@@ -61,16 +59,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A master; yields its URL."""
     with master(tmp_path_factory.mktemp("master")) as url:
         yield url
-
-
-@contextmanager
-def worker(folder: Path, cluster: str, name: str, hidden: Path | None, **more: str) -> Iterator[int]:
-    """A worker of one core; `hidden` is empty where it and its executors look. Yields its process group."""
-    command = deploy("worker.Worker", "-c", "1", "-m", "1g", "-d", str(folder / name), cluster)
-    if hidden:
-        command = [*UNSHARE, "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "worker", *command]
-    with daemon(folder / f"{name}.log", command, "Successfully registered with master", **more) as group:
-        yield group
 
 
 def submitted(
