@@ -356,6 +356,8 @@ def rights_page() -> str:
     offsets, status, group = dedicated_names("SOURCE")
     named = {
         **{"history": f"topic {HISTORY_TOPIC}", "lease": "group mm2mgr-OWNER", "dedicated offsets": f"topic {offsets}"},
+        **{"watch lease": "group mm2mgr-OWNER-watch", "audit lease": "group mm2mgr-OWNER-audit"},
+        **{"audited topic": "each topic that is audited, on the source and on the target"},
         **{"dedicated status": f"topic {status}", "dedicated configs": f"topic {configs_topic('SOURCE')}"},
         **{"dedicated group": f"group {group}", "quotas": "the cluster"},
     }
@@ -384,8 +386,9 @@ def rights_page() -> str:
         ]
     blocks += [
         "## mm2mgr itself",
-        "For the login of `access:`, else of the cluster. The history and the lease are on the Kafka cluster that each Connect cluster runs on; "
-        "`history: false` on a Connect cluster does without both. The offsets of a dedicated MirrorMaker from SOURCE are on its target; "
+        "For the login of `access:`, else of the cluster. The history and the leases are on the Kafka cluster that each Connect cluster runs on; "
+        "`history: false` on a Connect cluster does without them. `check` asks for what audits need where a flow declares `audit: 2%`; `mm2mgr audit` "
+        "needs the rights on topics for any other flow, too, and says which one it lacks. The offsets of a dedicated MirrorMaker from SOURCE are on its target; "
         "only a `moved:` entry that takes over from it needs them.",
         table(["operation", "on", "without it"], own),
     ]

@@ -85,6 +85,8 @@ def promises(config: Mapping[str, str], facts: TopicFacts, expected: Expectation
             yield f"{name}: not compared, altered by {_cause(config, facts, name)}"
     for step in expected.steps:
         yield step.says
+    if config.get("transforms"):
+        yield "the transformations are those of the tree now, also for records that were mirrored before these"
     if facts.exactly_once:
         yield "the target is read without aborted and open transactions, so a record that came twice is a fault"
     else:

@@ -212,4 +212,5 @@ def _by_partition(messages: list[Message], *, one_topic: bool) -> Iterator[tuple
 
 def _text(error: confluent_kafka.KafkaError | Any) -> str:
     text = error.str() if isinstance(error, confluent_kafka.KafkaError) else str(error)
-    return " ".join(text.split())[:_LONGEST_REASON]
+    is_refused = isinstance(error, confluent_kafka.KafkaError) and error.code() == _CODES.TOPIC_AUTHORIZATION_FAILED
+    return " ".join(text.split())[:_LONGEST_REASON] + ("; this login needs Read on the topic" if is_refused else "")

@@ -26,15 +26,16 @@ from mm2mgr.live.rights import BrokerSettings, RecordLimits
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.spec.models import BrokersRead
 from mm2mgr.spec.scalars import is_name
-from mm2mgr.topology import Flow, KafkaCluster, Topology, lease_group
+from mm2mgr.topology import Flow, KafkaCluster, Topology, audit_group, lease_group, watch_group
 from mm2mgr.truth.reach import Client, Setting, clients, settings
 
 OWN = "mm2mgr itself"
 On = Literal[
     "topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster",
-    "history", "lease", "dedicated offsets", "dedicated status", "dedicated configs", "dedicated group", "quotas",
+    "history", "lease", "watch lease", "audit lease", "audited topic",
+    "dedicated offsets", "dedicated status", "dedicated configs", "dedicated group", "quotas",
 ]  # fmt: skip
-_GROUPS_OF: tuple[On, ...] = ("group", "lease", "dedicated group")
+_GROUPS_OF: tuple[On, ...] = ("group", "lease", "watch lease", "audit lease", "dedicated group")
 _KINDS: dict[On, ResourceKind] = {
     "cluster": "cluster",
     "quotas": "cluster",
@@ -67,6 +68,10 @@ _NO_CHECKPOINTS = "everything is RUNNING and no checkpoint is written; the log s
 _NO_LEASE = (
     "`reconcile` gets no lease and writes nothing there; `apply` writes, and says that another process may write at the"
     " same time"
+)
+_NO_WATCH_LEASE = "`watch` gets no lease and restarts nothing there"
+_NO_AUDIT_LEASE = (
+    "`audit --follow` and `serve --with audit` get no lease: they audit all the same, perhaps beside another process"
 )
 _NO_QUOTAS = "quotas of `catch_up` cannot be read, so none is written or deleted; all else is planned and applied"
 _NO_LIMIT = "quotas of `catch_up` are not written; flows mirror without a limit, and `apply` ends with exit code 1"
@@ -123,8 +128,14 @@ ROWS: tuple[RightRule, ...] = (
         "apply and the verbs do their work and say that the history was not written"),
     RightRule(29, "mm2mgr", OWN, "Create", "history",
         "the history is not written until the topic is created: one partition, cleanup.policy=compact"),
-    RightRule(30, "mm2mgr", OWN, "Read", "history", f"no `history`; `drift` compares with the tree; {_NO_LEASE}"),
+    RightRule(30, "mm2mgr", OWN, "Read", "history",
+        f"no `history`; `drift` compares with the tree; {_NO_LEASE}; {_NO_WATCH_LEASE}"),
     RightRule(31, "mm2mgr", OWN, "Read", "lease", _NO_LEASE),
+    RightRule(38, "mm2mgr", OWN, "Read", "watch lease", _NO_WATCH_LEASE),
+    RightRule(39, "mm2mgr", OWN, "Read", "audit lease", _NO_AUDIT_LEASE),
+    RightRule(40, "mm2mgr", OWN, "Read", "audited topic", "`audit` cannot read its records: the topic is not judged"),
+    RightRule(41, "mm2mgr", OWN, "DescribeConfigs", "audited topic",
+        "`audit` does not know whether it is compacted: the topic is not judged"),
     RightRule(32, "mm2mgr", OWN, "Read", "dedicated offsets", _NOT_TAKEN),
     RightRule(33, "mm2mgr", OWN, "Read", "dedicated status", _NOT_TAKEN),
     RightRule(34, "mm2mgr", OWN, "Describe", "dedicated group", _NOT_TAKEN),
@@ -170,15 +181,31 @@ def needs(
 
 
 def own_needs(
-    topology: Topology, connectors: Sequence[Connector], login_on: Callable[[str], ClientLogin]
+    topology: Topology,
+    connectors: Sequence[Connector],
+    existing: ExistingNames,
+    login_on: Callable[[str], ClientLogin],
 ) -> Iterator[RequiredRight]:
-    """Yield what mm2mgr itself needs for history, lease, quotas and take-overs; `login_on`: its login by alias."""
+    """Yield what mm2mgr itself needs for history, leases, quotas, declared audits and take-overs; `login_on`: its login
+    by alias."""
     connects = [topology.connects[name] for name in {connector.connect for connector in connectors}]
-    for alias in sorted({connect.kafka for connect in connects if connect.model.history}):
-        yield from _own_rights(login_on(alias), {"history": HISTORY_TOPIC, "lease": lease_group(topology)})
     flow_ids = {flow_id for connector in connectors for flow_id in connector.flows}
-    for alias in sorted({flow.target.alias for flow in topology.flows_of(flow_ids) if flow.catch_up}):
+    flows = topology.flows_of(flow_ids)
+    audited = [flow for flow in flows if flow.settings.audit]
+    audited_from = {flow.connect.kafka for flow in audited}
+    for alias in sorted({connect.kafka for connect in connects if connect.model.history}):
+        names: dict[On, str] = {"history": HISTORY_TOPIC, "lease": lease_group(topology)}
+        names |= {"watch lease": watch_group(topology)}
+        names |= {"audit lease": audit_group(topology)} if alias in audited_from else {}
+        yield from _own_rights(login_on(alias), names)
+    for alias in sorted({flow.target.alias for flow in flows if flow.catch_up}):
         yield from _own_rights(login_on(alias), {"quotas": CLUSTER_NAME})
+    for flow in audited:
+        topics = mirrored_topics(flow, existing[0].get(flow.source.alias, ()))
+        mirrors = [flow.remote_topic(topic) for topic in topics] if knows_names(flow) else []
+        for alias, topics_there in ((flow.source.alias, topics), (flow.target.alias, mirrors)):
+            for topic in topics_there:
+                yield from _own_rights(login_on(alias), {"audited topic": topic})
     for entry in topology.moved:
         if entry.dedicated and entry.to in flow_ids:
             (flow,) = topology.flows_of({entry.to})

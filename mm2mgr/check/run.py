@@ -101,7 +101,7 @@ def check(
     workers = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Mm2mgrError)}
     names = yield from find_names(sessions, topology, chosen)
     required = list(needs(topology, chosen, names, {name: worker.version for name, worker in workers.items()}))
-    required += own_needs(topology, chosen, lambda alias: own_login(topology, alias))
+    required += own_needs(topology, chosen, names, lambda alias: own_login(topology, alias))
     versions = {name: connect.model.version for name, connect in topology.connects.items()}
     new = new_workers(chosen, versions | {name: worker.version for name, worker in workers.items()})
     _, facts, brokers = yield from side_by_side(

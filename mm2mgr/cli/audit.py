@@ -46,9 +46,12 @@ def _moment(text: str) -> int:
             pass
     try:
         at = datetime.fromisoformat(text)
-        return round(1000 * (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+        time_ms = round(1000 * (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError):
         raise ValueError("is neither a time such as 2026-11-26T10:00 (UTC) nor a time back such as 2h") from None
+    if time_ms < 0:
+        raise ValueError("is before 1970: no record has such a timestamp")
+    return time_ms
 
 
 def _share(text: str) -> float:
@@ -126,17 +129,6 @@ def audit(
       mm2mgr audit --counts
       mm2mgr audit --follow --every 1h
     """
-    _check_usage(
-        names, compare=compare, follow=follow, counts=counts, bounded=since_ms is not None or sample is not None
-    )
-    if counts and (show_values or repair_plan):
-        raise click.UsageError(
-            "--counts reads no record: no --show-values, and no --repair-plan, which would be a guess"
-        )
-    if seed is not None and sample is None:
-        raise click.UsageError("--seed needs --sample")
-    if follow and (since_ms is not None or until_ms is not None or page or repair_plan):
-        raise click.UsageError("--follow chooses its windows itself: no --since, --until, --page or --repair-plan")
     options = operations.AuditOptions(
         partitions=partitions,
         since_ms=since_ms,
@@ -147,6 +139,7 @@ def audit(
         spark=spark,
         counts=counts,
     )
+    _check_usage(names, options, compare=compare, follow=follow, page=page, repair_plan=repair_plan)
     if follow:
         return _follow(workspace, names, options, every, store, output)
     with _progress("reading Connect and Kafka") as progress, invalid_arguments():
@@ -155,8 +148,7 @@ def audit(
         else:
             report = operations.audit(workspace, names, options, progress)
     warnings = [] if counts or compare else operations.record_audit(workspace, report, store=store)
-    _say_warnings([*report.warnings, *warnings])
-    _say(report, output, operations.repair_plan(report) if repair_plan else None)
+    _say(report, warnings, output, operations.repair_plan(report) if repair_plan else None)
     if page:
         _write_page(workspace, report, page, store)
     return report.exit_code
@@ -177,14 +169,25 @@ def _compare(
         raise click.UsageError(f"--compare: {error.message}") from error
 
 
-def _check_usage(names: tuple[str, ...], *, compare: bool, follow: bool, counts: bool, bounded: bool) -> None:
-    if compare and len(names) != 2:
-        raise click.UsageError("--compare takes two flows")
-    if sum((compare, follow, counts)) > 1:
-        raise click.UsageError("--compare, --follow and --counts exclude each other")
-    if not (names or follow or counts or bounded):
-        hint = "name flows or topics; for the whole estate --counts, --since 2h or --sample 2%"
-        raise click.UsageError(f"every record of every flow would be read: {hint}")
+def _check_usage(
+    names: tuple[str, ...], options: AuditOptions, *, compare: bool, follow: bool, page: Path | None, repair_plan: bool
+) -> None:
+    counts, is_bounded = options.counts, options.since_ms is not None or options.sample is not None
+    whole = "name flows or topics; for the whole estate --counts, --since 2h or --sample 2%"
+    wrong = {
+        "--compare takes two flows": compare and len(names) != 2,
+        "--compare, --follow and --counts exclude each other": compare + follow + counts > 1,
+        f"every record of every flow would be read: {whole}": not (names or follow or counts or is_bounded),
+        "--counts reads no record: no --show-values, and no --repair-plan, which would be a guess": (
+            counts and (options.show_values or repair_plan)
+        ),
+        "--seed needs --sample": options.seed is not None and options.sample is None,
+        "--follow chooses its windows itself: no --since, --until, --page or --repair-plan": follow
+        and (options.since_ms is not None or options.until_ms is not None or bool(page) or repair_plan),
+    }
+    for complaint, is_wrong in wrong.items():
+        if is_wrong:
+            raise click.UsageError(complaint)
 
 
 @contextmanager
@@ -200,16 +203,12 @@ def _progress(text: str) -> Iterator[Callable[[AuditProgress], None]]:
         yield tell
 
 
-def _say_warnings(warnings: list[str]) -> None:
-    from mm2mgr.output.status_text import say_warnings
-
-    say_warnings(warnings)
-
-
-def _say(report: AuditReport, output: str, replays: tuple[Replay, ...] | None) -> None:
+def _say(report: AuditReport, warnings: list[str], output: str, replays: tuple[Replay, ...] | None) -> None:
     from mm2mgr.output.audit_text import audit_markdown, say_audit, say_repair
     from mm2mgr.output.console import say_json, say_lines
+    from mm2mgr.output.status_text import say_warnings
 
+    say_warnings([*report.warnings, *warnings])
     if output == "json":
         say_json(report if replays is None else {**operations.to_json(report), "repair_plan": replays})
         return

@@ -165,18 +165,25 @@ def _assignment(flow: Flow, snapshot: Snapshot) -> Assignment | str:
     return order or "the connector has no tasks yet"
 
 
-def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
+def current_assignment(listing: Listing, flow: Flow, running: Assignment | str) -> Assignment:
     """Return the assignment to size with: the running connector's if its partitions are today's, else a prediction."""
     note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
-    if not isinstance(running, str) and _is_current(running, listing, mirrored):
+    if not isinstance(running, str) and _is_current(running, listing, flow):
         return running
-    return replace(predict(listing, mirrored), note=note)
+    return replace(predict(listing, flow.assigns), note=note)
 
 
-def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str], bool]) -> bool:
+def _is_current(running: Assignment, listing: Listing, flow: Flow) -> bool:
+    """Tell whether a connector has today's partitions; it may have heartbeats too, which workers before 4.0 give to
+    each source connector (KIP-1089).
+    """
     counts = Counter([partition.topic for partition in running.order])
+
+    def is_assigned(topic: str) -> bool:
+        return flow.assigns(topic) or (topic in counts and flow.selection.takes_heartbeats(topic))
+
     numbers_fit = all(partition.partition < counts[partition.topic] for partition in running.order)
-    return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if mirrored(name)}
+    return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if is_assigned(name)}
 
 
 class ExpandedTree(Protocol):
@@ -222,12 +229,12 @@ class Evidence:
         """Return a flow as a scenario; measured topics that Kafka no longer lists are named, and not counted."""
         alias = flow.source.alias
         listing = self.listings[alias]
-        assignment = current_assignment(listing, flow.assigns, self.assignments[flow.id])
-        topics = {partition.topic for partition in assignment.order} | {
-            topic for topic in unlisted if flow.carries(topic)
-        }
+        assignment = current_assignment(listing, flow, self.assignments[flow.id])
+        without_load = frozenset(partition for partition in assignment.order if not flow.assigns(partition.topic))
+        own = [partition for partition in assignment.order if partition not in without_load]
+        topics = {partition.topic for partition in own} | {topic for topic in unlisted if flow.carries(topic)}
         # Heartbeats are not sampled: one record per second is no load.
-        beats = {partition: 0.0 for partition in assignment.order if flow.selection.is_heartbeats(partition.topic)}
+        beats = {partition: 0.0 for partition in own if flow.selection.is_heartbeats(partition.topic)}
         return Scenario(
             flow.name,
             source=alias,
@@ -241,6 +248,7 @@ class Evidence:
             buffers=_buffers_of(flow),
             now=CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic),
             profile=self.rates.profile(alias),
+            without_load=without_load,
             own_limit=flow.settings.catch_up.limit if flow.settings.catch_up else None,
             link_limit=flow.link.catch_up.limit if flow.link and flow.link.catch_up else None,
         )

@@ -37,17 +37,19 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.link_forecast import buffer_advice
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.observe.lag_report import LagLevel
-    from mm2mgr.operations.audit import AuditOptions, audit, audit_compare
-    from mm2mgr.operations.audit_history import (
+    from mm2mgr.operations.audit import (
         AuditHistory,
         AuditRound,
         FollowOrder,
         Replay,
+        audit,
+        audit_compare,
         audit_history,
         follow_audits,
         record_audit,
         repair_plan,
     )
+    from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
@@ -144,9 +146,9 @@ _HOMES: Mapping[str, str] = {
         "problems.health": "Description Status",
         "observe.lag_report": "LagLevel",
         "problems.watchdog": "RestartPolicy WatchAction",
-        "operations.audit": "AuditOptions audit audit_compare",
-        "operations.audit_history": "AuditHistory AuditRound FollowOrder Replay audit_history follow_audits "
-        "record_audit repair_plan",
+        "operations.audit": "AuditHistory AuditRound FollowOrder Replay audit audit_compare audit_history "
+        "follow_audits record_audit repair_plan",
+        "operations.audit_bounds": "AuditOptions",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
-    from mm2mgr.operations.audit_history import AuditRound, FollowOrder
+    from mm2mgr.operations.audit import AuditRound, FollowOrder
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.operations.throughput import RollUpOrder, RollUpRound
@@ -473,7 +473,7 @@ class EstateWatch:
 
     def _audit(self, asked: AuditsOrder) -> None:
         """Audit until the end; whatever goes wrong is published, and it begins anew."""
-        from mm2mgr.operations.audit_history import AuditRound, follow_audits
+        from mm2mgr.operations.audit import AuditRound, follow_audits
 
         while not self._closing.is_set():
             try:
@@ -518,7 +518,7 @@ def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
     if order and order.watchdog:
         workspace.event_log(order.watchdog.events).close()
     if order and order.audits:
-        from mm2mgr.operations.audit_history import followed_flows
+        from mm2mgr.operations.audit import followed_flows
 
         followed_flows(workspace, order.audits.order)
     return EstateWatch(workspace, order)

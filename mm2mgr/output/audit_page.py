@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from mm2mgr.audit.report import AuditReport, FlowAudit, PartitionAudit, Verdict
-from mm2mgr.operations.audit_history import AuditHistory
+from mm2mgr.operations.audit import AuditHistory
 from mm2mgr.output.audit_text import closing, flow_table, groups_of
 from mm2mgr.output.page import Context, escape, template
 from mm2mgr.output.tables import Table

@@ -16,7 +16,7 @@ from mm2mgr.audit.report import (
     RecordDifference,
     Verdict,
 )
-from mm2mgr.operations.audit_history import AuditRound, Replay
+from mm2mgr.operations.audit import AuditRound, Replay
 from mm2mgr.output.console import say, say_command, say_table, talk
 from mm2mgr.output.tables import Table
 from mm2mgr.text import fit_text, list_names, number_of, span_text, visible
@@ -121,12 +121,16 @@ def flow_table(report: AuditReport, title: str = "") -> Table:
             str(len({(part.source, part.target) for part in flow.partitions})),
             str(sum(part.source_records for part in flow.partitions)),
             *(str(flow.counts[kind]) for kind in kinds),
-            str(sum(bool(part.not_judged) for part in flow.partitions) + len(flow.not_judged)),
+            str(_open_parts(flow)),
         )
         for flow in report.flows
     ]
     styles = {"verdict": {str(verdict): style for verdict, style in VERDICT_STYLES.items()}}
     return Table(columns, rows, columns[2:], ("partitions", "not judged"), styles=styles, title=title)
+
+
+def _open_parts(flow: FlowAudit) -> int:
+    return sum(bool(part.not_judged) for part in flow.partitions) + len(flow.not_judged)
 
 
 def closing(report: AuditReport) -> str:
@@ -141,7 +145,7 @@ def closing(report: AuditReport) -> str:
         return f"Equal: {nothing} ({took})."
     if report.verdict is Verdict.EQUAL:
         return f"Equal: {scope} ({took})."
-    open_ = sum(bool(part.not_judged) for part in parts) + sum(len(flow.not_judged) for flow in report.flows)
+    open_ = sum(map(_open_parts, report.flows))
     if report.verdict is Verdict.NOT_JUDGED:
         reason = f"{number_of(open_, 'part')} could not be compared" if open_ else "there was nothing to compare"
         return f"Not judged: {reason}; no difference in {scope} ({took})."

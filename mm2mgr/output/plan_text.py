@@ -256,7 +256,8 @@ def price_text(price: Price) -> str:
 
 
 def _again_text(again: Volume) -> str:
-    measured = f"{number_of(again.records, 'record')} ({bytes_text(again.size_bytes)})" if again.records else ""
+    before = f"; before compression: {few(again.uncompressed)}" if again.uncompressed else ""
+    measured = f"{number_of(again.records, 'record')} ({bytes_text(again.size_bytes)}{before})" if again.records else ""
     unknown = f"an unknown volume ({few(again.unmeasured)})" if again.unmeasured else ""
     return f"mirrors {' and '.join(filter(None, (measured, unknown))) or 'no record'} again"
 

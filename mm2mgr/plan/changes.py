@@ -36,16 +36,22 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Volume:
-    """Records, and their bytes in the target's log; `unmeasured` names what could not be measured and is left out."""
+    """Records, and their bytes in the target's log; `unmeasured` names what could not be measured and is left out.
+
+    `uncompressed` names topics that were mirrored there before, but whose size there could not be measured: they count
+    with the size of their records before compression.
+    """
 
     records: int = 0
     size_bytes: int = 0
     unmeasured: tuple[str, ...] = ()
-    json_keys = "records bytes=size_bytes unmeasured"
+    uncompressed: tuple[str, ...] = ()
+    json_keys = "records bytes=size_bytes unmeasured uncompressed"
 
     def __add__(self, other: Volume) -> Volume:
-        unmeasured = tuple(dict.fromkeys((*self.unmeasured, *other.unmeasured)))
-        return Volume(self.records + other.records, self.size_bytes + other.size_bytes, unmeasured)
+        names = ((self.unmeasured, other.unmeasured), (self.uncompressed, other.uncompressed))
+        both = (tuple(dict.fromkeys((*own, *others))) for own, others in names)
+        return Volume(self.records + other.records, self.size_bytes + other.size_bytes, *both)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ _RECORD_OVERHEAD_BYTES = (
 )
 _BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, and what each batch takes
 _MEASURED_TOPICS = 40
+_LEAST_UNCOMPRESSED_BYTES = 1_000_000
+"""With less, it does not matter that compression was not counted, and little may be there to measure it on."""
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -43,8 +45,8 @@ class Estimate:
     widenings: Mapping[Named, Widening]
     verdicts: Mapping[Named, MirrorVerdict]
     sizes: Mapping[str, TopicSizes]
-    stored: Mapping[tuple[str, str], float]
-    """What a record takes in topics of targets, by alias and name, where it was measured."""
+    stored: Mapping[tuple[str, str], float | None]
+    """What a record takes in topics of targets that were mirrored to, by alias and name; None: not measured."""
     groups: Mapping[Named, tuple[str, ...]]
     """What checkpoint connectors translate, where it could be read."""
 
@@ -98,7 +100,11 @@ class Estimate:
         if sizes is None or not verdict.topics:
             return Volume(unmeasured=(f"topics of '{widening.source}'",))
         names = {topic: widening.name_on_target(topic) for topic in verdict.topics}
-        stored = {topic: size for topic, name in names.items() if (size := self.stored.get((widening.target, name)))}
+        stored = {
+            topic: self.stored[place]
+            for topic, name in names.items()
+            if (place := (widening.target, name)) in self.stored
+        }
         return volume(sizes, verdict.topics, self.seen.offsets.get(widening.full_name) or {}, stored)
 
 
@@ -114,13 +120,14 @@ def _begins_heartbeats(change: Change, run: Connectors) -> bool:
 
 
 def volume(
-    sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition, int], stored: Mapping[str, float]
+    sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition, int], stored: Mapping[str, float | None]
 ) -> Volume:
     """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`.
 
-    `stored`: what a record takes on the target, where it was measured; else its log counts as uncompressed.
+    `stored`: what a record takes on the target, None where that could not be measured; then, and where it was never
+    mirrored there, its log counts as uncompressed.
     """
-    records, size, unmeasured = 0, 0.0, []
+    records, size, unmeasured, uncompressed = 0, 0.0, [], []
     for topic in sorted(topics):
         logs = {partition: log for partition, log in sizes.logs.items() if partition.topic == topic}
         count = sum(max(0, log.end - max(log.start, own.get(partition, -1) + 1)) for partition, log in logs.items())
@@ -128,8 +135,12 @@ def volume(
         if not logs or (count and mean is None):
             unmeasured.append(topic)
         records += count
-        size += count * (stored.get(topic) or log_bytes(mean)) if mean is not None else 0
-    return Volume(records, round(size), tuple(unmeasured))
+        if mean is not None:
+            size_there = stored.get(topic)
+            size += count * (size_there or log_bytes(mean))
+            if topic in stored and not size_there and count * mean >= _LEAST_UNCOMPRESSED_BYTES:
+                uncompressed.append(topic)
+    return Volume(records, round(size), tuple(unmeasured), tuple(uncompressed))
 
 
 def log_bytes(record_bytes: float) -> float:
@@ -222,9 +233,9 @@ def _read_stored(
     widenings: Iterable[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
     sizes: Mapping[str, TopicSizes],
-) -> Steps[dict[tuple[str, str], float]]:
-    """Measure what records take where they were mirrored to, by alias and topic, on the largest; what cannot be
-    measured is missing.
+) -> Steps[dict[tuple[str, str], float | None]]:
+    """Measure what records take where they were mirrored to, by alias and topic, on the largest; None for what is not
+    measured.
     """
     sampled: dict[str, dict[str, tuple[int, float]]] = {}
     for widening in widenings:
@@ -241,7 +252,7 @@ def _read_stored(
         largest = sorted(topics, key=lambda name: -listed.log_ends[name] if listed else 0)[:_MEASURED_TOPICS]
         questions[alias] = StoredSizes(alias, tuple((name, *topics[name]) for name in largest))
     answers = yield from _answers(questions)
-    return {(alias, name): size for alias, read in answers.items() for name, size in read.items()}
+    return {(alias, name): answers.get(alias, {}).get(name) for alias, topics in sampled.items() for name in topics}
 
 
 def _read_groups(

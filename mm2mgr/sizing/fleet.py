@@ -82,7 +82,8 @@ class FlowRun:
     """A flow as a Connect cluster runs it: its load, assigned to `tasks`, of which it may have `most`.
 
     `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured),
-    `limit_used` the traffic of all flows under its catch-up limit as a share of that (0: no limit).
+    `limit_used` the traffic of all flows under its catch-up limit as a share of that (0: no limit), `without_load` how
+    many of its partitions have none.
     """
 
     flow_id: str
@@ -94,6 +95,7 @@ class FlowRun:
     buffers: Buffers
     records_per_second: float | None = None
     limit_used: float = 0.0
+    without_load: int = 0
 
     @cached_property
     def per_task(self) -> list[float]:
@@ -103,7 +105,11 @@ class FlowRun:
     @property
     def heap_bytes(self) -> float:
         """Heap of one of its tasks; those with most partitions have one more than the others."""
-        return self.buffers.heap_bytes(math.ceil(len(self.load.hours) / len(self.per_task)))
+        return self.heap_of(len(self.per_task))
+
+    def heap_of(self, tasks: int) -> float:
+        """Return the heap of one of so many tasks."""
+        return self.buffers.heap_bytes(math.ceil((len(self.load.hours) - self.without_load) / tasks))
 
 
 @dataclass(frozen=True)
@@ -427,7 +433,7 @@ _Held = tuple[FlowRun | None, int, "Array | float", float]
 def _placed_tasks(connector: ConnectorStatus, run: FlowRun | None) -> Iterator[tuple[TaskStatus, _Held]]:
     count = len(connector.tasks)
     by_task = run.load.hours_of(count) if run else ()
-    heap = run.buffers.heap_bytes(math.ceil(len(run.load.hours) / count)) if run and count else SIDE_TASK_HEAP_BYTES
+    heap = run.heap_of(count) if run and count else SIDE_TASK_HEAP_BYTES
     for task in sorted(connector.tasks, key=lambda task: task.id):
         yield task, (run, task.id, by_task[task.id] if task.id < len(by_task) else 0.0, heap)
 

@@ -7,7 +7,7 @@ the hours to come: gaps are filled, and hours before a growth are raised to toda
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -253,10 +253,13 @@ def statistic_of(values: Array, statistic: Statistic) -> Array:
 
 
 def complete(
-    order: Sequence[TopicPartition], rates: Mapping[TopicPartition, Hours], default_bytes_per_second: float
+    order: Sequence[TopicPartition],
+    rates: Mapping[TopicPartition, Hours],
+    default_bytes_per_second: float,
+    without_load: Collection[TopicPartition] = (),
 ) -> tuple[Array, Coverage]:
     """Give each partition its own rate, else the mean of its topic's measured partitions in each hour, else the flow's
-    median in each hour, else the default: partitions × hours."""
+    median in each hour, else the default: partitions × hours. Those `without_load` have a place and count nowhere."""
     own = [_possible(rates.get(partition)) for partition in order]
     width = max((len(rate) for rate in own if rate is not None), default=1)
     kind = next((rate.dtype for rate in own if rate is not None and len(rate) > 1), np.float64)
@@ -267,7 +270,7 @@ def complete(
             table[position] = rate
             topics.setdefault(order[position].topic, []).append(position)
     measured = [position for position, rate in enumerate(own) if rate is not None]
-    missing = [position for position, rate in enumerate(own) if rate is None]
+    missing = [position for position, rate in enumerate(own) if rate is None and order[position] not in without_load]
     other = np.median(table[measured], axis=0) if measured and missing else default_bytes_per_second
     means = {
         topic: table[topics[topic]].mean(axis=0)

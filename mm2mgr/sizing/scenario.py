@@ -32,7 +32,8 @@ class Scenario:
 
     `listing`: the topics of its source; `carries`: which topics its connector assigns; `rates`: bytes per second by
     partition and hour; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow);
-    `profile`: what else was measured of its source. Catch-up limits are bytes per second: its own, and the one that it
+    `profile`: what else was measured of its source; `without_load`: partitions of the assignment that are none of the
+    flow's. Catch-up limits are bytes per second: its own, and the one that it
     shares with other flows over its link.
     """
 
@@ -48,6 +49,7 @@ class Scenario:
     buffers: Buffers
     now: CurrentTasks | None = None
     profile: Profile = field(default_factory=Profile)
+    without_load: frozenset[TopicPartition] = frozenset()
     own_limit: float | None = None
     link_limit: float | None = None
 
@@ -123,7 +125,9 @@ class FlowView:
 
 def size_scenario(scenario: Scenario) -> SizedFlow:
     """Size one flow."""
-    flow_load_now = flow_load(scenario.assignment, scenario.rates, scenario.rules, scenario.profile)
+    flow_load_now = flow_load(
+        scenario.assignment, scenario.rates, scenario.rules, scenario.profile, scenario.without_load
+    )
     sizing = size_load(scenario.flow_id, flow_load_now, scenario.rules, scenario.now)
     return SizedFlow(sizing, flow_load_now.load, scenario.rules.bounds, scenario.assignment.order)
 
@@ -181,6 +185,7 @@ def _flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
         capacity_bytes_per_second=scenario.rules.capacity.bytes_per_second,
         buffers=scenario.buffers,
         records_per_second=flow.load.total / size if size else None,
+        without_load=len(scenario.without_load.intersection(scenario.assignment.order)),
     )
 
 

@@ -206,15 +206,19 @@ def size_load(flow_id: str, flow_load: FlowLoad, rules: Rules, now: CurrentTasks
 
 
 def flow_load(
-    assignment: Assignment, rates: Mapping[TopicPartition, Hours], rules: Rules, profile: Profile | None = None
+    assignment: Assignment,
+    rates: Mapping[TopicPartition, Hours],
+    rules: Rules,
+    profile: Profile | None = None,
+    without_load: Collection[TopicPartition] = (),
 ) -> FlowLoad:
     """Return the load of a flow by position of its assignment.
 
     `assignment` holds the partitions that Kafka has now, `rates` bytes per second of this flow's partitions in each
-    hour.
+    hour; partitions `without_load` are assigned, but are none of the flow's.
     """
     profile = profile or Profile()
-    resolved, coverage = complete(assignment.order, rates, rules.default_bytes_per_second)
+    resolved, coverage = complete(assignment.order, rates, rules.default_bytes_per_second, without_load)
     sizes = (
         [profile.record_bytes.get(partition, math.nan) for partition in assignment.order]
         if profile.record_bytes
@@ -231,7 +235,7 @@ def flow_load(
 def _judge(flow_load: FlowLoad, now: CurrentTasks, recommended: int) -> Judgement:
     load = flow_load.load
     verdict: Fit = "fits"
-    if not flow_load.coverage[0] and len(load.hours):
+    if not flow_load.coverage[0] and any(flow_load.coverage):
         verdict = "not measured"
     elif load.fits(now.tasks):
         verdict = "more than needed" if recommended < now.tasks else "fits"
@@ -277,7 +281,7 @@ _ORDERS = {
 def _reasons(sizing: Sizing, flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
     """Yield the reasons in the order of the computation: load, coverage, growth, bounds, assignment, hot partitions,
     today's number."""
-    if len(flow_load.load.hours):
+    if any(flow_load.coverage):
         yield from _load_reasons(flow_load, rules)
         yield from _bounds_reasons(sizing, flow_load.load, rules.bounds)
         yield _assignment_reason(sizing, flow_load, rules.bounds)
@@ -293,7 +297,7 @@ def _reasons(sizing: Sizing, flow_load: FlowLoad, rules: Rules) -> Iterator[str]
 def _load_reasons(flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
     load, capacity = flow_load.load, rules.capacity
     measured, of_topic, of_flow, by_default = flow_load.coverage
-    partitions, hours = number_of(len(load.hours), "partition"), load.hours.shape[1]
+    partitions, hours = number_of(sum(flow_load.coverage), "partition"), load.hours.shape[1]
     share = f"{capacity.threshold * 100:g} %"
     reason = f"; {capacity.reason}" if capacity.reason else ""
     usable = f"{rate_text(load.usable)} usable per task ({rate_text(capacity.bytes_per_second)} × {share}{reason})"

@@ -21,7 +21,7 @@ from mm2mgr.audit.report import DifferenceKind, FlowAudit, Verdict
 from mm2mgr.audit.run import AuditProgress
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.operations.audit import AuditOptions, audit, audit_compare
+from mm2mgr.operations import AuditOptions, audit, audit_compare
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.runtime import Runtime
 from mm2mgr.sandbox.server import start_all

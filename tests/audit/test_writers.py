@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mm2mgr.operations import Workspace
-from mm2mgr.operations.audit import writers_of
+from mm2mgr.operations.audit_bounds import writers_of
 
 ROUTED = (
     "topics: {include: ['orders.*']}, source_connector: {transforms: r, transforms.r.regex: '[ab][.](.*)',"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 import trustme
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclPermissionType, ResourcePatternType  # type: ignore[attr-defined]
 
+from mm2mgr.audit.report import FlowAudit, Verdict
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
@@ -19,8 +22,11 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
 from mm2mgr.kafka.lease import Lease
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
+from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.operations import AuditOptions, Workspace, audit
 from tests.cli.command import allowed_seconds
-from tests.live.seen import commit, create, topics, until, write_values
+from tests.fake_connect import FakeConnect, serving
+from tests.live.seen import Message, commit, create, topics, until, write, write_values
 
 from .brokers import (
     ALL,
@@ -253,6 +259,7 @@ OWN = {
     f"scons Write topic {HISTORY_TOPIC}": {28},
     f"scons Read topic {HISTORY_TOPIC}": {30},
     "scons Read group mm2mgr-rights": {31},
+    "scons Read group mm2mgr-rights-watch": {38},
     "scons Read topic mm2-offsets.old.internal": {32},
     "scons Read topic mm2-status.old.internal": {33},
     "scons Read topic mm2-configs.old.internal": {37},
@@ -265,7 +272,7 @@ IMPLIED = "scons DescribeConfigs cluster"
 
 
 def test_mm2mgr_itself_needs_the_rights_of_the_page_and_no_more(restored: World) -> None:
-    world, group = restored, "mm2mgr-rights"
+    world = restored
     security = {"protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("scons")}
     moved = "moved: [{from: {dedicated: old->B}, to: 'f:A->B'}]\n"
     limit = "links: [{between: [A, B], rtt: 1ms, catch_up: {limit: 9MB/s}}]\n"
@@ -280,17 +287,11 @@ def test_mm2mgr_itself_needs_the_rights_of_the_page_and_no_more(restored: World)
         writer.put("a", "1")
         return str(writer.close())
 
-    def leases() -> bool:
-        lease = Lease(topic, group)
-        try:
-            return lease.answered.wait(60) and lease.confirm()
-        finally:
-            lease.close()
-
     works: dict[int, Callable[[], bool]] = {
         28: lambda: write() == "None",
         30: lambda: topic.read() == {"a": "1"},
-        31: leases,
+        31: lambda: leases(topic, "mm2mgr-rights"),
+        38: lambda: leases(topic, "mm2mgr-rights-watch"),
         35: lambda: read_quotas(access).brokers == 1,
         36: lambda: write_quotas(access, {QuotaEntity("mm2mgr.rights/A->B"): 9_000_000}) == {},
     }
@@ -312,6 +313,80 @@ def test_mm2mgr_itself_needs_the_rights_of_the_page_and_no_more(restored: World)
                 until(lambda: answered(works[row]), bool, f"still refused after: {line}", 30)  # noqa: B023  used at once
     finally:
         world.remove(granted)
+
+
+def leases(topic: CompactedTopic, group: str) -> bool:
+    lease = Lease(topic, group)
+    try:
+        return lease.answered.wait(60) and lease.confirm()
+    finally:
+        lease.close()
+
+
+# What an audit needs beside the history, and what it says of its one topic where that is missing.
+AUDITS = {
+    "A tmain Read topic audited": "A has no topic audited (deleted?), or this login may not see it: it needs Read on topic audited",
+    "A tmain DescribeConfigs topic audited": "such as cleanup.policy: it needs DescribeConfigs on topic audited",
+    "B smain Read topic A.audited": "B has no topic A.audited (deleted?), or this login may not see it: it needs Read on topic A.audited",
+    "B smain DescribeConfigs topic A.audited": "such as cleanup.policy: it needs DescribeConfigs on topic A.audited",
+}
+DESCRIBED = "A tmain Describe topic audited"
+"""With this instead of Read the topic is seen, and its records cannot be read."""
+
+
+def test_an_audit_needs_the_rights_of_the_page_and_no_more(restored: World) -> None:
+    """The connectors are the super user's; mm2mgr has logins of its own without any right."""
+    world, fake = restored, FakeConnect(source_topics={"audited": 1})
+    log = [Message(0, b"k", b"%d" % number, timestamp_ms=1_795_687_200_000 + number) for number in range(20)]
+    for alias, topic in (("A", "audited"), ("B", "A.audited")):
+        create(world.inside(alias), [topic])
+        write(world.inside(alias), topic, log)
+    clusters = {}
+    for alias, user in (("A", "tmain"), ("B", "smain")):
+        security = {"protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas(user)}
+        own = {"bootstrap_servers": [world.brokers[alias].bootstrap("SECURE")], "security": security}
+        clusters[alias] = {"bootstrap_servers": [world.brokers[alias].bootstrap("INSIDE")], "access": own}
+    flow = {"sources": ["A"], "targets": ["B"], "topics": {"include": ["audited"]}, "audit": "2%"}
+    with serving(fake) as url:
+        tree = {"owner": "rights", "defaults": {"clusters": {"replication_factor": 1}}, "clusters": clusters}
+        tree |= {"connect": {"c": {"url": [url], "kafka": "B"}}, "flows": {"audited": flow}}
+        (world.folder / "tree.yaml").write_text(json.dumps(tree))
+        workspace = Workspace((world.folder,))
+        for connector in workspace.connectors:
+            fake.add(connector.name, connector.config)
+        fake.add_offsets("mm2.A.B.source.audited", "audited", {0: 19}, "A")
+        commands = until_missing(world, {28, 29, 30, 31, 38, 39, 40, 41}).commands
+        granted = [acl for command in commands for acl in world.read(command)]
+        needed = {line: allowed(line[0], line[2:]) for line in AUDITS}
+        lease = allowed("B", "smain Read group mm2mgr-rights-audit")
+        assert {acl for acl in granted if acl.name.endswith(("audited", "-audit"))} == {*chain(lease, *needed.values())}
+
+        def judge() -> FlowAudit:
+            return audit(workspace, ("audited",), AuditOptions(spark=False)).flows[0]
+
+        def reasons(flow: FlowAudit) -> str:
+            return " ".join((*flow.not_judged, *(reason for part in flow.partitions for reason in part.not_judged)))
+
+        world.add(granted)
+        try:
+            until_missing(world, set())
+            assert until(judge, lambda flow: flow.verdict is Verdict.EQUAL).partitions[0].source_records == 20
+            topic = CompactedTopic(kafka_access(workspace.topology.clusters["B"]), HISTORY_TOPIC, 1, {})
+            assert until(lambda: answered(lambda: leases(topic, "mm2mgr-rights-audit")), bool)
+            for line, reason in AUDITS.items():
+                world.remove(needed[line])
+                until_missing(world, {41 if "DescribeConfigs" in line else 40})
+                assert until(judge, lambda flow: reason in reasons(flow)).verdict is Verdict.NOT_JUDGED  # noqa: B023  at once
+                world.add(needed[line])
+            described = allowed(DESCRIBED[0], DESCRIBED[2:])
+            world.add(described)
+            world.remove(needed["A tmain Read topic audited"])
+            granted += described
+            flow_audit = until(judge, lambda flow: "this login needs Read on the topic" in reasons(flow))
+            assert flow_audit.verdict is Verdict.NOT_JUDGED
+            world.add(needed["A tmain Read topic audited"])
+        finally:
+            world.remove(granted)
 
 
 def answered(works: Callable[[], bool]) -> bool:

@@ -42,7 +42,7 @@ def names(wanted: list[RequiredRight], number: int) -> list[str]:
 
 
 def test_every_row_has_an_effect_and_the_table_its_24_rows() -> None:
-    assert sorted(EFFECTS) == list(range(1, 38))
+    assert sorted(EFFECTS) == list(range(1, 42))
     assert all(EFFECTS.values())
     assert len([row for row in ROWS if row.number <= 24]) == 24
 
@@ -139,7 +139,7 @@ def test_a_topic_of_offsets_needs_its_own_rights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("history", "moved", "expected"),
     [
-        (True, "", {"b": {"mm2mgr.history.internal", "mm2mgr-tester"}}),
+        (True, "", {"b": {"mm2mgr.history.internal", "mm2mgr-tester", "mm2mgr-tester-watch"}}),
         (False, "", {}),
         (
             False,
@@ -155,7 +155,7 @@ def test_mm2mgr_itself_needs_its_history_its_lease_and_what_it_takes_over(
     text = text.replace('["b:9092"]', '["b:9092"], access: {bootstrap_servers: ["outside:9092"]}')
     text += f"flows:\n  f: {{sources: [a], targets: [b], topics: {{include: [orders]}}}}\n{moved}"
     topology = expand(load([write(tmp_path, x=text)]))
-    wanted = list(own_needs(topology, render(topology), lambda alias: own_login(topology, alias)))
+    wanted = list(own_needs(topology, render(topology), KNOWN, lambda alias: own_login(topology, alias)))
     found = {alias: {need.right.name for need in wanted if need.login.cluster == alias} for alias in expected}
     assert found == expected
     assert {need.login.servers for need in wanted} <= {"outside:9092"}
@@ -166,9 +166,26 @@ def test_a_catch_up_limit_needs_rights_on_the_quotas_of_the_target(tmp_path: Pat
     text = _CLUSTERS.replace("kafka: b}", "kafka: b, history: false}")
     text += f"flows:\n  f: {{sources: [a], targets: [b], topics: {{include: [orders]}}{limit}}}\n"
     topology = expand(load([write(tmp_path, x=text)]))
-    wanted = own_needs(topology, render(topology), lambda alias: own_login(topology, alias))
+    wanted = own_needs(topology, render(topology), KNOWN, lambda alias: own_login(topology, alias))
     found = {(each.login.cluster, str(each.right)) for each in wanted}
     assert found == ({("b", f"{each}Configs on the cluster") for each in ("Describe", "Alter")} if limit else set())
+
+
+def test_a_flow_that_declares_audits_needs_to_read_both_sides_and_a_lease(tmp_path: Path) -> None:
+    text = _CLUSTERS + 'flows:\n  f: {sources: [a], targets: [b], topics: {include: ["orders.*"]}, audit: 2%}\n'
+    text += "  g: {sources: [a], targets: [b], topics: {include: [other]}}\n"
+    topology = expand(load([write(tmp_path, x=text)]))
+    wanted = own_needs(topology, render(topology), KNOWN, lambda alias: own_login(topology, alias))
+    audits = {(each.login.cluster, str(each.right)) for each in wanted if each.number >= 39}
+    assert audits == {
+        *(("a", f"{each} on topic {name}") for each in ("Read", "DescribeConfigs") for name in ("orders", "orders.eu")),
+        *(
+            ("b", f"{each} on topic a.{name}")
+            for each in ("Read", "DescribeConfigs")
+            for name in ("orders", "orders.eu")
+        ),
+        ("b", "Read on group mm2mgr-tester-audit"),
+    }
 
 
 def test_a_flow_that_takes_no_topic_of_its_source_gets_a_row(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import TopicSettings
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations import AuditOptions, AuditRound, Workspace
+from mm2mgr.operations.audit_bounds import AuditedFlow
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.store import AuditStore
 from tests.audit.reports import DIFFERS, EQUAL, MISSING, NOT_JUDGED, report
@@ -70,7 +71,7 @@ def engine(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Engine:
     write(mm2mgr.tree, x=TREE)
     engine = Engine()
     monkeypatch.setattr(operations, "audit", engine)
-    monkeypatch.setattr(import_module("mm2mgr.operations.audit_history"), "audit", engine)
+    monkeypatch.setattr(import_module("mm2mgr.operations.audit"), "audit", engine)
     return engine
 
 
@@ -109,6 +110,7 @@ def test_a_span_back_has_the_units_of_every_duration(mm2mgr: Command, engine: En
         ("", "every record of every flow would be read: name flows or topics"),
         ("orders --since yesterday", "'yesterday' is neither a time such as 2026-11-26T10:00 (UTC) nor a time back"),
         ("orders --since 2weeks", "is neither a time"),
+        ("orders --since 1969-12-31T23:59", "'1969-12-31T23:59' is before 1970: no record has such a timestamp"),
         ("orders --sample 200%", "should be a share such as 70% or 0.7"),
         ("orders --seed 3", "--seed needs --sample"),
         ("orders --counts --repair-plan", "--counts reads no record"),
@@ -123,6 +125,15 @@ def test_wrong_usage_is_refused_before_anything_is_read(
 ) -> None:
     assert complaint in " ".join(mm2mgr("audit", *arguments.split(), code=64).err.split())
     assert engine.asked == []
+
+
+def test_a_name_of_no_flow_and_no_topic_gets_the_nearest(mm2mgr: Command) -> None:
+    write(mm2mgr.tree, x=TREE)
+    said = mm2mgr("audit", "ordesr", code=1)
+    assert said.err == (
+        "reading Connect and Kafka\n"
+        "error: 'ordesr' is no flow, and no flow mirrors such a topic\nhint: did you mean orders, orders:a->b?\n"
+    )
 
 
 def test_an_audit_is_kept_and_its_differences_are_in_the_ledger(mm2mgr: Command, engine: Engine) -> None:
@@ -236,7 +247,7 @@ def test_a_round_that_fails_ends_no_follower(
     def fail(*_: object) -> AuditReport:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(import_module("mm2mgr.operations.audit_history"), "audit", fail)
+    monkeypatch.setattr(import_module("mm2mgr.operations.audit"), "audit", fail)
     said = mm2mgr("audit", "orders", "--follow", code=1)
     assert sum("not judged: " in line for line in said.lines) == 2
 
@@ -416,7 +427,7 @@ def test_an_open_transaction_on_the_source_ends_its_log(
     assert producer.flush(30) == 0
     mirrored.add_offsets(ORDERS_SOURCE, "orders", {3: 49}, alias="a")
     operation = import_module("mm2mgr.operations.audit")
-    read, narrow = Kafka.read_offsets, operation._narrow_windows
+    read, narrow = Kafka.read_offsets, operation.narrow_windows
     orders: list[Any] = []
 
     def read_offsets(kafka: Kafka, partitions: Iterable[TopicPartition], *, committed: bool = False) -> Any:
@@ -429,8 +440,8 @@ def test_an_open_transaction_on_the_source_ends_its_log(
         return narrow(workspace, order, options)
 
     monkeypatch.setattr(Kafka, "read_offsets", read_offsets)
-    monkeypatch.setattr(operation, "_narrow_windows", narrow_windows)
-    monkeypatch.setattr(operation, "_reads_committed", lambda _: True)
+    monkeypatch.setattr(operation, "narrow_windows", narrow_windows)
+    monkeypatch.setattr(AuditedFlow, "reads_committed", True)
     said = mm2mgr("audit", "orders", "--no-spark", "--partition", "3")
     assert said.lines[-1].startswith("Equal: 50 records of 1 partition")
     (part,) = orders[0].flows[0].partitions

@@ -213,6 +213,15 @@ def test_the_order_is_read_back_from_the_running_connector(ready: Command, mock_
         assert [sizings[flow]["deal"] for flow in ("orders:a->hub", "logs:a->hub")] == ["live", "predicted"]
         assert "in the order of the running connector, the busiest" in " ".join(sizings["orders:a->hub"]["reasons"])
         assert "(not created yet)" in " ".join(sizings["logs:a->hub"]["reasons"])
+        before = sizings["orders:a->hub"]
+        produce(mock_cluster, "heartbeats")
+        partitions["heartbeats"] = 4  # workers before 4.0 give it to each source connector
+        fake.connectors["mm2.a.hub.source.orders"].config["topics"] = "orders,heartbeats"
+        (orders,) = ready("size", "orders", *RESULT, "--dry-run", "-o", "json").json["sizings"]
+        assert orders["deal"] == "live"
+        assert {key: orders[key] for key in before} == before, "heartbeats are no load, and no partition of the flow"
+        del partitions["heartbeats"]
+        fake.connectors["mm2.a.hub.source.orders"].config["topics"] = "orders"
         partitions["orders"] = 3
         (orders,) = ready("size", "orders", *RESULT, "--dry-run", "-o", "json").json["sizings"]
         assert orders["deal"] == "predicted"

@@ -16,7 +16,7 @@ import pytest
 from mm2mgr.audit.report import AuditReport, DifferenceKind, Verdict
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.audits import audit_rows
-from mm2mgr.operations.audit_history import AuditHistory, AuditRound, repair_plan
+from mm2mgr.operations.audit import AuditHistory, AuditRound, repair_plan
 from mm2mgr.output.audit_page import audit_page
 from mm2mgr.output.audit_text import audit_markdown, groups_of, say_audit, say_audit_round, say_repair
 from mm2mgr.samples.schema import AuditRow

@@ -68,6 +68,8 @@ def test_a_volume_counts_from_the_logs_start_or_the_connectors_own_offsets() -> 
     assert volume(sizes, ["t"], {}, {}) == Volume(1500, round(1500 * log_bytes(1000.0)))
     assert volume(sizes, ["t"], {TopicPartition("t", 0): 1049}, {}).records == 550
     assert volume(sizes, ["t", "u", "v"], {}, {}).unmeasured == ("u", "v")
+    assert volume(sizes, ["t"], {}, {"t": None}).uncompressed == ("t",)
+    assert volume(sizes, ["t"], {}, {"t": 300.0}) == Volume(1500, 450_000)
     assert 1010 < log_bytes(1000.0) < 1020
 
 
@@ -143,7 +145,8 @@ def test_the_groups_whose_checkpoints_start_anew_are_counted(site: Site) -> None
 def test_a_renamed_flow_is_blocked_with_the_records_and_bytes_that_would_come_again(mirrored: Site) -> None:
     found = change(mirrored.plan(RENAMED, prune=True), "mm2.a.east.source.trade")
     assert found.action == "blocked"
-    assert found.price.again == Volume(300_000, round(300_000 * log_bytes(100.0)))
+    assert found.price.again == Volume(300_000, round(300_000 * log_bytes(100.0)), uncompressed=("orders",))
+    assert price_text(found.price).startswith("mirrors 300000 records (33.1 MB; before compression: orders) again")
     assert "--allow mirror-again" in found.remedy
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from mm2mgr.audit.report import AuditReport
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.operations.audit_history import AuditRound, FollowOrder
+from mm2mgr.operations.audit import AuditRound, FollowOrder
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
 from mm2mgr.operations.serve import (
@@ -248,7 +248,7 @@ def audited(workspace: Workspace, order: FollowOrder, answers: list[AuditReport 
         survey=lambda *_: SURVEY,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("mm2mgr.operations.audit_history"), "audit", answer)
+        patch.setattr(import_module("mm2mgr.operations.audit"), "audit", answer)
         watch.start()
         assert ended.wait(30)
         until(lambda: watch.view.audit is not None and len(rounds) > len(answers), "the round is published")
