@@ -232,7 +232,8 @@ class OnSpark:
         with read_tasks(self._session(), tasks, latest, LATEST_SCHEMA) as frame:
             shares = self._shares(sum(task.offsets for task in tasks))
             table = different_keys_frame(frame, shares).toArrow().cast(LATEST_SCHEMA)
-        return _latest(table, table.filter(pc.equal(table.column("kind"), RECORD)))
+        different = table.filter(pc.equal(table.column("kind"), RECORD))
+        return _latest(table, different.sort_by([(name, "ascending") for name in ("part", "key_hash", "side")]))
 
     def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
         from mm2mgr.audit.log_source import read_tasks
