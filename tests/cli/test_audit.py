@@ -19,7 +19,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import TopicSettings
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations import AuditOptions, AuditRound, Workspace
-from mm2mgr.operations.audit_bounds import AuditedFlow
+from mm2mgr.operations.audit_bounds import AuditedFlow, flows_meant
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.store import AuditStore
 from tests.audit.reports import DIFFERS, EQUAL, MISSING, NOT_JUDGED, report
@@ -310,6 +310,23 @@ def test_without_a_lease_the_flows_are_audited_all_the_same(
     rounds.close()
     assert engine.asked[-1][0] == ("orders:a->b", "orders:a->c")
     assert done.without_lease == {"west": "no lease: c: no broker answered"}
+
+
+def test_names_mean_flows_or_their_topics_in_the_order_of_names_and_tree(mm2mgr: Command) -> None:
+    flows = [f"f{number}" for number in range(9)]
+    more = "".join(f"  {name}: {{sources: [a], targets: [b], topics: {{include: [t.{name}]}}}}\n" for name in flows)
+    write(
+        mm2mgr.tree,
+        x=TWO_CONNECTS.replace("flows:\n", f"flows:\n{more}").replace("targets: [b]", "targets: [b], run_on: east"),
+    )
+    topology = Workspace((mm2mgr.tree,)).topology
+    every = [flow.id for flow in topology.flows]
+    assert list(flows_meant(topology, ())) == every
+    assert list(flows_meant(topology, ("a->b",))) == [name for name in every if name.endswith("a->b")]
+    west, east = "orders:a->c", "orders:a->b"
+    assert flows_meant(topology, (west, "t.f3", "orders")) == {west: None, "f3:a->b": frozenset({"t.f3"}), east: None}
+    assert list(flows_meant(topology, (west, "orders"))) == [west, east]
+    assert flows_meant(topology, ("t.f3", "f3")) == flows_meant(topology, ("f3", "t.f3")) == {"f3:a->b": None}
 
 
 def test_a_tree_that_changes_is_followed(mm2mgr: Command, engine: Engine, leases: type[FakeLease]) -> None:
