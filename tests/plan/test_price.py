@@ -6,10 +6,11 @@ from typing import get_args
 
 import pytest
 
+from mm2mgr.assignment import moved_partitions
 from mm2mgr.json_values import to_json
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
-from mm2mgr.partitions import Offsets, TopicPartition, listing_of, moved_partitions, predict
+from mm2mgr.partitions import Offsets, TopicPartition, listing_of, predict
 from mm2mgr.plan.changes import KINDS, Change, Plan, Price, Volume
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.mirroring_cost import count_moved, log_bytes, volume
@@ -53,7 +54,7 @@ def test_partitions_that_get_another_task_when_their_number_changes(before: int,
 def test_partitions_that_get_another_task_because_a_topic_comes_or_goes() -> None:
     listed = {f"t{number}": 3 for number in range(20)}
     before, after = (lambda topic: topic != "t7"), (lambda topic: True)
-    was, now = (predict(listing_of(listed), takes).order for takes in (before, after))
+    was, now = (predict(listing_of(listed), takes).partitions for takes in (before, after))
     places = {one: number % 4 for number, one in enumerate(now)}
     expected = sum(places[one] != number % 4 for number, one in enumerate(was))
     assert 0 < expected < 57
