@@ -199,7 +199,8 @@ def current_prediction(
         return replace(predict_assignment(listing, carries, note), remarks=remarks)
     order = (*(partition for partition in now.order if partition in carried), *defects.unassigned)
     running_now = Assignment(tuple(tuple(p for p in partitions if p in carried) for partitions in now.tasks))
-    return replace(live, order=order, running=running_now, tasks_max=tasks_max, remarks=remarks)
+    there = live.without_load.intersection(order)
+    return replace(live, order=order, without_load=there, running=running_now, tasks_max=tasks_max, remarks=remarks)
 
 
 def _tasks_max(running: RunningConnector) -> int | None:
