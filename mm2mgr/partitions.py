@@ -1,5 +1,5 @@
-"""Partitions: their names, the offsets of their logs, and the order in which a source connector deals them to its tasks,
-predicted for the topics that the source's brokers list.
+"""Partitions: their names, the offsets of their logs, and the order in which a source connector deals them to its
+tasks, predicted for the topics that the source's brokers list.
 """
 
 from __future__ import annotations

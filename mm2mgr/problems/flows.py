@@ -219,8 +219,8 @@ class PartitionsInTwoTasks(ProblemEvidence):
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{name_some(self.partitions, 'partition', self.partition_count)} assigned to more than one task"
-            f" ({problem.tasks}), so that each record arrives more than once: {self.connector_class} deals them wrongly;"
-            f" correct its assignment, or set connector.class to {SOURCE_CLASS}, which keeps the offsets"
+            f" ({problem.tasks}), so that each record arrives more than once: {self.connector_class} deals them"
+            f" wrongly; correct its assignment, or set connector.class to {SOURCE_CLASS}, which keeps the offsets"
         )
 
 

@@ -181,7 +181,7 @@ class Load:
         was, now = self._tasks_by_position(before), self._tasks_by_position(after)
         return int(np.count_nonzero((was != now) & (was >= 0) & (now >= 0)))
 
-    def beside(self, position: int, tasks: int) -> float:
+    def load_beside(self, position: int, tasks: int) -> float:
         """Return what its task carries beside a partition; 0 where no task has it."""
         task = int(self._tasks_by_position(tasks)[position])
         return max(0.0, self.per_task(tasks)[task] - float(self.alone[position])) if task >= 0 else 0.0
