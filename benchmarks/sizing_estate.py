@@ -143,7 +143,7 @@ def size(folder: Path, only_read: bool) -> int:
         answers = {f"c{number}": listing(number) for number in range(CLUSTERS)}
         running: dict[str, RunningConnector | str] = {flow.id: "not created yet" for flow in flows}
         for flow in flows[::2]:
-            order = predict(listing_of(answers[flow.source.alias]), flow.assigns).partitions
+            order = predict(listing_of(answers[flow.source.alias]), flow.assigns).order
             texts = [",".join(map(str, task)) for task in round_robin(order, 8).tasks]
             tasks = tuple(TaskConfig(number, {ASSIGNED_KEY: text}) for number, text in enumerate(texts))
             running[flow.id] = RunningConnector(flow.connector_name("source"), {}, tasks=tasks)

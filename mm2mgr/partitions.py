@@ -55,12 +55,12 @@ _LIST_BUCKET = 8  # java.util.HashMap keeps more than these in a tree, whose ord
 
 
 @dataclass(frozen=True)
-class Order:
+class PredictedOrder:
     """The partitions of a connector in the order in which it deals them; not `exact`: more than eight names share a
     bucket, so that the order inside it is not certain.
     """
 
-    partitions: tuple[TopicPartition, ...]
+    order: tuple[TopicPartition, ...]
     exact: bool
 
 
@@ -82,7 +82,7 @@ def listing_of(partitions: Mapping[str, int]) -> Listing:
     return Listing({name: partitions[name] for name in names}, exact)
 
 
-def predict(listing: Listing, carried: Callable[[str], bool]) -> Order:
+def predict(listing: Listing, carried: Callable[[str], bool]) -> PredictedOrder:
     """Predict the order of a connector that carries these topics.
 
     On their way through MirrorSourceConnector.findSourceTopicPartitions and the admin client the names pass five Java
@@ -95,7 +95,7 @@ def predict(listing: Listing, carried: Callable[[str], bool]) -> Order:
     for first, last in ((_LEAST_TABLE, _grown_size(count)), sized, copied, sized):
         exact = _fill(names, first, last) and exact
     order = tuple(TopicPartition(name, number) for name in names for number in range(listing.partitions[name]))
-    return Order(order, exact)
+    return PredictedOrder(order, exact)
 
 
 @lru_cache(maxsize=1 << 18)

@@ -162,7 +162,7 @@ def count_moved(
         return None
     listing = listing_of({topic: count for topic, count in listed.items() if not topic.startswith("__")})
     was, now = (
-        round_robin(predict(listing, takes).partitions, max(count, 1))
+        round_robin(predict(listing, takes).order, max(count, 1))
         for takes, count in zip((before, after), tasks, strict=True)
     )
     return was.count_moved(now), len(was.task_of)

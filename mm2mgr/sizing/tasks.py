@@ -113,8 +113,8 @@ class Prediction:
 
 def predict_assignment(listing: Listing, carries: Callable[[str], bool], note: str = "") -> Prediction:
     """Predict what the tasks of a stock connector get that carries these topics."""
-    order = predict(listing, carries)
-    return Prediction(order.partitions, "predicted" if order.exact else "guessed", note)
+    stock = predict(listing, carries)
+    return Prediction(stock.order, "predicted" if stock.exact else "guessed", note)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def test_partitions_that_get_another_task_when_their_number_changes(before: int,
 def test_partitions_that_get_another_task_because_a_topic_comes_or_goes() -> None:
     listed = {f"t{number}": 3 for number in range(20)}
     before, after = (lambda topic: topic != "t7"), (lambda topic: True)
-    was, now = (predict(listing_of(listed), takes).partitions for takes in (before, after))
+    was, now = (predict(listing_of(listed), takes).order for takes in (before, after))
     places = {one: number % 4 for number, one in enumerate(now)}
     expected = sum(places[one] != number % 4 for number, one in enumerate(was))
     assert 0 < expected < 57

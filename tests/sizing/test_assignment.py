@@ -62,7 +62,7 @@ def test_the_order_is_that_of_java_wherever_it_is_called_certain(tmp_path: Path)
     for names, line in zip(listings, said.stdout.splitlines(), strict=True):
         predicted = predict(listing_of(dict.fromkeys(names, 1)), wanted)
         certain += predicted.exact
-        order = [one.topic for one in predicted.partitions]
+        order = [one.topic for one in predicted.order]
         assert not predicted.exact or order == [name for name in line.split(",") if name], names
     assert certain >= 0.98 * len(listings)
 
@@ -87,7 +87,7 @@ def test_names_that_share_a_hash_are_only_guessed() -> None:
 
 @given(topics, st.integers(1, 12))
 def test_what_tasks_were_assigned_gives_the_order_back(listing: dict[str, int], tasks: int) -> None:
-    order = predict(listing_of(listing), lambda _: True).partitions
+    order = predict(listing_of(listing), lambda _: True).order
     running = read_back(texts(round_robin(order, tasks)))
     assert running.order == order
     assert running.is_round_robin

@@ -130,7 +130,7 @@ async def judged(judge: Judge, listing: dict[str, int], case: Case) -> bool:
     assert running.is_round_robin
     assert assigned(running.order, case.first) == first
     assert assigned(running.order, case.then) == then, "replayed at another tasks.max"
-    foreseen = [assigned(predicted.partitions, tasks) for tasks in (case.first, case.then)]
+    foreseen = [assigned(predicted.order, tasks) for tasks in (case.first, case.then)]
     return predicted.exact and foreseen == [first, then]
 
 

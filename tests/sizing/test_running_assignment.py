@@ -69,7 +69,7 @@ def test_its_own_number_of_tasks_gets_what_the_tasks_have_and_any_other_is_dealt
 
 @given(topics, st.integers(1, 12), st.sampled_from([STOCK, FOREIGN]))
 def test_what_is_dealt_in_turn_is_sized_as_before(listing: dict[str, int], tasks: int, connector_class: str) -> None:
-    order = predict(listing_of(listing), lambda _: True).partitions
+    order = predict(listing_of(listing), lambda _: True).order
     assignment = round_robin(order, tasks)
     one = current_prediction(listing_of(listing), lambda _: True, running(assignment, connector_class, tasks))
     assert one == Prediction(order, "live")
