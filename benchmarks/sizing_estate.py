@@ -119,10 +119,12 @@ def repeat(store: Path, weeks: int) -> None:
 
 def size(folder: Path, only_read: bool) -> int:
     """Size the estate stage by stage, half of the flows by what their tasks were assigned."""
+    from mm2mgr.assignment import ASSIGNED_KEY, round_robin
+    from mm2mgr.connectors import RunningConnector, TaskConfig
     from mm2mgr.evidence.measured import read_rates
-    from mm2mgr.evidence.read import ConnectState, Evidence, current_assignment
+    from mm2mgr.evidence.read import Evidence
     from mm2mgr.operations.workspace import Workspace
-    from mm2mgr.partitions import assignment_read_back, listing_of, partitions_by_task
+    from mm2mgr.partitions import listing_of, predict
     from mm2mgr.sizing.scenario import size_scenario
     from mm2mgr.sizing.stability import Policy, decide, overrides_document, sizing_as_decided
     from mm2mgr.spec.files import SIZING
@@ -139,16 +141,15 @@ def size(folder: Path, only_read: bool) -> int:
         flows = workspace.topology.flows
     with stage("make up answers of brokers and workers"):
         answers = {f"c{number}": listing(number) for number in range(CLUSTERS)}
-        live: dict[str, list[str]] = {}
+        running: dict[str, RunningConnector | str] = {flow.id: "not created yet" for flow in flows}
         for flow in flows[::2]:
-            mirrored = flow.assigns
-            order = current_assignment(listing_of(answers[flow.source.alias]), mirrored, "").order
-            live[flow.id] = [",".join(map(str, task)) for task in partitions_by_task(order, 8)]
+            order = predict(listing_of(answers[flow.source.alias]), flow.assigns).order
+            texts = [",".join(map(str, task)) for task in round_robin(order, 8).tasks]
+            tasks = tuple(TaskConfig(number, {ASSIGNED_KEY: text}) for number, text in enumerate(texts))
+            running[flow.id] = RunningConnector(flow.connector_name("source"), {}, tasks=tasks)
     with stage("evidence"):
-        running = {flow.id: assignment_read_back(live.get(flow.id, [])) or "not created yet" for flow in flows}
-        connects = {name: ConnectState(assignments=running) for name in workspace.topology.connects}
         listings = {alias: listing_of(answer) for alias, answer in answers.items()}
-        scenarios = Evidence(flows, measured, listings, connects).scenarios()
+        scenarios = Evidence(flows, measured, listings, connectors=running).scenarios()
     with stage("size"):
         found = {one.flow_id: size_scenario(one) for one in scenarios}
     with stage("decide and write"):

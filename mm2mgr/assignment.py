@@ -6,13 +6,12 @@ It is read back from the configs of running tasks. Stock MirrorMaker deals an or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.text import few, number_of
 
 ASSIGNED_KEY = "task.assigned.partitions"
 _MOST_TASKS = 100_000  # a larger number of a task is none that Connect gave
@@ -35,26 +34,14 @@ class Defects:
     """What is wrong with an assignment, beside the partitions that there are.
 
     `idle`: tasks without a partition; `twice`: the tasks of a partition that more than one has, so that its records
-    arrive twice; `unassigned`: partitions in no task, which are held; `gone`: partitions of tasks that no longer exist.
+    arrive twice; `unassigned`: partitions of the flow in no task, which are held; `gone`: those of tasks that Kafka no
+    longer has.
     """
 
     idle: tuple[int, ...] = ()
     twice: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     unassigned: tuple[TopicPartition, ...] = ()
     gone: tuple[TopicPartition, ...] = ()
-
-    def sentences(self) -> list[str]:
-        """Say each, worst first."""
-        subjects = (
-            ("more than one task has", [f"{p} (tasks {few(list(map(str, t)))})" for p, t in self.twice.items()]),
-            ("no task has", [str(partition) for partition in self.unassigned]),
-            ("Kafka no longer has", [str(partition) for partition in self.gone]),
-        )
-        sentences = [f"{text} {number_of(len(names), 'partition')}: {few(names)}" for text, names in subjects if names]
-        if self.idle:
-            numbers = few([str(task) for task in self.idle])
-            sentences.append(f"{number_of(len(self.idle), 'task')} without a partition: {numbers}")
-        return sentences
 
 
 @dataclass(frozen=True)
@@ -72,33 +59,45 @@ class Assignment:
     @cached_property
     def task_of(self) -> Mapping[TopicPartition, int]:
         """The task of each partition; the first one where more have it."""
-        pairs = [(partition, task) for task, partitions in enumerate(self.tasks) for partition in partitions]
-        return dict(reversed(pairs))
+        tasks: dict[TopicPartition, int] = {}
+        for task, partitions in enumerate(self.tasks):
+            for partition in partitions:
+                tasks.setdefault(partition, task)
+        return tasks
+
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        """The topics of which tasks have partitions."""
+        return frozenset(partition.topic for partition in self.task_of)
 
     @property
     def is_round_robin(self) -> bool:
         """Whether dealing `order` in turn gives just these tasks; a partition in two tasks is never dealt so."""
         return self == round_robin(self.order, len(self.tasks))
 
-    def defects(self, existing: Collection[TopicPartition]) -> Defects:
-        """Return what is wrong; `existing`: the partitions that the flow has in Kafka now."""
+    def defects(self, carried: Iterable[TopicPartition], topics: Mapping[str, int]) -> Defects:
+        """Return what is wrong; `carried`: what the flow takes, `topics`: how many partitions each topic has in Kafka.
+
+        Without tasks nothing is: then nothing was assigned yet.
+        """
         tasks_of: dict[TopicPartition, list[int]] = {}
         for task, partitions in enumerate(self.tasks):
             for partition in partitions:
                 tasks_of.setdefault(partition, []).append(task)
-        there = existing if isinstance(existing, (set, frozenset, dict)) else set(existing)
+        if not tasks_of:
+            return Defects()
         return Defects(
             tuple(task for task, partitions in enumerate(self.tasks) if not partitions),
             {partition: tuple(tasks) for partition, tasks in sorted(tasks_of.items()) if len(tasks) > 1},
-            tuple(sorted(partition for partition in there if partition not in tasks_of)),
-            tuple(sorted(partition for partition in tasks_of if partition not in there)),
+            tuple(sorted(partition for partition in carried if partition not in tasks_of)),
+            tuple(sorted(partition for partition in tasks_of if partition.partition >= topics.get(partition.topic, 0))),
         )
 
     def loads(self, rates: Mapping[TopicPartition, float]) -> list[float]:
         """Return the load of each task, in the unit of `rates`; a partition without a rate adds nothing."""
         return [sum(rates.get(partition, 0.0) for partition in partitions) for partitions in self.tasks]
 
-    def moved(self, after: Assignment) -> int:
+    def count_moved(self, after: Assignment) -> int:
         """Count the partitions that another task has after a change; those that only one of both has do not count."""
         tasks = after.task_of
         return sum(tasks.get(partition, task) != task for partition, task in self.task_of.items())
@@ -117,6 +116,11 @@ def round_robin(order: Sequence[TopicPartition], tasks: int) -> Assignment:
     """
     count = max(0, min(tasks, len(order)))
     return Assignment(tuple(tuple(order[first::count]) for first in range(count)))
+
+
+def moved_partitions(partitions: int, before: int, after: int) -> int:
+    """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
+    return sum(position % before != position % after for position in range(partitions))
 
 
 def read_back(assigned: Mapping[int, str]) -> Assignment:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from mm2mgr.assignment import ASSIGNED_KEY, Assignment, read_back
 from mm2mgr.defaults import Origin
 from mm2mgr.errors import Failure
-from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition, parse_assigned
+from mm2mgr.partitions import TopicPartition
 
 RESTING = frozenset({"PAUSED", "STOPPED"})
 """States in which nothing of a connector runs, as somebody asked."""
@@ -89,15 +90,14 @@ class TaskConfig:
     config: dict[str, str] = field(repr=False)
 
     @cached_property
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        """The source partitions of a MirrorSourceConnector's task."""
-        partitions = parse_assigned(self.config.get(ASSIGNED_KEY, ""))
-        return tuple(partition for partition in partitions if partition.partition >= 0)
-
-    @cached_property
     def groups(self) -> tuple[str, ...]:
         """The consumer groups of a MirrorCheckpointConnector's task."""
         return tuple(name for name in self.config.get("task.assigned.groups", "").split(",") if name)
+
+
+def assignment_of(tasks: Iterable[TaskConfig]) -> Assignment:
+    """Return the source partitions of each task of a source connector, whatever class dealt them."""
+    return read_back({task.id: task.config.get(ASSIGNED_KEY, "") for task in tasks})
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,24 @@ class RunningConnector:
         shown = {task.id: task for task in self.status.tasks} if self.status else {}
         return [shown.get(task) for task in self.task_ids]
 
-    @property
-    def partitions_by_task(self) -> dict[int, tuple[TopicPartition, ...]]:
-        """The partitions of each task; empty when the tasks could not be read."""
-        return {} if isinstance(self.tasks, Failure) else {task.id: task.partitions for task in self.tasks}
+    @cached_property
+    def assignment(self) -> Assignment:
+        """The partitions of each task; no task when these could not be read."""
+        return Assignment() if isinstance(self.tasks, Failure) else assignment_of(self.tasks)
+
+    def older_tasks(self, *, is_stock: bool) -> dict[int, list[str]]:
+        """Return the tasks that have another config than the connector, each with the keys that differ.
+
+        Kafka's classes copy the whole config into each task (`is_stock`); another class may keep keys to itself, so
+        there a key that no task has is no sign. What a worker resolved would look like a change, and is not compared.
+        """
+        if isinstance(self.tasks, Failure):
+            return {}
+        live = {key: value for key, value in self.config.items() if "${" not in value}
+        if not is_stock:
+            live = {key: value for key, value in live.items() if any(key in task.config for task in self.tasks)}
+        older = {task.id: [key for key, value in live.items() if task.config.get(key) != value] for task in self.tasks}
+        return {task: keys for task, keys in older.items() if keys}
 
     @property
     def has_stopped(self) -> bool:

@@ -1,16 +1,14 @@
-"""Partitions: their names, the offsets of their logs, and which task of a source connector gets which of them.
-
-The connector assigns its order of partitions round-robin; that order is read back from the tasks of a running
-connector, or predicted for the topics that the source's brokers list."""
+"""Partitions: their names, the offsets of their logs, and the order in which a source connector deals them to its
+tasks, predicted for the topics that the source's brokers list.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import zip_longest
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 Statistic = Literal["mean", "p50", "p95", "max"]
 """What one number stands for the rates of a partition over time."""
@@ -24,21 +22,6 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-
-ASSIGNED_KEY = "task.assigned.partitions"
-
-
-def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
-    """Read a task's `task.assigned.partitions`: `topic-partition` with commas; what has no number gets -1.
-
-    Topics may hold dashes, never commas.
-    """
-    parts = (part.strip().rpartition("-") for part in text.split(",") if part.strip())
-    return tuple(
-        TopicPartition(topic, int(number) if topic and number.isdecimal() and len(number) < 11 else -1)
-        for topic, _, number in parts
-    )
 
 
 class Offsets(NamedTuple):
@@ -66,35 +49,19 @@ class LogHistory:
     record_bytes: float | None = None
 
 
-Item = TypeVar("Item")
 _LOAD_FACTOR = 0.75
 _LEAST_TABLE = 16
 _LIST_BUCKET = 8  # java.util.HashMap keeps more than these in a tree, whose order is not the order of insertion
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """The partitions of a flow in the connector's order; task i of n gets positions i, i + n, i + 2n, …
-
-    `live`: read back from the running connector. `predicted`: from the order of java.util.HashMap. `guessed`: predicted
-    where more than eight names share a bucket, so that the order inside it is not certain. `note`: why it was not read
-    back.
+class PredictedOrder:
+    """The partitions of a connector in the order in which it deals them; not `exact`: more than eight names share a
+    bucket, so that the order inside it is not certain.
     """
 
     order: tuple[TopicPartition, ...]
-    source: Literal["live", "predicted", "guessed"]
-    note: str = ""
-
-
-def partitions_by_task(order: Sequence[Item], tasks: int) -> list[Sequence[Item]]:
-    """Return what each task gets, never more tasks than partitions (MirrorSourceConnector, KAFKA-9352)."""
-    count = min(tasks, len(order))
-    return [order[first::count] for first in range(count)]
-
-
-def moved_partitions(partitions: int, before: int, after: int) -> int:
-    """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
-    return sum(position % before != position % after for position in range(partitions))
+    exact: bool
 
 
 @dataclass(frozen=True)
@@ -115,8 +82,8 @@ def listing_of(partitions: Mapping[str, int]) -> Listing:
     return Listing({name: partitions[name] for name in names}, exact)
 
 
-def predict(listing: Listing, carried: Callable[[str], bool]) -> Assignment:
-    """Predict the assignment of a connector that carries these topics.
+def predict(listing: Listing, carried: Callable[[str], bool]) -> PredictedOrder:
+    """Predict the order of a connector that carries these topics.
 
     On their way through MirrorSourceConnector.findSourceTopicPartitions and the admin client the names pass five Java
     hash tables: the listing, the set of those that match, futures, their copy, descriptions. A table yields its buckets
@@ -128,21 +95,7 @@ def predict(listing: Listing, carried: Callable[[str], bool]) -> Assignment:
     for first, last in ((_LEAST_TABLE, _grown_size(count)), sized, copied, sized):
         exact = _fill(names, first, last) and exact
     order = tuple(TopicPartition(name, number) for name in names for number in range(listing.partitions[name]))
-    return Assignment(order, "predicted" if exact else "guessed")
-
-
-def assignment_read_back(assigned: Sequence[str]) -> Assignment | None:
-    """Return the assignment of a running connector from `task.assigned.partitions` of its tasks by task id.
-
-    None where these are not one assignment: tasks are missing, or some still have the configuration before a change.
-    """
-    by_task = [list(parse_assigned(task)) for task in assigned]
-    order = tuple(partition for turn in zip_longest(*by_task) for partition in turn if partition)
-    if any(partition.partition < 0 for partition in order) or len(set(order)) < len(order) or not order:
-        return None
-    if [list(task) for task in partitions_by_task(order, len(by_task))] != by_task:
-        return None
-    return Assignment(order, "live")
+    return PredictedOrder(order, exact)
 
 
 @lru_cache(maxsize=1 << 18)

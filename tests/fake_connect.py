@@ -120,6 +120,8 @@ class Connector:
     shown_task_state: str | None = None  # what its tasks show instead, e.g. UNASSIGNED after their worker died
     hidden_reads: int = 0  # status reads that still find no status
     forced_tasks: int | None = None
+    dealt: list[str] | None = None  # what another class than Kafka's assigns to each task,
+    own_keys: set[str] = field(default_factory=set)  # and which keys of its config it does not pass on
     topics: list[str] = field(default_factory=list)
     old: Connector | None = None  # as it was before the last change of its config,
     old_tasks: int = 0  # which this many reads of its tasks still show,
@@ -599,6 +601,8 @@ class FakeConnect:
             return 0
         if connector.forced_tasks is not None:
             return connector.forced_tasks
+        if connector.dealt is not None:
+            return len(connector.dealt)
         if not connector.config["connector.class"].endswith("MirrorSourceConnector"):
             return 1
         partitions = sum(count for _, count in self._matched(connector.config.get("topics", "")))
@@ -657,11 +661,13 @@ class FakeConnect:
         return [
             {
                 "id": {"connector": name, "task": number},
-                "config": config
+                "config": {key: value for key, value in config.items() if key not in connector.own_keys}
                 | {
                     "task.class": task_class,
                     "task.index": str(number),
-                    f"task.assigned.{key}": ",".join(items[number::count]),
+                    f"task.assigned.{key}": dealt[number]
+                    if (dealt := connector.dealt)
+                    else ",".join(items[number::count]),
                 },
             }
             for number in range(count)

@@ -22,7 +22,7 @@ from mm2mgr.comparison.differences import Named, diff
 from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import trace_summary
-from mm2mgr.connectors import RESTING, ConnectorStatus, RunningConnector, TaskConfig, standing
+from mm2mgr.connectors import RESTING, ConnectorStatus, RunningConnector, TaskConfig, assignment_of, standing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs, ConnectorsWithStatuses, Statuses, StoredOffsets, TaskConfigs, WrittenTopics
 from mm2mgr.live.snapshot import Steps, side_by_side
@@ -281,8 +281,7 @@ class WrittenConnector:
             for config in configs
         )
         if self.arrivals:
-            assigned = [partition for task in tasks_now for partition in task.partitions]
-            self.arrivals.set_partitions(assigned, is_new=self._tasks_have_it)
+            self.arrivals.set_partitions(assignment_of(tasks_now).order, is_new=self._tasks_have_it)
 
     def look(self, shown: RunningConnector | None, now: float) -> tuple[Settled, bool]:
         """Return its state in this reading, and whether it is reliable."""

@@ -8,26 +8,29 @@ an error. The changes that `simulate` is asked for stand here too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mm2mgr.connectors import ConnectorStatus
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.assignment import Assignment, Defects
+from mm2mgr.connectors import RunningConnector
+from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
 from mm2mgr.link import FlowTraffic
 from mm2mgr.link_forecast import client_number, forecast_of
-from mm2mgr.live.questions import Statuses, TaskConfigs, UserTopics
+from mm2mgr.live.questions import ConnectorsWithStatuses, TaskConfigs, UserTopics
 from mm2mgr.live.reach import Limits
-from mm2mgr.partitions import ASSIGNED_KEY, Assignment, Listing, Statistic, assignment_read_back, listing_of, predict
+from mm2mgr.partitions import Listing, Statistic, TopicPartition, listing_of
 from mm2mgr.sizing import scenario as what_if
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
-from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
+from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Prediction, Rules, predict_assignment
+from mm2mgr.text import few, whole_number
 from mm2mgr.topology import ConnectCluster, Flow, Topology, by_pair
+from mm2mgr.truth.reach import type_of
 
 if TYPE_CHECKING:
     from mm2mgr.connectors import Connector
@@ -125,65 +128,106 @@ _LIMITS = Limits(connect_seconds=10.0, kafka_seconds=10.0, at_once=4, kafka_at_o
 
 
 Listings = Mapping[str, Listing | Mm2mgrError]
-Running = Mapping[str, Mapping[str, ConnectorStatus] | Mm2mgrError]
+Running = Mapping[str, Mapping[str, RunningConnector] | Mm2mgrError]
 """What Connect clusters run, by their names, or why they could not be read."""
-Assignments = Mapping[str, Assignment | str]
-"""The assignment of the running connector of each flow, by its id, or why there is none."""
+RunningFlows = Mapping[str, RunningConnector | str]
+"""The running connector of each flow with its tasks, by the flow's id, or why there is none."""
 
 
-def read_clusters(flows: Sequence[Flow]) -> Steps[tuple[Listings, Running, Assignments]]:
+def read_clusters(flows: Sequence[Flow]) -> Steps[tuple[Listings, Running, RunningFlows]]:
     """Return the topics of each source; for the flows whose source answers, what their Connect clusters run."""
     sources = dict.fromkeys(flow.source.alias for flow in flows)
     connects = dict.fromkeys(flow.connect.name for flow in flows)
-    snapshot = yield [*map(UserTopics, sources), *map(Statuses, connects)]
+    snapshot = yield [*map(UserTopics, sources), *map(ConnectorsWithStatuses, connects)]
     listings: dict[str, Listing | Mm2mgrError] = {}
     for alias in sources:
         topics = snapshot.get(UserTopics(alias))
         listings[alias] = topics if isinstance(topics, Mm2mgrError) else listing_of(topics)
     readable = [flow for flow in flows if not isinstance(listings[flow.source.alias], Mm2mgrError)]
-    running = [flow for flow in readable if _runs(flow, snapshot)]
-    snapshot = yield [TaskConfigs(flow.connect.name, flow.connector_name("source")) for flow in running]
-    statuses = {flow.connect.name: snapshot.get(Statuses(flow.connect.name)) for flow in readable}
-    return listings, statuses, {flow.id: _assignment(flow, snapshot) for flow in readable}
+    running = {flow.connect.name: snapshot.get(ConnectorsWithStatuses(flow.connect.name)) for flow in readable}
+    there = [flow for flow in readable if isinstance(_connector(flow, running), RunningConnector)]
+    snapshot = yield [TaskConfigs(flow.connect.name, flow.connector_name("source")) for flow in there]
+    return listings, running, {flow.id: _with_tasks(flow, running, snapshot) for flow in readable}
 
 
-def _runs(flow: Flow, snapshot: Snapshot) -> bool:
-    statuses = snapshot.get(Statuses(flow.connect.name))
-    return not isinstance(statuses, Mm2mgrError) and flow.connector_name("source") in statuses
-
-
-def _assignment(flow: Flow, snapshot: Snapshot) -> Assignment | str:
-    statuses = snapshot.get(Statuses(flow.connect.name))
-    if not isinstance(statuses, Mm2mgrError) and flow.connector_name("source") not in statuses:
-        return "not created yet"
-    tasks = snapshot.get(TaskConfigs(flow.connect.name, flow.connector_name("source")))
-    if isinstance(statuses, Mm2mgrError) or isinstance(tasks, Mm2mgrError):
+def _connector(flow: Flow, running: Running) -> RunningConnector | str:
+    connectors = running[flow.connect.name]
+    if isinstance(connectors, Mm2mgrError):
         return f"Connect cluster '{flow.connect.name}' could not be read"
-    order = assignment_read_back(
-        [task.config.get(ASSIGNED_KEY, "") for task in sorted(tasks, key=lambda task: task.id)]
-    )
-    return order or "the connector has no tasks yet"
+    return connectors.get(flow.connector_name("source"), "not created yet")
 
 
-def current_assignment(listing: Listing, flow: Flow, running: Assignment | str) -> Assignment:
-    """Return the assignment to size with: the running connector's if its partitions are today's, else a prediction."""
-    note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
-    if not isinstance(running, str) and _is_current(running, listing, flow):
-        return running
-    return replace(predict(listing, flow.assigns), note=note)
+def _with_tasks(flow: Flow, running: Running, snapshot: Snapshot) -> RunningConnector | str:
+    connector = _connector(flow, running)
+    if isinstance(connector, str):
+        return connector
+    tasks = snapshot.get(TaskConfigs(flow.connect.name, connector.name))
+    if isinstance(tasks, Mm2mgrError):
+        return f"Connect cluster '{flow.connect.name}' could not be read"
+    return replace(connector, tasks=tasks)
 
 
-def _is_current(running: Assignment, listing: Listing, flow: Flow) -> bool:
-    """Tell whether a connector has today's partitions; it may have heartbeats too, which workers before 4.0 give to
-    each source connector (KIP-1089).
+def current_prediction(
+    listing: Listing,
+    carries: Callable[[str], bool],
+    running: RunningConnector | str,
+    may_have: Callable[[str], bool] = lambda _: False,
+) -> Prediction:
+    """Return what to size with: what the tasks have now, whatever dealt it, of the partitions that the flow carries.
+
+    Kafka's own class deals all of them again where they have changed, so then that is predicted; another class may hold
+    partitions back, and is taken to leave all where they are. Tasks of workers before 4.0 `may_have` heartbeats too,
+    which these give to each source connector (KIP-1089): they have a place in the order, and no load.
     """
-    counts = Counter([partition.topic for partition in running.order])
+    if isinstance(running, str) or not running.assignment.task_of:
+        note = running if isinstance(running, str) else "the connector has no tasks yet"
+        return predict_assignment(listing, carries, note)
+    now, is_stock = running.assignment, type_of(running.config.get("connector.class", "")) == "source"
+    others = {topic for topic in now.topics if not carries(topic) and may_have(topic)}
+    counts = {topic: count for topic, count in listing.partitions.items() if carries(topic) or topic in others}
+    older, in_turn = running.older_tasks(is_stock=is_stock), now.is_round_robin
+    tasks_max = _tasks_max(running)
+    as_many = is_stock or tasks_max is None or len(now.tasks) == min(tasks_max, len(now.order))
+    live = Prediction(now.order, "live", without_load=frozenset(p for p in now.order if p.topic in others))
+    if in_turn and as_many and _has_just(now, counts):
+        return replace(live, remarks=tuple(_remarks(older, Defects())))
+    carried = {TopicPartition(topic, number): None for topic, count in counts.items() for number in range(count)}
+    defects = now.defects(carried, listing.partitions)
+    remarks = tuple(_remarks(older, defects))
+    if in_turn and is_stock:
+        note = "the partitions of the running connector differ from those in Kafka"
+        return replace(predict_assignment(listing, carries, note), remarks=remarks)
+    order = (*(partition for partition in now.order if partition in carried), *defects.unassigned)
+    running_now = Assignment(tuple(tuple(p for p in partitions if p in carried) for partitions in now.tasks))
+    there = live.without_load.intersection(order)
+    return replace(live, order=order, without_load=there, running=running_now, tasks_max=tasks_max, remarks=remarks)
 
-    def is_assigned(topic: str) -> bool:
-        return flow.assigns(topic) or (topic in counts and flow.selection.takes_heartbeats(topic))
 
-    numbers_fit = all(partition.partition < counts[partition.topic] for partition in running.order)
-    return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if is_assigned(name)}
+def _tasks_max(running: RunningConnector) -> int | None:
+    """Return the tasks.max that its tasks run with."""
+    configs = [] if isinstance(running.tasks, Failure) else [task.config for task in running.tasks]
+    return whole_number(configs[0].get("tasks.max", ""), 9) if configs else None
+
+
+def _has_just(assignment: Assignment, counts: Mapping[str, int]) -> bool:
+    """Whether tasks have all partitions of these topics and no others."""
+    assigned = Counter([partition.topic for partition in assignment.order])
+    return assigned == counts and all(partition.partition < counts[partition.topic] for partition in assignment.order)
+
+
+def _remarks(older: Mapping[int, Collection[str]], defects: Defects) -> Iterator[str]:
+    if older:
+        keys = sorted({key for differing in older.values() for key in differing})
+        yield f"Still on an older config ({few(keys)}), so what they have may change: tasks {few([*map(str, older)])}."
+    if defects.twice:
+        names = [f"{partition} (tasks {few([*map(str, tasks)])})" for partition, tasks in defects.twice.items()]
+        yield f"In more than one task, so that each record arrives more than once: {few(names)}."
+    if defects.unassigned:
+        yield f"In no task now, so that nothing is mirrored of them: {few([*map(str, defects.unassigned)])}."
+    if defects.gone:
+        yield f"Still in tasks, although Kafka no longer has them: {few([*map(str, defects.gone)])}."
+    if defects.idle:
+        yield f"Tasks without a partition: {few([*map(str, defects.idle)])}."
 
 
 class ExpandedTree(Protocol):
@@ -212,7 +256,7 @@ class Evidence:
     rates: MeasuredRates
     listings: Mapping[str, Listing] = field(default_factory=dict)
     running: Running = field(default_factory=dict)
-    assignments: Assignments = field(default_factory=dict)
+    connectors: RunningFlows = field(default_factory=dict)
     capacities: Mapping[str, MeasuredCapacity] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
     weeks: Mapping[str, Week] = field(default_factory=dict)
@@ -229,9 +273,10 @@ class Evidence:
         """Return a flow as a scenario; measured topics that Kafka no longer lists are named, and not counted."""
         alias = flow.source.alias
         listing = self.listings[alias]
-        assignment = current_assignment(listing, flow, self.assignments[flow.id])
-        without_load = frozenset(partition for partition in assignment.order if not flow.assigns(partition.topic))
-        own = [partition for partition in assignment.order if partition not in without_load]
+        prediction = current_prediction(
+            listing, flow.assigns, self.connectors[flow.id], flow.selection.takes_heartbeats
+        )
+        own = [partition for partition in prediction.order if partition not in prediction.without_load]
         topics = {partition.topic for partition in own} | {topic for topic in unlisted if flow.carries(topic)}
         # Heartbeats are not sampled: one record per second is no load.
         beats = {partition: 0.0 for partition in own if flow.selection.is_heartbeats(partition.topic)}
@@ -242,13 +287,12 @@ class Evidence:
             connect=flow.connect.name,
             listing=listing,
             carries=flow.assigns,
-            assignment=assignment,
+            prediction=prediction,
             rates=self.rates.of_topics(alias, topics) | beats,
             rules=rules_of(flow, self.capacities.get(flow.id), self.rates.statistic),
             buffers=_buffers_of(flow),
             now=CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic),
             profile=self.rates.profile(alias),
-            without_load=without_load,
             own_limit=flow.settings.catch_up.limit if flow.settings.catch_up else None,
             link_limit=flow.link.catch_up.limit if flow.link and flow.link.catch_up else None,
         )
@@ -278,11 +322,11 @@ def read(workspace: ExpandedTree, options: EvidenceOptions, flows: Sequence[Flow
     by_flow = read_weeks(store, chosen) if options.views else {}
     now_ms = round(1000 * workspace.now)
     capacities = measured_capacities(lambda: workspace.connectors, store, chosen, now_ms, options.notify)
-    answers, running, assignments = workspace.ask(read_clusters(chosen), _LIMITS)
+    answers, running, connectors = workspace.ask(read_clusters(chosen), _LIMITS)
     failures = {alias: listing.message for alias, listing in answers.items() if isinstance(listing, Mm2mgrError)}
     listings = {alias: listing for alias, listing in answers.items() if not isinstance(listing, Mm2mgrError)}
     readable = tuple(flow for flow in chosen if flow.source.alias in listings)
-    return Evidence(readable, rates, listings, running, assignments, capacities, failures, by_flow)
+    return Evidence(readable, rates, listings, running, connectors, capacities, failures, by_flow)
 
 
 # --- what the tree declares -------------------------------------------------------------------------------------------

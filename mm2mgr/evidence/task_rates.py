@@ -17,6 +17,7 @@ from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, Unsupported
 from mm2mgr.connect.types import parse_stored
+from mm2mgr.connectors import assignment_of
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import settings_mark
 from mm2mgr.live.endpoints import connect_target
@@ -32,7 +33,7 @@ from mm2mgr.sizing.capacity import (
     Pace,
     Step,
     Stretches,
-    TaskAssignment,
+    TaskWork,
     judged_at_ms,
     steps,
 )
@@ -286,18 +287,17 @@ class TaskReader:
         if not any(step.behind_records for step in step_of.values()):
             connector.stretches.rest(step_of.keys())
             return []
-        assigned = await _assignments(client, connector.name)
-        mine = {partition.topic for task in assigned.values() for partition in task.partitions}
+        works = await _works(client, connector.name)
+        mine = {partition.topic for work in works.values() for partition in work.partitions}
         topics = {topic for topic in mine if not connector.flow.selection.is_heartbeats(topic)}
         compacted = await asyncio.to_thread(self._watch.compacted, connector.flow.source.alias, topics)
         step_of = {
             partition: Step(None, 0) if partition.topic in compacted else step for partition, step in step_of.items()
         }
-        spans = connector.stretches.take(before, now, step_of, assigned)
+        spans = connector.stretches.take(before, now, step_of, works)
         moved = step_of.keys() & before.committed.keys()
         return [
-            _Unconfirmed(span, {p: before.committed[p] for p in assigned[span.task].partitions & moved})
-            for span in spans
+            _Unconfirmed(span, {p: before.committed[p] for p in works[span.task].partitions & moved}) for span in spans
         ]
 
     def _logs(self, flow: Flow, at_ms: int) -> Callable[[TopicPartition], Log | None]:
@@ -338,13 +338,14 @@ def task_readers(flows: Sequence[Flow], watch: TaskWatch) -> list[TaskReader]:
     return [TaskReader(connectors[0].connect, connectors, watch) for connectors in by_connect.values()]
 
 
-async def _assignments(client: ConnectClient, name: str) -> Mapping[int, TaskAssignment]:
+async def _works(client: ConnectClient, name: str) -> Mapping[int, TaskWork]:
     tasks, status = await client.tasks(name), await client.status(name)
     workers = {task.id: task.worker_id for task in status.tasks if task.state == _RUNNING}
+    assigned = assignment_of(tasks).tasks
     return {
-        task.id: TaskAssignment(frozenset(task.partitions), workers[task.id], settings_mark(task.config))
+        task.id: TaskWork(frozenset(assigned[task.id]), workers[task.id], settings_mark(task.config))
         for task in tasks
-        if task.id in workers
+        if task.id in workers and task.id < len(assigned)
     }
 
 

@@ -19,7 +19,14 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.live import kafka_state, questions, rights
 from mm2mgr.live.kafka_state import KafkaState, RunningKafka
-from mm2mgr.live.questions import Configs, ConnectorsWithStates, Statuses, TaskConfigs, TopicLogs
+from mm2mgr.live.questions import (
+    Configs,
+    ConnectorsWithStates,
+    ConnectorsWithStatuses,
+    Statuses,
+    TaskConfigs,
+    TopicLogs,
+)
 from mm2mgr.live.snapshot import Answers, Question, Snapshot
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.secrets import MASK, mask, mask_config, mask_text
@@ -156,13 +163,14 @@ def together(answers: Answers) -> Iterator[tuple[Question[object], object]]:
         if not isinstance(question, Configs):
             continue
         statuses = answers.get(Statuses(question.cluster))
-        both = ConnectorsWithStates(question.cluster)
+        both, whole = ConnectorsWithStates(question.cluster), ConnectorsWithStatuses(question.cluster)
         failed = next((answer for answer in (infos, statuses) if isinstance(answer, Mm2mgrError)), None)
         if failed:
-            yield both, failed
+            yield from ((both, failed), (whole, failed))
         elif statuses is not None:
             states = {name: ConnectorStatus(name, status.state) for name, status in statuses.items()}
-            yield both, with_statuses({name: info for name, info in infos.items() if name in states}, states)
+            there = {name: info for name, info in infos.items() if name in states}
+            yield from ((both, with_statuses(there, states)), (whole, with_statuses(there, statuses)))
 
 
 # --- values as JSON and back, by the types of their fields ------------------------------------------------------------

@@ -417,9 +417,8 @@ def missing_of(
     if connector.tasks_unread:
         return None
     source, target = (reading.clusters[cluster.alias] for cluster in (flow.source, flow.target))
-    topics = {partition.topic for partitions in connector.partitions_by_task().values() for partition in partitions}
     return {
         topic: COPIED[kind].missing((source, topic), (target, flow.remote_topic(topic)), sync)
-        for topic in topics
+        for topic in connector.assignment.topics
         if not flow.selection.is_heartbeats(topic)
     }

@@ -29,6 +29,7 @@ from functools import cached_property
 from heapq import nlargest
 from typing import Literal, NamedTuple
 
+from mm2mgr.assignment import Assignment, Defects
 from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, Reading
@@ -131,19 +132,18 @@ class FlowLag:
     """Every partition that a flow carries. `unknown`: why there is no lag; `matched`: topics that match the flow.
 
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
-    connector has stopped, and so has stored all its offsets. `tasks`: the task of each assigned partition. `short`:
-    topics that tasks have and of which the target has fewer partitions than the source, with the number there, 0 for no
-    such topic (None: the target was not read).
+    connector has stopped, and so has stored all its offsets. `assignment`: what its tasks have, `defects`: what is
+    wrong with that. `short`: topics that tasks have and of which the target has fewer partitions than the source, with
+    the number there, 0 for no such topic (None: the target was not read).
     """
 
     partitions: tuple[PartitionLag, ...] = ()
     matched: int = 0
-    unassigned: tuple[TopicPartition, ...] = ()
-    deleted: tuple[TopicPartition, ...] = ()
+    defects: Defects = field(default_factory=Defects)
     unread: Mapping[TopicPartition, str] = field(default_factory=dict)
     unknown: str | None = None
     exact: bool = False
-    tasks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    assignment: Assignment = field(default_factory=Assignment)
     short: Mapping[str, int] | None = None
 
     @cached_property
@@ -189,7 +189,8 @@ def measure(
     source, target = (reading.clusters.get(cluster.alias, RunningKafka()) for cluster in (flow.source, flow.target))
     if source.failure:
         return FlowLag(unknown=f"source {flow.source.alias} could not be read: {source.failure.message}")
-    tasks = {partition: task for task, partitions in connector.partitions_by_task().items() for partition in partitions}
+    assignment = connector.assignment
+    tasks = assignment.task_of
     matched = [topic for topic in source.topics if flow.carries(topic)]
     mirrored = {TopicPartition(topic, number) for topic in matched for number in range(source.topics[topic])}
     every = sorted(
@@ -205,7 +206,7 @@ def measure(
     stopped = running is not None and running.has_stopped
     counts_arrivals = not stopped and is_only_writer(reading, flow)
     remotes = {topic: flow.remote_topic(topic) for topic in {partition.topic for partition in every}}
-    assigned = {partition.topic for partition in tasks} & remotes.keys()
+    assigned = assignment.topics & remotes.keys()
 
     def partition_lag(partition: TopicPartition, log: Offsets) -> PartitionLag:
         topic, number = partition
@@ -235,10 +236,7 @@ def measure(
             partition_lag(partition, source.offsets[partition]) for partition in every if partition in source.offsets
         ),
         matched=len(matched),
-        unassigned=tuple(sorted(mirrored - tasks.keys())) if tasks else (),
-        deleted=tuple(
-            sorted(partition for partition in tasks if partition.partition >= source.topics.get(partition.topic, 0))
-        ),
+        defects=assignment.defects(mirrored, source.topics),
         unread={
             partition: source.unread.get(partition, "no answer")
             for partition in every
@@ -246,7 +244,7 @@ def measure(
         },
         unknown=unknown,
         exact=stopped,
-        tasks=tasks,
+        assignment=assignment,
         short=_short(
             {topic: remotes[topic] for topic in assigned if not flow.selection.is_heartbeats(topic)}, source, target
         ),

@@ -268,10 +268,10 @@ def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag
 
     def name(partition: TopicPartition) -> RowName:
         if by == "partition":
-            return RowName(partition.topic, partition.partition, lag.tasks.get(partition))
+            return RowName(partition.topic, partition.partition, lag.assignment.task_of.get(partition))
         if by == "topic":
             return RowName(partition.topic)
-        return RowName(task=lag.tasks.get(partition)) if by == "task" else RowName()
+        return RowName(task=lag.assignment.task_of.get(partition)) if by == "task" else RowName()
 
     groups: dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]] = {}
     for partition_lag in lag.counted_partitions:

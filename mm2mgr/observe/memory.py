@@ -403,7 +403,8 @@ def _follow_flow(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: Flo
     marks = marks_of(lag, now, running=state == "RUNNING")
     return FlowMemory(
         unassigned={
-            str(partition): continue_clock(old.unassigned.get(str(partition)), now) for partition in lag.unassigned
+            str(partition): continue_clock(old.unassigned.get(str(partition)), now)
+            for partition in lag.defects.unassigned
         },
         marks={task: _follow_mark(mark, old.marks.get(task)) for task, mark in marks.items()},
         rest=_rest(old.rest, lag, now) if state in RESTING else None,

@@ -312,5 +312,4 @@ def _wanted_copied(kind: str, reading: Reading, alias: str) -> Iterator[str]:
 
 def _assigned_topics(reading: Reading, flow: Flow) -> frozenset[str]:
     connector = reading.source_connector(flow)
-    assigned = connector.partitions_by_task().values() if connector else ()
-    return frozenset(partition.topic for partitions in assigned for partition in partitions)
+    return connector.assignment.topics if connector else frozenset()

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from mm2mgr.assignment import Assignment
 from mm2mgr.comparison.differences import WorkerClients
 from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector
 from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import RunningKafka
-from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
 
@@ -60,9 +60,10 @@ class LiveConnector:
         """Why its tasks could not be read."""
         return self.running.tasks if self.running and isinstance(self.running.tasks, Failure) else None
 
-    def partitions_by_task(self) -> dict[int, tuple[TopicPartition, ...]]:
-        """Return the partitions of each task; empty when the tasks could not be read."""
-        return self.running.partitions_by_task if self.running else {}
+    @property
+    def assignment(self) -> Assignment:
+        """The partitions of each task; no task when these could not be read."""
+        return self.running.assignment if self.running else Assignment()
 
 
 Standing = Literal["unmarked", "other-owner", "released", "left-over", "dedicated", "declared"]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mm2mgr import timing
+from mm2mgr.assignment import Assignment
 from mm2mgr.errors import cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.read import ObserveOptions
@@ -82,16 +83,15 @@ class MeasuredLoad:
     hours: str = ""
     unknown: str = ""
 
-    def of_tasks(self, source: str, tasks: Mapping[TopicPartition, int]) -> list[TaskLoad]:
+    def of_tasks(self, source: str, assignment: Assignment) -> list[TaskLoad]:
         """Return the load of each task: sums over its partitions, None where none of them was measured."""
-        rates, by_task = self.rates.get(source, {}), dict[int, list[tuple[float | None, float | None]]]()
-        for partition, task in tasks.items():
-            by_task.setdefault(task, []).append(rates.get(partition, (None, None)))
+        rates = self.rates.get(source, {})
+        by_task = [[rates.get(partition, (None, None)) for partition in task] for task in assignment.tasks]
         return [
             TaskLoad(
                 task, _sum(rate for rate, _ in of), _sum(rate for _, rate in of), sum(rate is None for rate, _ in of)
             )
-            for task, of in sorted(by_task.items())
+            for task, of in enumerate(by_task)
         ]
 
 
@@ -199,7 +199,7 @@ class EstateView:
 
     def task_loads(self, status: FlowStatus) -> list[TaskLoad]:
         """Return what the tasks of a flow carried in the last hour of the store."""
-        return self.load.of_tasks(status.pair.split("->")[0], self.facts(status).lag.tasks)
+        return self.load.of_tasks(status.pair.split("->")[0], self.facts(status).lag.assignment)
 
     def health_dict(self, tick: float) -> dict[str, object]:
         """Return whether looks succeed, without a word about the estate."""

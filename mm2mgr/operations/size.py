@@ -238,10 +238,14 @@ def placements(evidence: Evidence, result: Outcome) -> dict[str, Placement]:
     for flow in evidence.flows:
         flows.setdefault(flow.connect.name, {})[flow.connector_name("source")] = runs[flow.id]
     return {
-        name: Placement(note=statuses.one_line)
-        if isinstance(statuses, Mm2mgrError)
-        else placement_of(statuses.values(), flows[name], result.loads[name].worker)
-        for name, statuses in evidence.running.items()
+        name: Placement(note=connectors.one_line)
+        if isinstance(connectors, Mm2mgrError)
+        else placement_of(
+            [connector.status for connector in connectors.values() if connector.status],
+            flows[name],
+            result.loads[name].worker,
+        )
+        for name, connectors in evidence.running.items()
     }
 
 

@@ -24,7 +24,7 @@ from mm2mgr.observe.losses import Acknowledgement, LossEntry, open_entries
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeat
 from mm2mgr.partitions import LogHistory, TopicPartition
-from mm2mgr.problems.health import Description, Status
+from mm2mgr.problems.health import Description, Status, assignment_notes
 from mm2mgr.problems.status import Observation, observe, read_losses
 from mm2mgr.problems.status import acknowledge as acknowledge_losses
 from mm2mgr.problems.status import describe as read_flow
@@ -36,10 +36,12 @@ from mm2mgr.topics.names import HEARTBEATS
 if TYPE_CHECKING:
     from mm2mgr.check.judge import Checked
     from mm2mgr.observe.reading import Reading
+    from mm2mgr.problems.kind import LiveProblem
     from mm2mgr.samples.schema import Store
     from mm2mgr.topology import Flow, Topology
 
 _LEAST_SECONDS = 1.0
+_OF_ASSIGNMENT = {"partitions-in-two-tasks", "old-task-config"}
 
 
 def status(workspace: Workspace, flows: Sequence[str] = (), *, store: Store = DEFAULT_STORE) -> Status:
@@ -256,7 +258,10 @@ def _report(observation: Observation, chosen: Sequence[Flow], options: LagOption
     retention_seconds: dict[str, dict[str, float | None]] = {}
     for asked in retention:
         retention_seconds.setdefault(asked.cluster, {}).update(_answer_or_none(snapshot.get(asked)))
-    states = {flow.flow: flow.state for flow in status.flows}
+    judged = {flow.flow: flow for flow in status.flows}
+    for flow in chosen:
+        texts = _assignment_texts(flow, observation.lags.get(flow.id, FlowLag()), judged[flow.id].problems)
+        notes += [f"{flow.id}: {text}" for text in texts]
     facts = []
     for flow in chosen:
         connector = reading.source_connector(flow)
@@ -265,7 +270,7 @@ def _report(observation: Observation, chosen: Sequence[Flow], options: LagOption
                 flow.id,
                 flow.connect.name,
                 connector.desired.name if connector else "",
-                states[flow.id],
+                judged[flow.id].state,
                 reading.taken_at,
                 flow.connect.model.flush_interval,
                 observation.lags.get(flow.id) or FlowLag(unknown=_unknown_reason(reading, flow)),
@@ -278,6 +283,12 @@ def _report(observation: Observation, chosen: Sequence[Flow], options: LagOption
         )
     all_warnings = (*status.warnings, *warnings)
     return LagReport(reading.taken_at, options.by, tuple(facts), reading.failures(), (*notes, *failed), all_warnings)
+
+
+def _assignment_texts(flow: Flow, lag: FlowLag, problems: Iterable[LiveProblem]) -> Iterator[str]:
+    """Yield what is wrong with the assignment of a flow, by whose tasks its lag is told."""
+    yield from (problem.sentence for problem in problems if problem.kind in _OF_ASSIGNMENT)
+    yield from assignment_notes(flow, lag)
 
 
 def _unknown_reason(reading: Reading, flow: Flow) -> str:

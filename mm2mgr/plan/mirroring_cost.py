@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from mm2mgr.assignment import round_robin
 from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.hops import filter_of, selection_of
@@ -15,7 +16,7 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.live.questions import MeasuredTopics, StoredSizes, TranslatedGroups
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.live.snapshot import Answer, Question, Steps, side_by_side
-from mm2mgr.partitions import TopicPartition, listing_of, partitions_by_task, predict
+from mm2mgr.partitions import TopicPartition, listing_of, predict
 from mm2mgr.plan.changes import WRITES, Change, Price, Volume
 from mm2mgr.plan.draft import Draft
 from mm2mgr.plan.judges import Connectors, mirrors_heartbeats
@@ -161,14 +162,10 @@ def count_moved(
         return None
     listing = listing_of({topic: count for topic, count in listed.items() if not topic.startswith("__")})
     was, now = (
-        {
-            partition: task
-            for task, its_own in enumerate(partitions_by_task(predict(listing, takes).order, max(count, 1)))
-            for partition in its_own
-        }
+        round_robin(predict(listing, takes).order, max(count, 1))
         for takes, count in zip((before, after), tasks, strict=True)
     )
-    return sum(now.get(partition, task) != task for partition, task in was.items()), len(was)
+    return was.count_moved(now), len(was.task_of)
 
 
 def _assigned_topics(subject: Subject) -> _Assigned | None:

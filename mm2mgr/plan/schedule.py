@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.assignment import moved_partitions
 from mm2mgr.comparison.differences import Named, lowers_tasks
-from mm2mgr.partitions import moved_partitions
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.remarks import Remark
 from mm2mgr.text import number_of

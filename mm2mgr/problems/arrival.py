@@ -115,7 +115,7 @@ def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:
     Two workers may run it: Connect's status has one worker per task, whoever else still runs it, and its consumer is in
     no group.
     """
-    tasks = {case.lag.tasks.get(partition) for partition in twice}
+    tasks = {case.lag.assignment.task_of.get(partition) for partition in twice}
     task = tasks.pop()
     surplus = case.flow_memory.surplus
     began_at = min(surplus[topic][number].began_at for topic, number in twice)
@@ -123,7 +123,9 @@ def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:
     for topic, places in surplus.items():
         for number, place in places.items():
             if place.moved_at >= began_at:
-                moved.setdefault(case.lag.tasks.get(TopicPartition(topic, number)), []).append(place.limit is not None)
+                moved.setdefault(case.lag.assignment.task_of.get(TopicPartition(topic, number)), []).append(
+                    place.limit is not None
+                )
     others = [is_twice for other, are_twice in moved.items() if other != task for is_twice in are_twice]
     return None if tasks or not others or any(others) or not all(moved.get(task, ())) else task
 

@@ -8,7 +8,6 @@ from mm2mgr import topology
 from mm2mgr.comparison.differences import Named, selects_otherwise
 from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import RESTING, SETTABLE
-from mm2mgr.errors import Failure
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, Standing
@@ -25,7 +24,7 @@ from mm2mgr.problems.kind import (
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import text_of
+from mm2mgr.truth.reach import text_of, type_of
 
 
 @kind("no-task", "critical", 2)
@@ -193,13 +192,45 @@ class PartitionsUnassigned(ProblemEvidence):
 @flow_rule
 def partitions_unassigned(case: FlowCase) -> Iterator[LiveProblem]:
     """New partitions are found at the next refresh."""
-    clocks = {str(partition): case.flow_memory.unassigned.get(str(partition)) for partition in case.lag.unassigned}
+    clocks = {
+        str(partition): case.flow_memory.unassigned.get(str(partition)) for partition in case.lag.defects.unassigned
+    }
     waited = {name: clock.seconds for name, clock in clocks.items() if clock}
     late = {name: seconds for name, seconds in waited.items() if seconds > case.flow.settings.refresh_interval}
     if late:
         source, target = case.flow.source.alias, case.flow.target.alias
         evidence = PartitionsUnassigned(tuple(late)[:NAMED], len(late), source, target)
         yield case.problem(evidence, since=max(late.values()))
+
+
+@kind("partitions-in-two-tasks", "critical", 2)
+class PartitionsInTwoTasks(ProblemEvidence):
+    """More than one task has the same partitions, so that each of their records arrives more than once. Kafka's own
+    class never deals them so, another class may.
+    """
+
+    partitions: tuple[str, ...]
+    "the first of them"
+    partition_count: int
+    "how many there are"
+    connector_class: str
+    "the class of the connector, which deals them"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return (
+            f"{name_some(self.partitions, 'partition', self.partition_count)} assigned to more than one task"
+            f" ({problem.tasks}), so that each record arrives more than once: {self.connector_class} deals them"
+            f" wrongly; correct its assignment, or set connector.class to {SOURCE_CLASS}, which keeps the offsets"
+        )
+
+
+@flow_rule
+def partitions_in_two_tasks(case: FlowCase) -> Iterator[LiveProblem]:
+    twice, running = case.lag.defects.twice, case.connector.running
+    if twice and running:
+        names = tuple(map(str, twice))
+        evidence = PartitionsInTwoTasks(names[:NAMED], len(names), running.config.get("connector.class", ""))
+        yield case.problem(evidence, tasks=sorted({task for tasks in twice.values() for task in tasks}))
 
 
 @kind("old-task-config", "warning", 15)
@@ -220,12 +251,9 @@ class OldTaskConfig(ProblemEvidence):
 def old_task_config(case: FlowCase) -> Iterator[LiveProblem]:
     """Tasks carry a copy of the connector's whole config; status shows RUNNING even while it is an older one."""
     running = case.connector.running
-    if running is None or isinstance(running.tasks, Failure) or case.state == "PAUSED":
+    if running is None or case.state == "PAUSED":
         return  # a paused connector's tasks take a new config when they are resumed
-    # A reference that a worker resolved would look like a change.
-    live = {key: value for key, value in running.config.items() if "${" not in value}
-    older = {task.id: [key for key, value in live.items() if task.config.get(key) != value] for task in running.tasks}
-    if stale := {task: keys for task, keys in older.items() if keys}:
+    if stale := running.older_tasks(is_stock=type_of(running.config.get("connector.class", "")) == "source"):
         keys = {key for differing in stale.values() for key in differing}
         yield case.problem(OldTaskConfig(tuple(sorted(keys))), tasks=stale)
 
@@ -358,8 +386,7 @@ def _shared_topics(
     there: dict[Named, Collection[str]] = {}
     for named, (flow, connector) in flows.items():
         source = reading.clusters.get(flow.source.alias, RunningKafka())
-        assigned = (topic for partitions in connector.partitions_by_task().values() for topic, _ in partitions)
-        there[named] = {*assigned} if source.failure else source.topics
+        there[named] = connector.assignment.topics if source.failure else source.topics
     reported = set[tuple[Named, Named]]()
     for mine, theirs, topics in overlaps(ours, rivals, there):
         for pair in ((mine, theirs), (theirs, mine)):

@@ -25,7 +25,7 @@ from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
 from mm2mgr.problems.flows import find_overlaps
-from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem
+from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, KafkaCluster, config_text
@@ -253,7 +253,7 @@ def _unread_status(reading: Reading, flow: Flow, lost: Iterable[LossEntry]) -> F
 def _flow_health(case: FlowCase) -> Health:
     """Return the health of a flow without problems: `ok` needs records that were seen to move, or none that wait."""
     lag, status = case.lag, case.connector.status
-    if status is None or not status.runs or lag.unassigned:
+    if status is None or not status.runs or lag.defects.unassigned:
         return "waiting"
     if lag.total_records is None or lag.unread or case.connector.tasks_unread:
         return "unknown"
@@ -270,9 +270,8 @@ def _companion(case: ConnectorCase) -> ConnectorState:
 
 
 def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:
-    assigned = connector.partitions_by_task()
     tasks = connector.status.tasks if connector.status else ()
-    counted = {task: len(partitions) for task, partitions in assigned.items()}
+    counted = dict(enumerate(map(len, connector.assignment.tasks)))
     return tuple(TaskState(task.id, task.state, task.worker_id, counted.get(task.id)) for task in tasks)
 
 
@@ -293,12 +292,7 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
     lag, notes = case.lag, _state_notes(case)
     if case.state == (case.flow.settings.state or "").upper() and case.state in RESTING:
         notes = [f"{case.state}, as declared"]
-    if lag.unassigned:
-        every = case.flow.settings.refresh_interval
-        notes.append(f"{len(lag.unassigned)} partitions have no task: new partitions are detected every {every:.0f} s")
-    if lag.deleted:
-        names = ", ".join(sorted({partition.topic for partition in lag.deleted})[:3])
-        notes.append(f"tasks still hold partitions that {case.flow.source.alias} no longer has: {names}")
+    notes += assignment_notes(case.flow, lag)
     is_counted = case.connector.running is not None and lag.unknown is None
     if case.exactly_once is None and is_counted and case.flow.settings.replication_policy == "default":
         notes.append(
@@ -308,6 +302,19 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
     if case.connector.tasks_unread:
         notes.append(f"tasks could not be read: {case.connector.tasks_unread.message}")
     return tuple(notes)
+
+
+def assignment_notes(flow: Flow, lag: FlowLag) -> Iterator[str]:
+    """Yield what is unusual about the assignment of a flow, and no problem by itself."""
+    defects = lag.defects
+    if defects.unassigned:
+        every = flow.settings.refresh_interval
+        yield f"{len(defects.unassigned)} partitions have no task: new partitions are detected every {every:.0f} s"
+    if defects.idle:
+        yield f"without a partition, so that it mirrors nothing: {name_some(map(str, defects.idle), 'task')}"
+    if defects.gone:
+        names = ", ".join(sorted({partition.topic for partition in defects.gone})[:3])
+        yield f"tasks still hold partitions that {flow.source.alias} no longer has: {names}"
 
 
 def offsets_note(case: FlowCase, grown: str) -> str:
@@ -460,7 +467,7 @@ class Description:
         connector = self.reading.source_connector(self.flow)
         if connector is None or connector.status is None:
             return []
-        assigned = connector.partitions_by_task()
+        assigned = dict(enumerate(connector.assignment.tasks))
         return [
             (
                 task.id,

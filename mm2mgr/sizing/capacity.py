@@ -203,7 +203,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class TaskAssignment:
+class TaskWork:
     """What a running task works on, where, and under which settings: a change of any of these begins a new stretch."""
 
     partitions: frozenset[TopicPartition]
@@ -263,14 +263,14 @@ class Stretches:
 
     def __init__(self, pace: Pace) -> None:
         self._gap_ms = round(pace.gap_seconds * 1000)
-        self._open: dict[int, tuple[TaskAssignment, int]] = {}
+        self._open: dict[int, tuple[TaskWork, int]] = {}
 
     def take(
         self,
         before: OffsetSnapshot,
         now: OffsetSnapshot,
         step_of: Mapping[TopicPartition, Step],
-        assigned: Mapping[int, TaskAssignment],
+        assigned: Mapping[int, TaskWork],
     ) -> list[MeasuredSpan]:
         """Return a measurement per task that committed and lags; stretches of all that changed or caught up end."""
         spans = []
@@ -301,7 +301,7 @@ class Stretches:
         """End all stretches: something could not be seen."""
         self._open.clear()
 
-    def _committed_since_ms(self, task: int, current: TaskAssignment, now: OffsetSnapshot) -> int | None:
+    def _committed_since_ms(self, task: int, current: TaskWork, now: OffsetSnapshot) -> int | None:
         """Return when the last commit of a task was seen; None when its assignment changed or it was down."""
         assigned, since_ms = self._open.get(task, (None, 0))
         if assigned == current and 0 < now.time_ms - since_ms <= self._gap_ms:  # a clock may be set back

@@ -109,7 +109,8 @@ class FlowRun:
 
     def heap_of(self, tasks: int) -> float:
         """Return the heap of one of so many tasks."""
-        return self.buffers.heap_bytes(math.ceil((len(self.load.hours) - self.without_load) / tasks))
+        partitions = math.ceil((len(self.load.hours) - self.without_load) / tasks)
+        return self.buffers.heap_bytes(self.load.fullest(tasks) if self.load.runs_now(tasks) else partitions)
 
 
 @dataclass(frozen=True)
@@ -400,7 +401,7 @@ def placement_of(
 ) -> Placement:
     """Return who has what; `flows` are those of the tree by the name of the connector that moves their records.
 
-    Task i of n carries what round-robin assignment gives it, whatever number of tasks `size` recommends.
+    Each task carries what it has now, whatever number of tasks `size` recommends.
     """
     limits = limits or WorkerLimits()
     connectors = sorted(statuses, key=lambda status: status.name)

@@ -40,11 +40,12 @@ they add up to the partitions that exist."""
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """Bytes per second by position of the assignment, and by hour where it is two-dimensional.
+    """Bytes per second by position of the order, and by hour where it is two-dimensional. Tasks get positions in turn.
 
     `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second;
     `capacity`: all that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by
-    position, NaN where unknown.
+    position, NaN where unknown. `running`: the positions of each task now, where they are not dealt in turn; they count
+    for so many tasks, and for the tasks.max that the connector runs with (`running_max`).
 
     In an hour a task has too much when it is above what is usable. Where one of its partitions alone is, no number of
     tasks changes that: then it has too much with more than a tenth beside that partition, or more than its whole
@@ -59,6 +60,8 @@ class Load:
     record_bytes: Array | Sequence[float] | None = None
     usable_records: float = math.inf
     most_partitions: int | None = None
+    running: Sequence[Sequence[int]] | None = None
+    running_max: int | None = None
 
     @cached_property
     def hours(self) -> Array:
@@ -147,17 +150,41 @@ class Load:
 
         What a partition has by itself is no reason against, also where that is more than `share`.
         """
-        count = min(tasks, len(self.hours))
-        if not count:
-            return True
-        if self.most_partitions and math.ceil(len(self.hours) / count) > self.most_partitions:
+        if self.most_partitions and self.fullest(tasks) > self.most_partitions:
             return False
-        strains = self._loads_of(count)[2] if share == 1 else self._values_in_order(self._strains(count, share))
+        strains = self._loads_of(tasks)[2] if share == 1 else self._values_in_order(self._strains(tasks, share))
         return bool((strains <= 1).all())
 
     def hours_of(self, tasks: int) -> Array:
         """Return the bytes per second of each task in each hour: tasks × hours; never more tasks than partitions."""
-        return _by_task(self.hours, min(tasks, len(self.hours)))
+        return self._by_task(self.hours, tasks)
+
+    def runs_now(self, tasks: int) -> bool:
+        """Whether so many tasks run now, with partitions that are not dealt in turn."""
+        return self._running(tasks) is not None
+
+    def positions(self, tasks: int) -> Sequence[Sequence[int]]:
+        """Return the positions of each task."""
+        if now := self._running(tasks):
+            return now
+        count = min(tasks, len(self.hours))
+        return [range(first, len(self.hours), count) for first in range(count)]
+
+    def fullest(self, tasks: int) -> int:
+        """Return the partitions of the task that has most of them."""
+        if now := self._running(tasks):
+            return max(map(len, now))
+        return math.ceil(len(self.hours) / max(1, min(tasks, len(self.hours))))
+
+    def count_moved(self, before: int, after: int) -> int:
+        """Count the partitions that another task gets when the number of tasks changes."""
+        was, now = self._tasks_by_position(before), self._tasks_by_position(after)
+        return int(np.count_nonzero((was != now) & (was >= 0) & (now >= 0)))
+
+    def load_beside(self, position: int, tasks: int) -> float:
+        """Return what its task carries beside a partition; 0 where no task has it."""
+        task = int(self._tasks_by_position(tasks)[position])
+        return max(0.0, self.per_task(tasks)[task] - float(self.alone[position])) if task >= 0 else 0.0
 
     @cached_property
     def _records(self) -> Array | None:
@@ -183,25 +210,47 @@ class Load:
         return {}
 
     def _loads_of(self, tasks: int) -> tuple[Array, Array, Array]:
-        count = min(tasks, len(self.hours))
-        if count not in self._loads_by_tasks:
-            volume = _by_task(self.hours, count)
-            records = None if self._records is None else _by_task(self._records, count)
+        tasks = tasks if self._running(tasks) else min(tasks, len(self.hours))
+        if tasks not in self._loads_by_tasks:
+            volume = self._by_task(self.hours, tasks)
+            records = None if self._records is None else self._by_task(self._records, tasks)
             planned = self._values_in_order(volume)
             shares = planned / self.usable if records is None else self._values_in_order(self._share(volume, records))
-            strains = self._values_in_order(self._strains(count, 1.0)) if self._some_heavy and count else shares
-            self._loads_by_tasks[count] = planned, shares, strains
-        return self._loads_by_tasks[count]
+            strains = self._values_in_order(self._strains(tasks, 1.0)) if self._some_heavy and len(shares) else shares
+            self._loads_by_tasks[tasks] = planned, shares, strains
+        return self._loads_by_tasks[tasks]
 
-    def _strains(self, count: int, share: float) -> Array:
+    def _tasks_by_position(self, tasks: int) -> Array:
+        """Return the task of each position; -1 where none has it."""
+        table = np.full(len(self.hours), -1)
+        for task, positions in reversed(list(enumerate(self.positions(tasks)))):
+            table[list(positions)] = task
+        return table
+
+    def _running(self, tasks: int) -> Sequence[Sequence[int]] | None:
+        """Return the positions of each task that runs, where these count for that number."""
+        now, count = self.running, min(tasks, len(self.hours))
+        return now if now and (len(now) in (tasks, count) or tasks == self.running_max) else None
+
+    def _by_task(self, table: Array, tasks: int, add: np.ufunc = np.add) -> Array:
+        now = self._running(tasks)
+        if now is None:
+            return _in_turn(table, min(tasks, len(self.hours)), add)
+        sums = np.zeros((len(now), table.shape[1]))
+        for task, positions in enumerate(now):
+            if len(positions):
+                sums[task] = add.reduce(table[list(positions)], axis=0, dtype=np.float64)
+        return sums
+
+    def _strains(self, tasks: int, share: float) -> Array:
         """Return what each task has in each hour by what it may have: tasks × hours."""
-        records = None if self._records is None else _by_task(self._records, count)
-        shares = self._share(_by_task(self.hours, count), records)
+        records = None if self._records is None else self._by_task(self._records, tasks)
+        shares = self._share(self._by_task(self.hours, tasks), records)
         own = self._shares
-        top = _by_task(own, count, np.maximum)
+        top = self._by_task(own, tasks, np.maximum)
         whole = self.capacity / self.usable
         relieved = np.where(top <= whole, np.maximum(top, np.minimum(top * _RELIEF, whole)), top * _RELIEF)
-        meet = _by_task((own > 1).astype(np.float64), count) > 1
+        meet = self._by_task((own > 1).astype(np.float64), tasks) > 1
         may_have = np.where(top > 1, np.where(meet, top, relieved), np.maximum(top, share))
         return shares / may_have
 
@@ -229,7 +278,7 @@ def _sum(table: Array) -> Array:
     return total
 
 
-def _by_task(table: Array, count: int, add: np.ufunc = np.add) -> Array:
+def _in_turn(table: Array, count: int, add: np.ufunc) -> Array:
     if not count:
         return np.zeros((0, table.shape[1]))
     whole = len(table) // count * count

@@ -14,10 +14,20 @@ from typing import TypedDict
 
 import numpy as np
 
-from mm2mgr.partitions import Assignment, Listing, TopicPartition, predict
+from mm2mgr.partitions import Listing, TopicPartition
 from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, WorkerLimits, WorkerNeed, need
 from mm2mgr.sizing.load import Hours
-from mm2mgr.sizing.tasks import CurrentTasks, Profile, Rules, SizedFlow, Sizing, flow_load, size_load
+from mm2mgr.sizing.tasks import (
+    CurrentTasks,
+    Prediction,
+    Profile,
+    Rules,
+    SizedFlow,
+    Sizing,
+    flow_load,
+    predict_assignment,
+    size_load,
+)
 from mm2mgr.text import list_names, number_of
 
 _HOTTEST = 10
@@ -32,8 +42,7 @@ class Scenario:
 
     `listing`: the topics of its source; `carries`: which topics its connector assigns; `rates`: bytes per second by
     partition and hour; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow);
-    `profile`: what else was measured of its source; `without_load`: partitions of the assignment that are none of the
-    flow's. Catch-up limits are bytes per second: its own, and the one that it
+    `profile`: what else was measured of its source. Catch-up limits are bytes per second: its own, and the one that it
     shares with other flows over its link.
     """
 
@@ -43,13 +52,12 @@ class Scenario:
     connect: str
     listing: Listing
     carries: Carries
-    assignment: Assignment
+    prediction: Prediction
     rates: Mapping[TopicPartition, Hours]
     rules: Rules
     buffers: Buffers
     now: CurrentTasks | None = None
     profile: Profile = field(default_factory=Profile)
-    without_load: frozenset[TopicPartition] = frozenset()
     own_limit: float | None = None
     link_limit: float | None = None
 
@@ -77,7 +85,7 @@ class Scenario:
 
     def with_topics(self, carries: Carries, rates: Mapping[TopicPartition, Hours]) -> Scenario:
         """Return the scenario with other topics: what its connector would then be assigned is predicted."""
-        return replace(self, carries=carries, rates=rates, assignment=predict(self.listing, carries))
+        return replace(self, carries=carries, rates=rates, prediction=predict_assignment(self.listing, carries))
 
     def without_topic(self, topic: str) -> Scenario:
         """Return the scenario without one of its topics."""
@@ -125,11 +133,9 @@ class FlowView:
 
 def size_scenario(scenario: Scenario) -> SizedFlow:
     """Size one flow."""
-    flow_load_now = flow_load(
-        scenario.assignment, scenario.rates, scenario.rules, scenario.profile, scenario.without_load
-    )
+    flow_load_now = flow_load(scenario.prediction, scenario.rates, scenario.rules, scenario.profile)
     sizing = size_load(scenario.flow_id, flow_load_now, scenario.rules, scenario.now)
-    return SizedFlow(sizing, flow_load_now.load, scenario.rules.bounds, scenario.assignment.order)
+    return SizedFlow(sizing, flow_load_now.load, scenario.rules.bounds, scenario.prediction.order)
 
 
 def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers]) -> Outcome:
@@ -172,7 +178,7 @@ def with_workers_seen(outcome: Outcome, counts: Mapping[str, int]) -> Outcome:
 
 
 def _flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
-    partitions, limit = max(1, len(scenario.assignment.order)), scenario.rules.bounds.limit
+    partitions, limit = max(1, len(scenario.prediction.order)), scenario.rules.bounds.limit
     tasks = min(scenario.now.tasks if scenario.now and scenario.now.by_hand else flow.sizing.tasks, partitions)
     most = max(tasks, min(partitions, limit or partitions))
     size = scenario.record_bytes
@@ -185,7 +191,7 @@ def _flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
         capacity_bytes_per_second=scenario.rules.capacity.bytes_per_second,
         buffers=scenario.buffers,
         records_per_second=flow.load.total / size if size else None,
-        without_load=len(scenario.without_load.intersection(scenario.assignment.order)),
+        without_load=len(scenario.prediction.without_load),
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from mm2mgr.partitions import moved_partitions
 from mm2mgr.sizing.tasks import SizedFlow, Sizing
 from mm2mgr.text import number_of, rate_text
 
@@ -105,7 +104,7 @@ def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | Non
 
 def _change(evidence: SizedFlow, before: Decision, tasks: int, when_seconds: int) -> Decision:
     partitions = len(evidence.load.hours)
-    count = moved_partitions(partitions, before.tasks, tasks)
+    count = evidence.load.count_moved(before.tasks, tasks)
     reason = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} move to another task."
     if evidence.sizing.tasks < tasks < before.tasks:
         busiest = rate_text(evidence.load.busiest(tasks))

@@ -7,12 +7,13 @@ decides. The reasons, as sentences, come with the number.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from mm2mgr.partitions import Assignment, Statistic, TopicPartition
+from mm2mgr.assignment import Assignment
+from mm2mgr.partitions import Listing, Statistic, TopicPartition, predict
 from mm2mgr.sizing.load import Coverage, Hours, Load, TopicGrowth, complete
 from mm2mgr.text import list_names, number_of, rate_text
 
@@ -91,6 +92,32 @@ class CurrentTasks:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What tasks get: for the number that runs what they have now, for any other number `order` dealt in turn.
+
+    `order`: the partitions that the flow has in Kafka now. `source` says where it comes from: read back from the
+    running connector (`live`), `predicted`, or `guessed` where that is not certain; `note`: why it was not read back.
+    `running`: what the tasks have of `order` where they are not dealt in turn, with the `tasks_max` that they run with.
+    `without_load`: partitions of the order that are none of the flow's. `remarks`: what is wrong with what runs now, as
+    sentences.
+    """
+
+    order: tuple[TopicPartition, ...]
+    source: Literal["live", "predicted", "guessed"]
+    note: str = ""
+    running: Assignment | None = None
+    tasks_max: int | None = None
+    without_load: frozenset[TopicPartition] = frozenset()
+    remarks: tuple[str, ...] = ()
+
+
+def predict_assignment(listing: Listing, carries: Callable[[str], bool], note: str = "") -> Prediction:
+    """Predict what the tasks of a stock connector get that carries these topics."""
+    stock = predict(listing, carries)
+    return Prediction(stock.order, "predicted" if stock.exact else "guessed", note)
+
+
+@dataclass(frozen=True)
 class HotPartition:
     """A measured partition above the usable capacity of one task, and how many times that capacity it carries."""
 
@@ -149,9 +176,9 @@ class Sizing:
 
 @dataclass(frozen=True, eq=False)
 class FlowLoad:
-    """What a flow is sized from: assignment, load by position, where rates come from, measured partitions."""
+    """What a flow is sized from: prediction, load by position, where rates come from, measured partitions."""
 
-    assignment: Assignment
+    prediction: Prediction
     load: Load
     coverage: Coverage
     measured: Collection[TopicPartition]
@@ -191,7 +218,7 @@ def size_load(flow_id: str, flow_load: FlowLoad, rules: Rules, now: CurrentTasks
         bytes_per_second=load.total,
         busiest_bytes_per_second=load.busiest(tasks),
         usable_bytes_per_second=rules.capacity.usable_bytes_per_second,
-        assignment=flow_load.assignment.source,
+        assignment=flow_load.prediction.source,
         measured_partitions=measured,
         topic_rate_partitions=of_topic,
         flow_rate_partitions=of_flow,
@@ -206,30 +233,25 @@ def size_load(flow_id: str, flow_load: FlowLoad, rules: Rules, now: CurrentTasks
 
 
 def flow_load(
-    assignment: Assignment,
-    rates: Mapping[TopicPartition, Hours],
-    rules: Rules,
-    profile: Profile | None = None,
-    without_load: Collection[TopicPartition] = (),
+    prediction: Prediction, rates: Mapping[TopicPartition, Hours], rules: Rules, profile: Profile | None = None
 ) -> FlowLoad:
-    """Return the load of a flow by position of its assignment.
+    """Return the load of a flow by position of its order.
 
-    `assignment` holds the partitions that Kafka has now, `rates` bytes per second of this flow's partitions in each
-    hour; partitions `without_load` are assigned, but are none of the flow's.
+    `rates`: bytes per second of this flow's partitions in each hour.
     """
-    profile = profile or Profile()
-    resolved, coverage = complete(assignment.order, rates, rules.default_bytes_per_second, without_load)
-    sizes = (
-        [profile.record_bytes.get(partition, math.nan) for partition in assignment.order]
-        if profile.record_bytes
-        else None
-    )
+    profile, order = profile or Profile(), prediction.order
+    resolved, coverage = complete(order, rates, rules.default_bytes_per_second, prediction.without_load)
+    sizes = [profile.record_bytes.get(partition, math.nan) for partition in order] if profile.record_bytes else None
     capacity = rules.capacity
     limits = (capacity.usable_bytes_per_second, rules.statistic, capacity.bytes_per_second)
     load = Load(resolved, *limits, sizes, capacity.usable_records_per_second, rules.bounds.partitions)
-    topics = dict.fromkeys(partition.topic for partition in assignment.order)
+    if prediction.running:
+        position_of = {partition: position for position, partition in enumerate(order)}
+        running = [[position_of[partition] for partition in task] for task in prediction.running.tasks]
+        load = replace(load, running=running, running_max=prediction.tasks_max)
+    topics = dict.fromkeys(partition.topic for partition in order)
     growth = {topic: profile.growth[topic] for topic in topics if topic in profile.growth}
-    return FlowLoad(assignment, load, coverage, rates.keys(), growth)
+    return FlowLoad(prediction, load, coverage, rates.keys(), growth)
 
 
 def _judge(flow_load: FlowLoad, now: CurrentTasks, recommended: int) -> Judgement:
@@ -263,7 +285,7 @@ def _tasks(load: Load, bounds: Bounds) -> tuple[int, Literal["limit", "partition
 
 
 def _hot(flow_load: FlowLoad) -> tuple[HotPartition, ...]:
-    load, order = flow_load.load, flow_load.assignment.order
+    load, order = flow_load.load, flow_load.prediction.order
     heavy = [place for place in load.heavy if order[place] in flow_load.measured]
     heavy.sort(key=lambda place: (-load.alone[place], order[place]))
     return tuple(
@@ -290,7 +312,8 @@ def _reasons(sizing: Sizing, flow_load: FlowLoad, rules: Rules) -> Iterator[str]
             yield _by_hand(sizing, sizing.now)
     else:
         yield "No matching topic exists yet; one task is enough."
-    if gone := sorted({partition.topic for partition in set(flow_load.measured) - set(flow_load.assignment.order)}):
+    yield from flow_load.prediction.remarks
+    if gone := sorted({partition.topic for partition in set(flow_load.measured) - set(flow_load.prediction.order)}):
         yield f"Measured but no longer in Kafka, so ignored: {list_names(gone)}."
 
 
@@ -351,13 +374,13 @@ def _bounds_reasons(sizing: Sizing, load: Load, bounds: Bounds) -> Iterator[str]
 
 
 def _assignment_reason(sizing: Sizing, flow_load: FlowLoad, bounds: Bounds) -> str:
-    load, tasks, assignment = flow_load.load, sizing.tasks, flow_load.assignment
+    load, tasks, prediction = flow_load.load, sizing.tasks, flow_load.prediction
     share = f"{rate_text(load.busiest(tasks))}, {load.busiest_share(tasks) * 100:.0f} % of the usable capacity"
-    note = f" ({assignment.note})" if assignment.note else ""
-    sentence = (
-        f"With round-robin assignment in {_ORDERS[assignment.source]}{note}, the busiest of {number_of(tasks, 'task')}"
-        f" handles {share}."
-    )
+    note = f" ({prediction.note})" if prediction.note else ""
+    dealt = f"With round-robin assignment in {_ORDERS[prediction.source]}{note}"
+    if load.runs_now(tasks):
+        dealt = "As the partitions are assigned now, and not round-robin"
+    sentence = f"{dealt}, the busiest of {number_of(tasks, 'task')} handles {share}."
     first = max(load.least, bounds.minimum)
     if tasks <= first or sizing.capped_by:
         return sentence
@@ -369,18 +392,17 @@ def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
     if hot:
         names = [f"{h.topic}-{h.partition} ({rate_text(h.bytes_per_second)}, {h.factor:.1f} times)" for h in hot]
         times = max(math.ceil(hot_partition.factor) for hot_partition in hot)
-        loads = load.per_task(sizing.tasks)
-        beside = max(loads[place % len(loads)] - load.alone[place] for place in load.heavy)
+        beside = max(load.load_beside(place, sizing.tasks) for place in load.heavy)
         yield (
             f"Above the usable capacity of one task: {list_names(names)}. A partition is read by one task, so adding"
             f" tasks does not help: distribute its keys, give its topic {times} times the partitions, or raise what"
             " one task can carry (larger fetches and batches, compression). More tasks only take away what it shares"
-            f" its task with: {rate_text(max(0.0, beside))} here."
+            f" its task with: {rate_text(beside)} here."
         )
     if load.sometimes_heavy:
         peaks = load.hours.max(axis=1)
         worst = sorted(load.sometimes_heavy, key=lambda place: -peaks[place])
-        names = [f"{flow_load.assignment.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
+        names = [f"{flow_load.prediction.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
         yield (
             "In some hours a single partition exceeds the usable capacity of a task, and adding tasks does not help:"
             f" {list_names(names)}."

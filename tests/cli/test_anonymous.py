@@ -13,8 +13,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.assignment import ASSIGNED_KEY
 from mm2mgr.connect.types import Plugin
-from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus, assignment_of
 from mm2mgr.errors import Failure, KafkaError, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Right
 from mm2mgr.kafka.inspection import ClusterView
@@ -38,7 +39,7 @@ from mm2mgr.live.rights import EveryAcl, LoggedIn, LogIn, RightsOf
 from mm2mgr.live.snapshot import Question, Snapshot
 from mm2mgr.live.snapshot_file import read_snapshot, write_snapshot
 from mm2mgr.operations import Workspace
-from mm2mgr.partitions import ASSIGNED_KEY, Offsets, TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.spec.files import yaml_text
 from mm2mgr.spec.mistakes import model_words
 from mm2mgr.spec.models import OVERRIDE_KEYS
@@ -290,7 +291,7 @@ def test_no_name_of_an_estate_stands_in_the_file(estate: dict[str, Any]) -> None
         == f"mm2.{'.'.join(made_up.text(estate[key]) for key in ('alias', 'connect'))}.source.{made_up.text(estate['flow'])}"
     )
     (task,) = stored[TaskConfigs(made_up.text(estate["connect"]), connector)]
-    assert [partition.topic for partition in task.partitions] == list(topics)
+    assert [partition.topic for partition in assignment_of([task]).order] == list(topics)
 
 
 @settings(max_examples=60, phases=[Phase.explicit, Phase.generate])

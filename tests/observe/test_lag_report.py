@@ -14,6 +14,7 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import Age, Amount, FlowFacts, LagLevel, age_of, production
 from mm2mgr.observe.trend import follow_lag
 from mm2mgr.partitions import LogHistory, Offsets, TopicPartition
+from tests.sizing.assignments import assigned
 
 LEVELS: tuple[LagLevel, ...] = ("partition", "topic", "task", "flow")
 NOW = 10_000.0
@@ -26,7 +27,8 @@ def part(lag: int, *, topic: str = "t", number: int = 0, task: int | None = 0, e
 
 def facts(lag: FlowLag, **more: object) -> FlowFacts:
     tasks = {one.partition: one.task for one in lag.partitions if one.task is not None}
-    made = FlowFacts("f:A->B", "cb", "mm2", "RUNNING", NOW, 60.0, replace(lag, tasks={**tasks, **lag.tasks}))
+    tasks |= lag.assignment.task_of
+    made = FlowFacts("f:A->B", "cb", "mm2", "RUNNING", NOW, 60.0, replace(lag, assignment=assigned(tasks)))
     return replace(made, **more)  # type: ignore[arg-type]
 
 
@@ -114,7 +116,7 @@ def test_a_flow_with_a_task_that_stands_still_is_never_level() -> None:
 
 def test_an_unreadable_partition_is_named_and_makes_its_sums_lower_bounds() -> None:
     gone = TopicPartition("t", 1)
-    made = facts(FlowLag((part(7),), unread={gone: "no leader"}, tasks={gone: 3}))
+    made = facts(FlowLag((part(7),), unread={gone: "no leader"}, assignment=assigned({gone: 3})))
     for by in ("topic", "flow"):
         (row,) = made.rows(by)
         assert (row.records, row.partitions, row.unknown) == (Amount(7, at_least=True), 2, {"t-1": "no leader"})
@@ -160,7 +162,7 @@ def test_sums_agree_on_every_level_and_unknown_is_never_zero(
         found.append(part(lag, topic=topic, number=number, task=task)._replace(heartbeat=kind == "heartbeat"))
         if size is not None:
             histories[name] = history((NOW - 50, 5_000), record_bytes=float(size))
-    made = facts(FlowLag(tuple(found), unread=unread, tasks=tasks, unknown=unknown), histories=histories)
+    made = facts(FlowLag(tuple(found), unread=unread, assignment=assigned(tasks), unknown=unknown), histories=histories)
     total = made.total
     for by in LEVELS:
         rows = made.rows(by)

@@ -205,6 +205,54 @@ def test_tasks_on_an_older_config(small: Estate) -> None:
     assert "check the clusters" in sentence
 
 
+def _foreign(small: Estate, *dealt: str) -> None:
+    """Let another class than Kafka's deal the partitions, and keep a key of its config to itself."""
+    connector = small.connect.connectors[small.source]
+    connector.config |= {"connector.class": "org.example.EvenMirrorSourceConnector", "assignment": "orders:0"}
+    connector.own_keys, connector.dealt = {"assignment"}, [*dealt]
+
+
+def test_a_class_may_keep_keys_of_its_config_to_itself(small: Estate) -> None:
+    _foreign(small, "orders-0", "orders-1")
+    assert _named(small.flow()) == ["config-differs"]
+    small.connect.connectors[small.source].own_keys = set()
+    assert _named(small.flow()) == ["config-differs"]
+    config = dict(small.connect.connectors[small.source].config)
+    older = config | {"topics": "x"}
+    body = [
+        {
+            "id": {"connector": small.source, "task": task},
+            "config": held | {"task.assigned.partitions": f"orders-{task}"},
+        }
+        for task, held in enumerate((config, older))
+    ]
+    small.connect.fail_next("GET", f"/connectors/{small.source}/tasks", 200, body, times=1)
+    (problem,) = (one for one in small.flow().problems if one.kind == "old-task-config")
+    assert (problem.subject.tasks, to_json(problem.evidence)["keys"]) == ((1,), ["topics"])
+
+
+def test_a_partition_in_two_tasks(small: Estate) -> None:
+    _foreign(small, "orders-0,orders-1", "orders-1", "")
+    flow = small.flow()
+    (problem,) = (one for one in flow.problems if one.kind == "partitions-in-two-tasks")
+    assert problem.subject.tasks == (0, 1)
+    assert problem.sentence.startswith(
+        "partition orders-1 assigned to more than one task (2 tasks (0, 1)), so that each record arrives more than once:"
+        " org.example.EvenMirrorSourceConnector deals them wrongly; correct its assignment, or set connector.class to"
+    )
+    assert "without a partition, so that it mirrors nothing: task 2" in flow.notes
+    assert [task.partitions for task in flow.tasks] == [2, 1, 0]
+    _foreign(small, "orders-0", "orders-1")
+    assert "partitions-in-two-tasks" not in _named(small.flow())
+
+
+def test_a_partition_that_another_class_holds_back(small: Estate) -> None:
+    _foreign(small, "orders-1")
+    early = small.flow()
+    assert any("1 partitions have no task" in note for note in early.notes)
+    assert "partitions-unassigned" in _named(small.flow(later_seconds=601))
+
+
 def test_companions_have_their_own_problems(small: Estate) -> None:
     small.connect.connectors[small.checkpoint].failed_tasks = {0: TRACE}
     small.connect.connectors[small.heartbeat].forced_tasks = 0

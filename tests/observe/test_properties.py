@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.assignment import Assignment
 from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
@@ -23,6 +24,7 @@ from mm2mgr.problems.health import Status, judge
 from mm2mgr.render import render
 from mm2mgr.topology import Flow
 from tests.observe.estate import TREE, sentences, topology_of
+from tests.sizing.assignments import Drawn, assignments, running
 
 offsets = st.integers(0, 10_000)
 logs = st.lists(st.tuples(offsets, offsets).map(sorted), min_size=1, max_size=4)
@@ -109,6 +111,44 @@ def test_no_numbers_break_the_promises(
             assert set(task_states) == {"RUNNING"}
         assert (flow.health == "problem") == bool(flow.problems)
         assert "hunter2" not in json.dumps(to_json(status))
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn=assignments())
+def test_whatever_dealt_the_partitions_the_lag_is_that_of_each_one_and_defects_are_told(
+    declared: Declared, drawn: Drawn
+) -> None:
+    """All topics of the source match the flow here."""
+    one = reading(declared, Draw([[0, 5]], [None]), "RUNNING", ["RUNNING"], 0.0)
+    (seen,) = one.connects["cb"].connectors.values()
+    assert seen.running is not None
+    names = {
+        topic: f"orders.{number}" for number, topic in enumerate(drawn.there | dict.fromkeys(drawn.assignment.topics))
+    }
+    there = {names[topic]: count for topic, count in drawn.there.items()}
+    hands = tuple(
+        tuple(TopicPartition(names[partition.topic], partition.partition) for partition in hand)
+        for hand in drawn.assignment.tasks
+    )
+    connector = running(Assignment(hands))
+    held = replace(seen, running=replace(seen.running, config=connector.config, tasks=connector.tasks))
+    ends = {TopicPartition(topic, number): Offsets(0, 5) for topic, count in there.items() for number in range(count)}
+    one = replace(
+        one,
+        connects={"cb": replace(one.connects["cb"], connectors={seen.desired.name: held})},
+        clusters=one.clusters | {"A": RunningKafka(there, ends)},
+    )
+    (lag,) = measure_lags(one).values()
+    assert {part.partition: part.task for part in lag.partitions} == {
+        partition: next((task for task, hand in enumerate(hands) if partition in hand), None) for partition in ends
+    }
+    status, _ = judged(one, Memory())
+    kinds, told = {problem.kind for problem in status.flows[0].problems}, " ".join(status.flows[0].notes)
+    flat = [partition for hand in hands for partition in hand]
+    assert ("partitions-in-two-tasks" in kinds) == (len(set(flat)) < len(flat))
+    assert ("partitions have no task" in told) == bool(flat and ends.keys() - set(flat))
+    assert ("tasks still hold partitions" in told) == bool(set(flat) - ends.keys())
+    assert ("without a partition" in told) == bool(flat and not all(hands))
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.assignment import read_back
 from mm2mgr.connect.types import SOURCE_CLASS, SourceOffset, parse_stored
-from mm2mgr.connectors import TaskConfig
 from mm2mgr.live.endpoints import kafka_access
-from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition
+from mm2mgr.partitions import TopicPartition
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, flow_of, topology_of
 
@@ -106,7 +106,7 @@ def test_a_connector_deleted_while_it_is_read_is_no_error(small: Estate) -> None
     ],
 )
 def test_assigned_partitions(text: str, partitions: tuple[TopicPartition, ...]) -> None:
-    assert TaskConfig(0, {ASSIGNED_KEY: text}).partitions == partitions
+    assert read_back({0: text}).tasks == (partitions,)
 
 
 def test_stored_offsets_of_another_alias_or_shape_are_not_ours() -> None:

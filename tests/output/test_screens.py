@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from mm2mgr.assignment import ASSIGNED_KEY
 from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
@@ -42,14 +43,14 @@ from mm2mgr.output.load_text import say_comparison, say_fleet, say_groups, say_r
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_description, say_lag, say_status
 from mm2mgr.output.tables import Table
-from mm2mgr.partitions import ASSIGNED_KEY, Assignment, LogHistory, Offsets, TopicPartition
+from mm2mgr.partitions import LogHistory, Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.health import ConnectorState, Description, FlowStatus, Status, TaskState
 from mm2mgr.render import render
 from mm2mgr.sizing.fleet import PairLayout, Placement, WorkerLimits, WorkerNeed
 from mm2mgr.sizing.recovery import Outlook
 from mm2mgr.sizing.scenario import ConnectWorkers, outcome, with_traffic, with_workers_seen
-from mm2mgr.sizing.tasks import Bounds, Rules
+from mm2mgr.sizing.tasks import Bounds, Prediction, Rules
 from mm2mgr.spec.files import load
 from mm2mgr.text import cells
 from mm2mgr.throughput.hourly import GroupRate, WeekPattern
@@ -252,7 +253,7 @@ def sample() -> None:
 
 def size() -> None:
     rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
-    assignment = Assignment(tuple(rates), "live")
+    assignment = Prediction(tuple(rates), "live")
     few = size_flow("logging:dc1->agg-east", assignment, rates, Rules(bounds=Bounds(1, 2)))
     quiet = size_flow("audit:dc1->agg-east", assignment, {}, Rules())
     now = {few.flow_id: TaskMaximum(Text("5", Origin("spec", "x.yaml:1")), automatic=False)}

@@ -15,13 +15,13 @@ from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.trend import Trend
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.status_text import say_status
-from mm2mgr.partitions import Assignment, TopicPartition
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems import KINDS
 from mm2mgr.problems.connectors import ConnectorFailed, Orphan, TaskFailed
 from mm2mgr.problems.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.loss import OffsetsNotStored
-from mm2mgr.sizing.tasks import Bounds, Rules
+from mm2mgr.sizing.tasks import Bounds, Prediction, Rules
 from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum
 from tests.observe.examples import example, example_problem
@@ -150,7 +150,7 @@ def test_a_rate_that_is_not_known_is_a_dash_and_not_zero(printed: Printed) -> No
 
 def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed) -> None:
     rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
-    sizing = size_flow("f:a->b", Assignment(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
+    sizing = size_flow("f:a->b", Prediction(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
     say_sizings([sizing], {"f:a->b": TaskMaximum(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
     _, row, title, *reasons = printed()
     assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "set by hand, kept"]

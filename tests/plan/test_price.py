@@ -6,10 +6,11 @@ from typing import get_args
 
 import pytest
 
+from mm2mgr.assignment import moved_partitions
 from mm2mgr.json_values import to_json
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
-from mm2mgr.partitions import Offsets, TopicPartition, listing_of, moved_partitions, predict
+from mm2mgr.partitions import Offsets, TopicPartition, listing_of, predict
 from mm2mgr.plan.changes import KINDS, Change, Plan, Price, Volume
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.mirroring_cost import count_moved, log_bytes, volume

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.assignment import moved_partitions
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.json_values import to_json
-from mm2mgr.partitions import moved_partitions
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.schedule import (
     LONGEST_BACKOFF_SECONDS,

@@ -25,7 +25,20 @@ PACKAGE = REPOSITORY / "mm2mgr"
 
 PLANNING = {  # what both who judges a change and who writes it may see
     *("remarks", "json_values", "timing", "connectors", "text", "errors", "files", "formats", "secrets", "partitions"),
-    *("defaults", "spec", "truth", "topology", "render", "topics", "lint", "connect", "kafka", "live", "comparison"),
+    *(
+        "assignment",
+        "defaults",
+        "spec",
+        "truth",
+        "topology",
+        "render",
+        "topics",
+        "lint",
+        "connect",
+        "kafka",
+        "live",
+        "comparison",
+    ),
 }
 
 # What each part may import of mm2mgr, in reading order: only what is above it. Data goes down the list, never back up.
@@ -42,10 +55,10 @@ LAYERS: dict[str, set[str]] = {
     "bounded_http": set(),
     "files": {"timing", "errors"},
     "partitions": set(),
-    "assignment": {"text", "partitions"},
+    "assignment": {"partitions"},
     "link": {"text"},
     "defaults": set(),
-    "connectors": {"defaults", "errors", "partitions"},
+    "connectors": {"assignment", "defaults", "errors", "partitions"},
     "spec": {"metric_sources", "text", "errors", "files", "secrets"},
     "truth": {"connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
@@ -101,8 +114,9 @@ LAYERS: dict[str, set[str]] = {
     },
     "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
     "audit": {"timing", "errors", "partitions", "secrets", "throughput"},
-    "sizing": {"json_values", "text", "link", "partitions", "connectors"},
+    "sizing": {"json_values", "text", "link", "partitions", "assignment", "connectors"},
     "observe": {
+        "assignment",
         "json_values",
         "lint",
         "connectors",
@@ -128,6 +142,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "evidence": {
         *(
+            "assignment",
             "timing",
             "connectors",
             "text",
@@ -155,6 +170,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
+        "assignment",
         "json_values",
         "defaults",
         "metric_sources",

@@ -15,6 +15,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from mm2mgr import timing
+from mm2mgr.assignment import Assignment
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Failure
 from mm2mgr.lint.findings import Finding
@@ -79,7 +80,11 @@ def facts(status: FlowStatus, lags: Mapping[str, int] | None = None, looks: int 
     total = sum(behind.values())
     points = tuple(LagPoint(NOW - 30 * (looks - at), len(parts), 0, 100 + total, 100) for at in range(looks))
     unknown = "the Connect cluster does not answer" if status.state == "unknown" else None
-    lag = FlowLag(unknown=unknown) if unknown else FlowLag(parts, len(parts), tasks={one.partition: 0 for one in parts})
+    lag = (
+        FlowLag(unknown=unknown)
+        if unknown
+        else FlowLag(parts, len(parts), assignment=Assignment((tuple(one.partition for one in parts),)))
+    )
     return FlowFacts(status.flow, "main", status.connector, status.state, NOW, 60.0, lag, {FLOW: points})
 
 

@@ -37,6 +37,7 @@ from tests.cli.command import until
 from tests.cli.load import measured
 from tests.clock import ShownClock, go_by
 from tests.serve.estate import NOW, SURVEY, ask_application, flow_status, look_of
+from tests.sizing.assignments import assigned
 
 FLOW = "orders:a->b"
 TREE = """\
@@ -213,7 +214,7 @@ def test_the_load_of_tasks_is_that_of_their_partitions_in_the_newest_hour(tmp_pa
     assert (found.unknown, "1 h" in found.hours) == ("", True)
     tasks = {TopicPartition("orders", 0): 0, TopicPartition("clicks", 0): 0, TopicPartition("orders", 1): 1}
     tasks |= {TopicPartition("new", 0): 1, TopicPartition("new", 1): 2}
-    first, second, third = found.of_tasks("a", tasks)
+    first, second, third = found.of_tasks("a", assigned(tasks))
     assert first == TaskLoad(0, pytest.approx(3500), pytest.approx(35), 0)
     assert (second.bytes_per_second, second.unmeasured_partitions) == (pytest.approx(1000), 1)
     assert (third.bytes_per_second, third.records_per_second) == (None, None), "unknown is no zero"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mm2mgr.partitions import TopicPartition, listing_of, predict
+from mm2mgr.partitions import TopicPartition, listing_of
 from mm2mgr.sizing.fleet import Buffers, ConnectLoad, FlowRun, WorkerLimits
 from mm2mgr.sizing.load import Load
 from mm2mgr.sizing.scenario import Scenario
-from mm2mgr.sizing.tasks import Bounds, CurrentTasks, Profile, Rules
+from mm2mgr.sizing.tasks import Bounds, CurrentTasks, Profile, Rules, predict_assignment
 
 MB = 1_000_000.0
 MIB = 2**20
@@ -54,7 +54,7 @@ def scenario(
         "w",
         listing,
         carries,
-        predict(listing, carries),
+        predict_assignment(listing, carries),
         own,
         rules,
         BUFFERS,

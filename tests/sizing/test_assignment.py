@@ -1,4 +1,4 @@
-"""The order of java.util.HashMap against the same collections in a real Java, and deals read back from task configs."""
+"""The order of java.util.HashMap against the same collections in a real Java, and assignments read back from tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.partitions import TopicPartition, assignment_read_back, java_spread, listing_of, partitions_by_task, predict
+from mm2mgr.assignment import Defects, moved_partitions, read_back, round_robin, spread
+from mm2mgr.partitions import TopicPartition, java_spread, listing_of, predict
+from tests.sizing.assignments import Drawn, assignments, texts, topics
 
 _JAVA = """
 import java.util.*;
@@ -33,7 +35,6 @@ public class Order {
   }
 }
 """
-topics = st.dictionaries(st.text("ab.-_0", min_size=1, max_size=8), st.integers(1, 5), min_size=1, max_size=20)
 
 
 def wanted(name: str) -> bool:
@@ -59,10 +60,10 @@ def test_the_order_is_that_of_java_wherever_it_is_called_certain(tmp_path: Path)
     )
     certain = 0
     for names, line in zip(listings, said.stdout.splitlines(), strict=True):
-        deal = predict(listing_of(dict.fromkeys(names, 1)), wanted)
-        certain += deal.source == "predicted"
-        order = [one.topic for one in deal.order]
-        assert deal.source == "guessed" or order == [name for name in line.split(",") if name], names
+        predicted = predict(listing_of(dict.fromkeys(names, 1)), wanted)
+        certain += predicted.exact
+        order = [one.topic for one in predicted.order]
+        assert not predicted.exact or order == [name for name in line.split(",") if name], names
     assert certain >= 0.98 * len(listings)
 
 
@@ -80,39 +81,77 @@ def test_pairs_of_utf_16_units_are_hashed_one_by_one() -> None:
 
 def test_names_that_share_a_hash_are_only_guessed() -> None:
     same = ["".join("Aa" if number >> bit & 1 else "BB" for bit in range(4)) for number in range(16)]
-    assert predict(listing_of(dict.fromkeys(same, 1)), lambda _: True).source == "guessed"
-    assert predict(listing_of(dict.fromkeys(same[:8], 1)), lambda _: True).source == "predicted"
+    assert predict(listing_of(dict.fromkeys(same, 1)), lambda _: True).exact is False
+    assert predict(listing_of(dict.fromkeys(same[:8], 1)), lambda _: True).exact is True
 
 
 @given(topics, st.integers(1, 12))
 def test_what_tasks_were_assigned_gives_the_order_back(listing: dict[str, int], tasks: int) -> None:
-    predicted = predict(listing_of(listing), lambda _: True)
-    hands = [",".join(map(str, hand)) for hand in partitions_by_task(predicted.order, tasks)]
-    deal = assignment_read_back(hands)
-    assert deal is not None
-    assert (deal.order, deal.source) == (predicted.order, "live")
-    assert sorted(predicted.order) == sorted(
+    order = predict(listing_of(listing), lambda _: True).order
+    running = read_back(texts(round_robin(order, tasks)))
+    assert running.order == order
+    assert running.is_round_robin
+    assert len(running.tasks) == min(tasks, len(order))
+    assert sorted(order) == sorted(
         TopicPartition(topic, number) for topic, count in listing.items() for number in range(count)
     )
 
 
 @pytest.mark.parametrize(
-    "hands",
-    [
-        [],
-        [""],
-        ["a-0", ""],
-        ["a-0", "a-1,a-2"],
-        ["a-0,a-1,a-2", "a-3"],
-        ["a-0", "a-0"],
-        ["a-0,b-x", "a-1"],
-    ],
+    "hands", [["a-0", ""], ["a-0", "a-1,a-2"], ["a-0,a-1,a-2", "a-3"], ["a-0", "a-0"], ["a-0", "a-1,b-0,b-1"]]
 )
-def test_half_a_change_is_no_deal(hands: list[str]) -> None:
-    assert assignment_read_back(hands) is None
+def test_what_is_not_dealt_in_turn_is_read_back_just_so(hands: list[str]) -> None:
+    running = read_back(dict(enumerate(hands)))
+    assert not running.is_round_robin
+    assert [",".join(map(str, task)) for task in running.tasks] == hands
 
 
 def test_a_dash_in_a_topic_is_the_topics_own() -> None:
-    deal = assignment_read_back(["a-1-0,b-0", "a-1-1"])
-    assert deal is not None
-    assert deal.order == (TopicPartition("a-1", 0), TopicPartition("a-1", 1), TopicPartition("b", 0))
+    running = read_back({0: "a-1-0,b-0", 1: "a-1-1"})
+    assert running.order == (TopicPartition("a-1", 0), TopicPartition("a-1", 1), TopicPartition("b", 0))
+
+
+def test_a_missing_task_is_one_without_partitions_and_a_number_that_is_none_is_left_out() -> None:
+    assert read_back({2: "a-0", 10**12: "b-0", -1: "c-0"}).tasks == ((), (), (TopicPartition("a", 0),))
+    assert read_back({}).tasks == ()
+
+
+# --- whatever dealt it ------------------------------------------------------------------------------------------------
+
+
+@given(assignments())
+def test_every_defect_is_named_and_nothing_else(
+    drawn: Drawn,
+) -> None:
+    assignment, carried, there = drawn.assignment, drawn.carried, drawn.there
+    assert read_back(texts(assignment)) == assignment
+    having = {one: [task for task, hand in enumerate(assignment.tasks) if one in hand] for one in assignment.order}
+    defects = assignment.defects(carried, there)
+    if not having:
+        assert defects == Defects()
+        return
+    assert defects.idle == tuple(task for task, hand in enumerate(assignment.tasks) if not hand)
+    assert defects.twice == {one: tuple(tasks) for one, tasks in having.items() if len(tasks) > 1}
+    assert set(defects.unassigned) == carried - having.keys()
+    assert set(defects.gone) == {one for one in having if one.partition >= there.get(one.topic, 0)}
+    assert assignment.task_of == {one: tasks[0] for one, tasks in having.items()}
+    assert assignment.topics == {one.topic for one in having}
+
+
+@given(assignments(), st.integers(1, 6), st.integers(0, 9))
+def test_loads_spread_and_moves_are_those_of_the_tasks(drawn: Drawn, tasks: int, factor: int) -> None:
+    before, after = drawn.assignment, round_robin(drawn.assignment.order, tasks)
+    rates = {one: float(place * factor % 7) for place, one in enumerate(before.order)}
+    loads = before.loads(rates)
+    assert loads == [sum(rates[one] for one in hand) for hand in before.tasks]
+    assert spread(loads) == pytest.approx(max(loads) / (sum(loads) / len(loads)) if any(loads) else 1.0)
+    other = {one for one in before.order if before.task_of[one] != after.task_of[one]}
+    assert before.count_moved(after) == len(other)
+    assert before.count_moved(before) == 0
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 12))
+def test_moves_between_numbers_of_tasks_are_counted_by_position(partitions: int, before: int, after: int) -> None:
+    order = [TopicPartition("t", number) for number in range(partitions)]
+    was, now = round_robin(order, before), round_robin(order, after)
+    assert was.count_moved(now) == moved_partitions(partitions, min(before, partitions), min(after, partitions))

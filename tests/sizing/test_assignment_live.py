@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from mm2mgr.assignment import read_back, round_robin
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.partitions import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
+from mm2mgr.partitions import TopicPartition, listing_of, predict
 from tests.live.pair import Pair, serving_pair
 from tests.live.seen import DEADLINE_SECONDS, admin, until
 
@@ -124,15 +125,15 @@ async def judged(judge: Judge, listing: dict[str, int], case: Case) -> bool:
     async with judge.turns:
         first, then = [await judge.hands(case, tasks) for tasks in (case.first, case.then)]
         await judge.connect.delete(case.name)
-    deal = assignment_read_back(first)
-    assert deal is not None
-    assert {one.topic for one in deal.order} == case.topics
-    assert assigned(deal, case.first) == first
-    assert assigned(deal, case.then) == then, "replayed at another tasks.max"
-    foreseen = [assigned(predicted, tasks) for tasks in (case.first, case.then)]
-    return predicted.source == "predicted" and foreseen == [first, then]
+    running = read_back(dict(enumerate(first)))
+    assert running.topics == case.topics
+    assert running.is_round_robin
+    assert assigned(running.order, case.first) == first
+    assert assigned(running.order, case.then) == then, "replayed at another tasks.max"
+    foreseen = [assigned(predicted.order, tasks) for tasks in (case.first, case.then)]
+    return predicted.exact and foreseen == [first, then]
 
 
-def assigned(deal: Assignment, tasks: int) -> list[str]:
-    """Return a deal as Connect spells it."""
-    return [",".join(map(str, hand)) for hand in partitions_by_task(deal.order, tasks)]
+def assigned(order: Sequence[TopicPartition], tasks: int) -> list[str]:
+    """Return what tasks get of an order, as Connect spells it."""
+    return [",".join(map(str, task)) for task in round_robin(order, tasks).tasks]

@@ -18,8 +18,8 @@ from mm2mgr.sizing.capacity import (
     Pace,
     Step,
     Stretches,
-    TaskAssignment,
     TaskMeasurement,
+    TaskWork,
     find_saturation,
     judged_at_ms,
     steps,
@@ -27,7 +27,7 @@ from mm2mgr.sizing.capacity import (
 
 PACE = Pace()
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-HAND = TaskAssignment(frozenset({A, B}), "w1:8083", "s")
+HAND = TaskWork(frozenset({A, B}), "w1:8083", "s")
 SizingFacts = Callable[[float], int]
 """A number of records by time in seconds."""
 
@@ -88,7 +88,7 @@ class Watch:
     def see(
         self,
         seconds: float,
-        hands: Mapping[int, TaskAssignment] | None = None,
+        hands: Mapping[int, TaskWork] | None = None,
         records: int = 6_000,
         end: int = 1_000_000,
     ) -> list[MeasuredSpan]:
@@ -124,7 +124,7 @@ def test_a_look_without_a_commit_makes_the_next_span_longer() -> None:
         replace(HAND, settings="larger fetches"),
     ],
 )
-def test_another_hand_begins_a_new_stretch(other: TaskAssignment) -> None:
+def test_another_hand_begins_a_new_stretch(other: TaskWork) -> None:
     watch = Watch.began()
     assert spans(watch.see(60), watch.see(120), watch.see(180, {0: other}), watch.see(240, {0: other})) == [
         0,

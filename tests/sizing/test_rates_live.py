@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.partitions import Assignment, TopicPartition, partitions_by_task
-from mm2mgr.sizing.tasks import Capacity, Rules
+from mm2mgr.assignment import round_robin
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.tasks import Capacity, Prediction, Rules
 from tests.sizing.sizes import size_flow
 
 from .traffic import SKEWS, TrafficSet, make_sets
@@ -68,8 +69,8 @@ RATES = dict(zip(ORDER, (40.0, 10.0, 10.0, 30.0, 20.0, 20.0), strict=True))
 
 def outcome(usable: float, **measured: float) -> Outcome:
     """Return what came of a flow that does as was predicted, but for the partitions of these numbers (`p0`)."""
-    sizing = size_flow("f", Assignment(ORDER, "predicted"), RATES, Rules(Capacity(usable, 1.0)))
-    hands = [list(hand) for hand in partitions_by_task(ORDER, sizing.tasks)]
+    sizing = size_flow("f", Prediction(ORDER, "predicted"), RATES, Rules(Capacity(usable, 1.0)))
+    hands = [list(hand) for hand in round_robin(ORDER, sizing.tasks).tasks]
     truth = {one: measured.get(f"p{one.partition}", rate) for one, rate in RATES.items()}
     return Outcome("set", "zipf", sizing, hands, hands, True, RATES, RATES, truth, truth)
 

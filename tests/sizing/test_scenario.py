@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.json_values import to_json
-from mm2mgr.partitions import predict
 from mm2mgr.sizing.fleet import WorkerLimits
 from mm2mgr.sizing.scenario import (
     ConnectWorkers,
@@ -26,7 +25,7 @@ from mm2mgr.sizing.scenario import (
     with_workers_seen,
     without_source,
 )
-from mm2mgr.sizing.tasks import CurrentTasks
+from mm2mgr.sizing.tasks import CurrentTasks, predict_assignment
 
 from .estates import MB, scenario
 
@@ -61,7 +60,7 @@ def test_a_moved_topic_keeps_the_sum_and_touches_only_its_pair() -> None:
 
 def test_the_assignment_after_a_move_is_the_one_that_connect_would_make() -> None:
     _, rest, other = with_topic_moved(CASES, "logs", {"rest:a->hub"})
-    assert rest.assignment == predict(rest.listing, lambda topic: True)
+    assert rest.prediction == predict_assignment(rest.listing, lambda topic: True)
     assert other is CASES[2]
 
 
@@ -124,10 +123,10 @@ def test_a_topic_of_its_own_keeps_the_sum_and_the_rules() -> None:
     before, after = loads(CASES), loads(split)
     assert after == before | {"rest:a->hub": 8 * MB, "own:a->hub": 4 * MB}
     (own,) = [each for each in split if each.name == "own"]
-    assert (own.rules, own.now, own.assignment) == (
+    assert (own.rules, own.now, own.prediction) == (
         CASES[1].rules,
         None,
-        predict(own.listing, lambda topic: topic == "orders"),
+        predict_assignment(own.listing, lambda topic: topic == "orders"),
     )
 
 

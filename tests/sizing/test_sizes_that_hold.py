@@ -16,10 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.json_values import to_json
-from mm2mgr.partitions import Assignment, Statistic, TopicPartition
+from mm2mgr.partitions import Statistic, TopicPartition
 from mm2mgr.sizing import load as load_module
 from mm2mgr.sizing.load import Load, fill_unknown_hours, level_growth
-from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Profile, Rules, Sizing, flow_load, size_load
+from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Prediction, Profile, Rules, Sizing, flow_load, size_load
 
 MB = 1_000_000.0
 DAY, WEEK = 24, 168
@@ -90,7 +90,7 @@ def sized(rows: Rows, *, limit: int | None = None, by: Statistic = "p95", topics
     grown = {f"t{number}": one for number, one in level_growth(table, numbers, when).items()}
     rules = Rules(bounds=Bounds(1, limit), statistic=by)
     known = flow_load(
-        Assignment(tuple(names), "live"), dict(zip(names, table, strict=True)), rules, Profile(growth=grown)
+        Prediction(tuple(names), "live"), dict(zip(names, table, strict=True)), rules, Profile(growth=grown)
     )
     return size_load("f", known, rules, CurrentTasks(1))
 
@@ -324,7 +324,7 @@ def of_records(size: float, rules: Rules, partitions: int = 8) -> Sizing:
     names = tuple(TopicPartition("t", number) for number in range(partitions))
     profile = Profile(dict.fromkeys(names, size))
     return size_load(
-        "f", flow_load(Assignment(names, "live"), dict.fromkeys(names, 1.75 * MB), rules, profile), rules, None
+        "f", flow_load(Prediction(names, "live"), dict.fromkeys(names, 1.75 * MB), rules, profile), rules, None
     )
 
 
@@ -353,7 +353,7 @@ def test_no_task_has_more_partitions_than_it_may() -> None:
 
     def of(bounds: Bounds) -> Sizing:
         rules = Rules(bounds=bounds)
-        return size_load("f", flow_load(Assignment(names, "live"), idle, rules), rules, CurrentTasks(2))
+        return size_load("f", flow_load(Prediction(names, "live"), idle, rules), rules, CurrentTasks(2))
 
     sizing = of(Bounds())
     assert (sizing.tasks, sizing.now and sizing.now.verdict) == (3, "too small")

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.partitions import Assignment, TopicPartition, moved_partitions
+from mm2mgr.assignment import moved_partitions
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.stability import Decision, Policy, decide, sizing_as_decided
-from mm2mgr.sizing.tasks import Bounds, CurrentTasks, Rules, SizedFlow, flow_load, size_load
+from mm2mgr.sizing.tasks import Bounds, CurrentTasks, Prediction, Rules, SizedFlow, flow_load, size_load
 
 MB = 1_000_000.0
 HOUR = 3600
@@ -25,7 +26,7 @@ def evidence(
     order = tuple(TopicPartition("t", number) for number in range(count))
     rates = dict.fromkeys(order[:measured], rate)
     hours = {one: np.array([rate * peak, *[rate] * 19]) for one, rate in rates.items()}
-    known = flow_load(Assignment(order, "live"), hours, rules)
+    known = flow_load(Prediction(order, "live"), hours, rules)
     return SizedFlow(size_load("f", known, rules, None), known.load, rules.bounds, order)
 
 
@@ -120,7 +121,7 @@ def test_a_number_that_does_not_fit_is_left_at_once_also_for_a_smaller_one() -> 
     """With 5 tasks the two busy partitions, ten places apart, share one; with 3 they do not."""
     order = tuple(TopicPartition("t", number) for number in range(11))
     rates = dict.fromkeys(order, 0.0) | {order[0]: 4 * MB, order[10]: 4 * MB}
-    known = flow_load(Assignment(order, "live"), rates, Rules())
+    known = flow_load(Prediction(order, "live"), rates, Rules())
     sizing = size_load("f", known, Rules(), CurrentTasks(5))
     assert sizing.now is not None
     assert (sizing.tasks, sizing.now.verdict) == (3, "badly dealt")
@@ -132,7 +133,7 @@ def test_a_number_that_does_not_fit_is_left_at_once_also_for_a_smaller_one() -> 
 @given(st.lists(st.floats(0, 7 * MB), min_size=1, max_size=25), st.integers(1, 25), st.integers(0, 60))
 def test_a_decision_never_makes_a_fitting_flow_too_small(rates: list[float], before: int, hours: int) -> None:
     order = tuple(TopicPartition("t", number) for number in range(len(rates)))
-    known = flow_load(Assignment(order, "live"), dict(zip(order, rates, strict=True)), Rules())
+    known = flow_load(Prediction(order, "live"), dict(zip(order, rates, strict=True)), Rules())
     load, sizing = known.load, size_load("f", known, Rules(), None)
     each = SizedFlow(sizing, known.load, Bounds(), order)
     decision = decided(each, Decision(before, NOW - hours * HOUR))

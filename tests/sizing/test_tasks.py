@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.json_values import to_json
-from mm2mgr.partitions import Assignment, TopicPartition
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.stability import overrides_document
-from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules, Sizing
+from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Prediction, Rules, Sizing
 from mm2mgr.text import list_names, rate_text
 from tests.sizing.sizes import size_flow
 
@@ -34,7 +34,7 @@ def sized(
     load: Load, rule: Rules | None = None, *, more: list[TopicPartition] | None = None, now: CurrentTasks | None = None
 ) -> Sizing:
     """Size a flow whose partitions are those of the load and some more, in this order."""
-    return size_flow("f", Assignment((*load, *(more or [])), "predicted"), load, rule, now)
+    return size_flow("f", Prediction((*load, *(more or [])), "predicted"), load, rule, now)
 
 
 def hands(order: list[TopicPartition], tasks: int) -> list[list[TopicPartition]]:
@@ -54,7 +54,7 @@ def test_no_task_is_left_above_what_is_usable_where_any_number_would_do(
     order: list[TopicPartition], data: st.DataObject, limit: int
 ) -> None:
     load = {one: data.draw(rates) for one in order}
-    sizing = size_flow("f", Assignment(tuple(order), "live"), load, Rules(bounds=Bounds(1, limit)))
+    sizing = size_flow("f", Prediction(tuple(order), "live"), load, Rules(bounds=Bounds(1, limit)))
     usable = Capacity().usable_bytes_per_second
     most = max(1, min(limit, len(order)))
     enough = [tasks for tasks in range(1, most + 1) if not overloaded(order, load, tasks, usable)]
@@ -70,7 +70,7 @@ def test_no_task_is_left_above_what_is_usable_where_any_number_would_do(
 @given(orders, st.data())
 def test_the_busiest_task_is_that_of_the_deal(order: list[TopicPartition], data: st.DataObject) -> None:
     load = {one: data.draw(rates) for one in order}
-    sizing = size_flow("f", Assignment(tuple(order), "live"), load)
+    sizing = size_flow("f", Prediction(tuple(order), "live"), load)
     dealt = [math.fsum(load[one] for one in hand) for hand in hands(order, sizing.tasks)]
     assert sizing.busiest_bytes_per_second == pytest.approx(max(dealt, default=0))
 
@@ -78,7 +78,7 @@ def test_the_busiest_task_is_that_of_the_deal(order: list[TopicPartition], data:
 @given(orders, st.data())
 def test_hot_partitions_are_kept_apart_and_the_rest_fits(order: list[TopicPartition], data: st.DataObject) -> None:
     load = {one: data.draw(rates) for one in order}
-    sizing = size_flow("f", Assignment(tuple(order), "live"), load)
+    sizing = size_flow("f", Prediction(tuple(order), "live"), load)
     usable = Capacity().usable_bytes_per_second
     for hand in hands(order, sizing.tasks):
         assert sum(load[one] > usable for one in hand) <= 1
@@ -87,7 +87,7 @@ def test_hot_partitions_are_kept_apart_and_the_rest_fits(order: list[TopicPartit
 
 @given(orders, loads, rules)
 def test_tasks_stay_within_every_bound(order: list[TopicPartition], load: Load, rule: Rules) -> None:
-    sizing = size_flow("f", Assignment(tuple(order), "predicted"), load, rule)
+    sizing = size_flow("f", Prediction(tuple(order), "predicted"), load, rule)
     assert 1 <= sizing.tasks <= max(1, len(order))
     assert rule.bounds.limit is None or sizing.tasks <= rule.bounds.limit
     assert sizing.capped_by or sizing.tasks >= rule.bounds.minimum
@@ -106,7 +106,7 @@ def test_the_total_is_the_sum_of_own_topic_flow_and_default_rates(
     for partition in order:
         siblings = [rate for one, rate in load.items() if one.topic == partition.topic and one in order]
         total += load.get(partition, sum(siblings) / len(siblings) if siblings else middle)
-    sizing = size_flow("f", Assignment(tuple(order), "predicted"), load, rule)
+    sizing = size_flow("f", Prediction(tuple(order), "predicted"), load, rule)
     assert math.isclose(sizing.bytes_per_second, total, rel_tol=1e-9, abs_tol=1e-9)
 
 
@@ -170,7 +170,7 @@ def test_a_flow_that_was_not_measured_takes_the_default() -> None:
 
 def test_a_topic_deleted_between_sample_and_size_is_ignored_and_named() -> None:
     kept, gone = evenly(2, MB), evenly(3, 50 * MB, "gone")
-    sizing = size_flow("f", Assignment(tuple(kept), "live"), kept | gone)
+    sizing = size_flow("f", Prediction(tuple(kept), "live"), kept | gone)
     assert sizing.bytes_per_second == 2 * MB
     assert sizing.hot_partitions == ()
     assert sizing.reasons[-1] == "Measured but no longer in Kafka, so ignored: gone."
@@ -248,14 +248,14 @@ def test_the_minimum_is_a_reason_of_its_own() -> None:
 
 
 def test_a_flow_without_partitions_gets_one_task_and_a_reason() -> None:
-    sizing = size_flow("f", Assignment((), "predicted"), {})
+    sizing = size_flow("f", Prediction((), "predicted"), {})
     assert (sizing.tasks, sizing.bytes_per_second) == (1, 0)
     assert sizing.reasons == ("No matching topic exists yet; one task is enough.",)
 
 
 def test_the_dict_is_json_and_the_override_holds_what_people_review() -> None:
     load = evenly(3, 20 * MB)
-    sizings = [size_flow(name, Assignment(tuple(load), "live"), load) for name in ("b->c", "a->b")]
+    sizings = [size_flow(name, Prediction(tuple(load), "live"), load) for name in ("b->c", "a->b")]
     assert json.loads(json.dumps(to_json(sizings[0])))["hot_partitions"][0]["topic"] == "logs"
     document = overrides_document(sizings, "2026-11-21T10:00Z/2026-11-21T11:00Z", "p95 of kafka-offsets")
     assert list(document["sizing"]) == ["a->b", "b->c"]

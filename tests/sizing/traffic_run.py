@@ -12,15 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mm2mgr.assignment import read_back, round_robin
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.evidence.measured import read_rates
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.partitions import Assignment, TopicPartition, assignment_read_back, listing_of, partitions_by_task, predict
+from mm2mgr.partitions import TopicPartition, listing_of
 from mm2mgr.samples.follow import Schedule, follow
 from mm2mgr.samples.readers import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.sizing.tasks import Bounds, Capacity, Rules, Sizing
+from mm2mgr.sizing.tasks import Bounds, Capacity, Prediction, Rules, Sizing, predict_assignment
 from mm2mgr.throughput.rollup_job import make
 from tests.live.pair import Pair, serving_pair
 from tests.live.seen import delete, until
@@ -102,7 +103,7 @@ class Plan:
     """What mm2mgr makes of a set before its connector exists."""
 
     traffic: TrafficSet
-    assignment: Assignment
+    prediction: Prediction
     sizing: Sizing
     planned: Mapping[TopicPartition, float]
     mean: Mapping[TopicPartition, float]
@@ -118,23 +119,23 @@ def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random
     planned, mean = (read_rates(store, None, by).by_cluster[SOURCE] for by in ("p95", "mean"))
     listing, plans = listing_of(world.listing()), []
     for each in sets:
-        assignment = predict(listing, each.topics.__contains__)
+        prediction = predict_assignment(listing, each.topics.__contains__)
         own, own_mean = (
-            {one: float(rates[one.topic][one].max()) for one in assignment.order} for rates in (planned, mean)
+            {one: float(rates[one.topic][one].max()) for one in prediction.order} for rates in (planned, mean)
         )
-        capacity = Capacity(_usable(each, assignment, chance) / 0.7, 0.7)
-        sizing = size_flow(each.name, assignment, own, Rules(capacity, Bounds()))
-        plans.append(Plan(each, assignment, sizing, own, own_mean))
+        capacity = Capacity(_usable(each, prediction.order, chance) / 0.7, 0.7)
+        sizing = size_flow(each.name, prediction, own, Rules(capacity, Bounds()))
+        plans.append(Plan(each, prediction, sizing, own, own_mean))
     return plans
 
 
-def _usable(each: TrafficSet, assignment: Assignment, chance: random.Random) -> float:
+def _usable(each: TrafficSet, order: Sequence[TopicPartition], chance: random.Random) -> float:
     """Choose what a task may carry: of many draws the one furthest from every load that it is compared with.
 
     At the line itself two measurements of one truth may differ; `sent` is known here as it never is in production.
     Only sets that are about hot partitions get one, where there is a choice.
     """
-    rates = [each.sent[one].bytes_per_second for one in assignment.order]
+    rates = [each.sent[one].bytes_per_second for one in order]
     draws = [sum(rates) / chance.uniform(2.0, 4.5) for _ in range(_DRAWS)]
     cold = [] if each.skew in HOT else [usable for usable in draws if usable > max(rates)]
     return max(cold or draws, key=lambda usable: _clearance(rates, usable))
@@ -143,7 +144,7 @@ def _usable(each: TrafficSet, assignment: Assignment, chance: random.Random) -> 
 def _clearance(rates: Sequence[float], usable: float) -> float:
     """Return how far, as a share, the nearest partition and the nearest busiest task of any number are from what is usable."""
     rest = [0.0 if rate > usable else rate for rate in rates]
-    busiest = [max(map(sum, partitions_by_task(rest, tasks))) for tasks in range(1, len(rates) + 1)]
+    busiest = [max(sum(rest[task::tasks]) for task in range(tasks)) for tasks in range(1, len(rates) + 1)]
     return min(abs(load / usable - 1) for load in (*rates, *busiest))
 
 
@@ -152,7 +153,7 @@ async def _mirrored(world: World, plans: Sequence[Plan], spans: Spans) -> list[O
         hands = await asyncio.gather(*(_deploy(world, connect, plan.traffic, plan.sizing.tasks) for plan in plans))
         arrived = Mirrored(world.source, world.tgt, SOURCE)
         measured = await asyncio.to_thread(arrived.measure, [plan.traffic for plan in plans], spans.measured)
-        others = [_other(plan.sizing.tasks, len(plan.assignment.order)) for plan in plans]
+        others = [_other(plan.sizing.tasks, len(plan.prediction.order)) for plan in plans]
         again = await asyncio.gather(
             *(_deploy(world, connect, p.traffic, n) for p, n in zip(plans, others, strict=True))
         )
@@ -162,13 +163,13 @@ async def _mirrored(world: World, plans: Sequence[Plan], spans: Spans) -> list[O
             plan.traffic.name,
             plan.traffic.skew,
             plan.sizing,
-            partitions_by_task(plan.assignment.order, plan.sizing.tasks),
+            round_robin(plan.prediction.order, plan.sizing.tasks).tasks,
             _parsed(first),
             _replays(first, then),
             plan.planned,
             plan.mean,
-            {one: measured.records[one] for one in plan.assignment.order},
-            {one: measured.logs[one] for one in plan.assignment.order},
+            {one: measured.records[one] for one in plan.prediction.order},
+            {one: measured.logs[one] for one in plan.prediction.order},
         )
         for plan, first, then in zip(plans, hands, again, strict=True)
     ]
@@ -197,7 +198,5 @@ def _parsed(assigned: Sequence[str]) -> list[list[TopicPartition]]:
 
 def _replays(first: Sequence[str], then: Sequence[str]) -> bool:
     """Tell whether what is read back from the first assignment gives the second."""
-    assignment = assignment_read_back(first)
-    return assignment is not None and [
-        list(hand) for hand in partitions_by_task(assignment.order, len(then))
-    ] == _parsed(then)
+    order = read_back(dict(enumerate(first))).order
+    return [list(task) for task in round_robin(order, len(then)).tasks] == _parsed(then)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mm2mgr.partitions import Assignment, TopicPartition, partitions_by_task
-from mm2mgr.sizing.tasks import Capacity, Rules, Sizing
+from mm2mgr.assignment import round_robin
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.tasks import Capacity, Prediction, Rules, Sizing
 from tests.sizing.sizes import size_flow
 
 RATES_WITHIN = 0.10
@@ -109,9 +110,9 @@ class Outcome:
 
     def at(self, usable: float) -> Outcome:
         """Return what would have come of it had a task been said to carry this much."""
-        assignment = Assignment(tuple(self.order), "live")
-        sizing = size_flow(self.name, assignment, self.planned, Rules(Capacity(usable, 1.0)))
-        hands = partitions_by_task(assignment.order, sizing.tasks)
+        prediction = Prediction(tuple(self.order), "live")
+        sizing = size_flow(self.name, prediction, self.planned, Rules(Capacity(usable, 1.0)))
+        hands = round_robin(self.order, sizing.tasks).tasks
         return replace(self, sizing=sizing, predicted_hands=hands, assigned_hands=hands)
 
     def _does(self, tasks: int) -> bool:
