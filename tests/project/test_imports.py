@@ -102,6 +102,7 @@ LAYERS: dict[str, set[str]] = {
     "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
     "audit": {"timing", "errors", "partitions", "secrets", "throughput"},
     "sizing": {"json_values", "text", "link", "partitions", "connectors"},
+    "balance": {"text", "partitions", "assignment", "sizing"},
     "observe": {
         "json_values",
         "lint",
@@ -258,6 +259,7 @@ OWNERS: dict[str, set[str]] = {
         "samples",
         "throughput",
         "sizing",
+        "balance",
     },  # sizing adds up partitions × hours; it starts no command without the store
     # What throughput reads of Kafka it reads on Spark's executors, which see nothing of mm2mgr.kafka.
     "confluent_kafka": {"kafka", "throughput", "audit"},
@@ -291,6 +293,7 @@ PURE = (
     "topology",
     "expand",
     "sizing",
+    "balance",
     "check",
     "kafka/acls",
     "lint/mirroring",
