@@ -89,7 +89,7 @@ class Figures:
     stock_needed: int | None
     searched: int
 
-    def misses(self, name: str) -> list[str]:
+    def missed_bounds(self, name: str) -> list[str]:
         return [
             f"{name}: {what}"
             for what, is_missed in (
@@ -146,7 +146,7 @@ def published(names: Sequence[str], seeds: int) -> list[str]:
         needed = str(first.stock_needed or f"over {first.searched}")
         line = "".join(f"{ratio:7.3f}" for ratio in (*means, worst))
         print(f"{shapes[0].name:24}{first.tasks:6}{first.packing_bound:6}{line}{needed:>13}", flush=True)
-        missed += [miss for figure in figures for miss in figure.misses(shapes[0].name)]
+        missed += [miss for figure in figures for miss in figure.missed_bounds(shapes[0].name)]
     return missed
 
 
@@ -157,7 +157,7 @@ def random_sets(count: int) -> list[str]:
     for seed in range(count):
         figures = measure(random_shape(seed), with_needed=False)
         by_kind["bytes" if seed % 3 else "bytes and records"].append(figures)
-        missed += figures.misses(f"random set {seed}")
+        missed += figures.missed_bounds(f"random set {seed}")
     for kind, sets in by_kind.items():
         if sets:
             ways = {"stock": "stock", "plain LPT": "plain", "plan": "planned"}

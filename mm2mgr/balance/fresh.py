@@ -48,10 +48,10 @@ class PartitionMove:
 class BalancePlan:
     """The assignment to have, and why.
 
-    `choice`: `keep` changes nothing (partitions that no task has yet are in `assignment`, and are no reason to write it);
-    all others are worth one restart. `moves` are of partitions that have a task now. `busiest`, `bound`: as shares of the
-    usable capacity of a task. `capped`: the bounds allow too few tasks. `look` is for the history of the next plan; None
-    where nothing runs. `rates`: what each partition was planned with.
+    `choice`: `keep` changes nothing (partitions that no task has yet are in `assignment`, and are no reason to write
+    it); all others are worth one restart. `moves` are of partitions that have a task now. `busiest`, `bound`: as shares
+    of the usable capacity of a task. `capped`: the bounds allow too few tasks. `look` is for the history of the next
+    plan; None where nothing runs. `rates`: what each partition was planned with.
     """
 
     choice: Choice
@@ -66,8 +66,8 @@ class BalancePlan:
     look: LoadLook | None
     rates: tuple[PlannedRate, ...]
     json_keys = (
-        "choice task_count assignment=assignment.tasks moves reasons tasks busiest bound over_bound hot_partitions capped"
-        " look"
+        "choice task_count assignment=assignment.tasks moves reasons tasks busiest bound over_bound hot_partitions"
+        " capped look"
     )
 
     @property
@@ -150,15 +150,15 @@ class FlowToPack:
                 return False
         return True
 
-    def pack(self, tasks: int, kept: Mapping[int, int] | None = None) -> Packing:
-        """Return a packing of so many tasks; `kept`: the tasks of positions that stay there.
+    def pack(self, tasks: int, pinned_tasks: Mapping[int, int] | None = None) -> Packing:
+        """Return a packing of so many tasks; `pinned_tasks`: the tasks of positions that stay there.
 
         Where bytes and records both count, one that begins with the heaviest in both together may be the better one.
         Where exchanges end above the level, the busiest task is packed anew with some others.
         """
-        packing = self._pack(tasks, kept or {}, by_sum=False)
+        packing = self._pack(tasks, pinned_tasks or {}, by_sum=False)
         if len(self.weights.dimensions) > 1 and packing.strain(packing.level) > 1 + ROUNDING:
-            packing = min(packing, self._pack(tasks, kept or {}, by_sum=True), key=_strain)
+            packing = min(packing, self._pack(tasks, pinned_tasks or {}, by_sum=True), key=_strain)
         for attempt in range(_REPACKED if len(self.rates) <= _REPACKED_PARTITIONS else 0):
             if _strain(packing) <= 1 + ROUNDING:
                 break
@@ -166,7 +166,8 @@ class FlowToPack:
         return packing
 
     def _packed_anew(self, packing: Packing, attempt: int) -> Packing:
-        """Return a packing with the partitions of the busiest task and two others packed again, the others as they are."""
+        """Return a packing with the partitions of the busiest task and two others packed again, the others as they
+        are."""
         tasks = len(packing.members)
         order = sorted(range(tasks), key=lambda task: (-packing.share(task), task))
         turn, first = divmod(attempt, max(1, tasks - 1))
@@ -181,17 +182,18 @@ class FlowToPack:
         again.relieve(self.steps(tasks))
         return again
 
-    def _pack(self, tasks: int, kept: Mapping[int, int], by_sum: bool) -> Packing:
+    def _pack(self, tasks: int, pinned_tasks: Mapping[int, int], by_sum: bool) -> Packing:
         packing = self.without_partitions(tasks, LEVEL, relief=1.0)
-        for place, task in kept.items():
+        for place, task in pinned_tasks.items():
             packing.put(place, task)
-        packing.pinned = frozenset(kept)
+        packing.pinned = frozenset(pinned_tasks)
         packing.place(range(len(self.rates)), by_sum)
         packing.relieve(self.steps(tasks))
         return packing
 
     def no_worse_than_stock(self, packing: Packing) -> Packing:
-        """Return the packing, or that of stock Connect with exchanges where this is better, as with a handful of partitions."""
+        """Return the packing, or that of stock Connect with exchanges where this is better, as with a handful of
+        partitions."""
         tasks = len(packing.members)
         stock = self.without_partitions(tasks, LEVEL, relief=1.0)
         if len(self.rates) > tasks * self.most_partitions:
@@ -214,7 +216,7 @@ class FlowToPack:
 
     def without_partitions(self, tasks: int, level: float, relief: float = RELIEF) -> Packing:
         """Return tasks without partitions; `level`: which multiple of the bound needs no relief."""
-        _, bound = self.weights.bound_beside_hot(tasks)
+        _, bound = self.weights.least_load_beside_hot(tasks)
         room = max(self.most_partitions, math.ceil(len(self.rates) / tasks))
         return Packing(self.weights, tasks, room, max(_LEAST_LOAD, bound * level), relief)
 
@@ -233,7 +235,7 @@ class FlowToPack:
             tuple(reasons),
             tuple(self.task_share(task, held, packing) for task, held in enumerate(tasks)),
             packing.busiest,
-            self.weights.bound(len(tasks)),
+            self.weights.least_load(len(tasks)),
             self.hot_partitions(),
             False,
             None,
@@ -265,7 +267,7 @@ class FlowToPack:
         reasons = [
             f"{total} over {number_of(len(self.rates), 'partition')}, {usable} usable per task: the busiest of"
             f" {number_of(tasks, 'task')} gets {percent(packing.busiest)} of the usable capacity; no assignment gets it"
-            f" below {percent(self.weights.bound(tasks))}.",
+            f" below {percent(self.weights.least_load(tasks))}.",
             *self.source_reasons(),
         ]
         if hot := self.hot_partitions():

@@ -1,4 +1,5 @@
-"""Packs partitions onto tasks: longest processing time first (Graham 1969), then exchanges that relieve the busiest task.
+"""Packs partitions onto tasks: longest processing time first (Graham 1969), then exchanges that relieve the busiest
+task.
 
 Loads are shares of what one task is planned to carry, in bytes and in records per second; the larger one counts. Bounds
 say below which load no assignment can get, and below which number of tasks.
@@ -20,9 +21,9 @@ ROUNDING = 1e-9
 RELIEF = 1.1
 """The task of a hot partition may have a tenth more than this partition, as in `sizing.load`."""
 _LIGHT = 1e-3
-"""The lightest partitions that together are this share of the load are spread by number: a load of nothing has no lightest
-task."""
-_CHOICES = 4  # the lightest tasks of which one without a partition of the same topic is taken
+"""The lightest partitions that together are this share of the load are spread by number: a load of nothing has no
+lightest task."""
+_CHOICES = 4  # the lightest tasks of which one without a partition of the same topic is chosen
 _VECTOR_CHOICES = 16  # where bytes and records both count, the lightest task need not be the best one
 _PARTNERS = 8  # the lightest tasks that the busiest one exchanges with
 _EXCHANGED = 48  # the partitions of a large task that are tried
@@ -48,7 +49,7 @@ class Weights:
             return cls(tuple(partitions), (records,))
         return cls(tuple(partitions), (volume, records))
 
-    def without(self, places: Collection[int]) -> Weights:
+    def leave_out(self, places: Collection[int]) -> Weights:
         """Return the weights with nothing for some of the partitions."""
         left_out = set(places)
         lists = ([0.0 if place in left_out else share for place, share in enumerate(d)] for d in self.dimensions)
@@ -72,12 +73,13 @@ class Weights:
         weights = self.heaviest
         return [place for place in self.by_weight if weights[place] > 1 + ROUNDING]
 
-    def bound(self, tasks: int) -> float:
+    def least_load(self, tasks: int) -> float:
         """Return the load of the busiest task below which no assignment to so many tasks can get."""
-        return max(load_bound(ordered, sums, tasks) for ordered, sums in self._descending(0))
+        return max(least_load_of(ordered, sums, tasks) for ordered, sums in self._descending(0))
 
-    def bound_beside_hot(self, tasks: int) -> tuple[int, float]:
-        """Return how many of the hot partitions have a task of their own, and the bound of the others on the other tasks.
+    def least_load_beside_hot(self, tasks: int) -> tuple[int, float]:
+        """Return how many of the hot partitions have a task of their own, and the bound of the others on the other
+        tasks.
 
         A hot one has none where the others, on one task less, would be heavier than it is.
         """
@@ -85,7 +87,9 @@ class Weights:
         while True:
             others = tasks - alone
             bound = (
-                max((load_bound(*lists, others) for lists in self._descending(alone)), default=0.0) if others else 0.0
+                max((least_load_of(*lists, others) for lists in self._descending(alone)), default=0.0)
+                if others
+                else 0.0
             )
             if not alone or bound <= self.heaviest[self.hot[alone - 1]]:
                 return alone, bound
@@ -101,7 +105,8 @@ class Weights:
         return max(1, hot + max(by_load, math.ceil((len(self.partitions) - hot) / most_partitions)))
 
     def _descending(self, alone: int) -> list[tuple[list[float], list[float]]]:
-        """Return, per dimension, the weights without the heaviest hot ones in descending order, and their sums from 0."""
+        """Return, per dimension, the weights without the heaviest hot ones in descending order, and their sums from
+        0."""
         if alone not in self._lists:
             left_out = set(self.hot[:alone])
             self._lists[alone] = [_with_sums(dimension, left_out) for dimension in self.dimensions]
@@ -112,7 +117,7 @@ class Weights:
         return {}
 
 
-def load_bound(ordered: Sequence[float], sums: Sequence[float], tasks: int) -> float:
+def least_load_of(ordered: Sequence[float], sums: Sequence[float], tasks: int) -> float:
     """Return the least load of the busiest task: the mean, the heaviest partition, p_m + p_(m+1), and so on.
 
     `ordered` descends, `sums[i]` is the sum of its first i. Of the first k·m + 1, some task has k + 1, which are at
@@ -163,8 +168,8 @@ class _Exchange:
     score: tuple[float, int, float]
     giver: int
     taker: int
-    given: tuple[int, ...]
-    taken: tuple[int, ...]
+    leaving: tuple[int, ...]
+    arriving: tuple[int, ...]
 
 
 class Packing:
@@ -370,11 +375,11 @@ class Packing:
         before = self._strain_of(giver) * (1 - ROUNDING)
         best: _Exchange | None = None
         for taker in self._lightest(giver):
-            for given, taken in self._pairs(giver, taker):
-                strain = self._strain_after(giver, taker, given, taken)
-                score = max(strain, 1.0), len(given) + len(taken), strain
+            for leaving, arriving in self._pairs(giver, taker):
+                strain = self._strain_after(giver, taker, leaving, arriving)
+                score = max(strain, 1.0), len(leaving) + len(arriving), strain
                 if strain < before and (best is None or score < best.score):
-                    best = _Exchange(score, giver, taker, given, taken)
+                    best = _Exchange(score, giver, taker, leaving, arriving)
             if best is not None and best.score[0] <= 1 and best.score[1] == 1:
                 return best
         if best is None:
@@ -414,15 +419,16 @@ class Packing:
                     sums.setdefault(
                         round((load + dimension[place]) * _SPLIT_SCALE), (load + dimension[place], (*places, place))
                     )
-        _, kept = max(sums.values())
-        given, taken = tuple(sorted(mine.difference(kept))), tuple(sorted(others.intersection(kept)))
-        strain = self._strain_after(giver, taker, given, taken)
+        _, staying = max(sums.values())
+        leaving, arriving = tuple(sorted(mine.difference(staying))), tuple(sorted(others.intersection(staying)))
+        strain = self._strain_after(giver, taker, leaving, arriving)
         room = max(
-            len(self.members[giver]) + len(taken) - len(given), len(self.members[taker]) + len(given) - len(taken)
+            len(self.members[giver]) + len(arriving) - len(leaving),
+            len(self.members[taker]) + len(leaving) - len(arriving),
         )
         if strain >= self._strain_of(giver) * (1 - ROUNDING) or room > self.most_partitions:
             return None
-        return _Exchange((max(strain, 1.0), len(given) + len(taken), strain), giver, taker, given, taken)
+        return _Exchange((max(strain, 1.0), len(leaving) + len(arriving), strain), giver, taker, leaving, arriving)
 
     def _worth_giving(self, giver: int, dimension: Sequence[float], gap: float) -> list[tuple[float, int]]:
         mine = sorted((dimension[place], place) for place in self.members[giver] - self.pinned if dimension[place] > 0)
@@ -432,22 +438,22 @@ class Packing:
         first = max(0, min(near - _EXCHANGED // 2, len(mine) - _EXCHANGED))
         return mine[first : first + _EXCHANGED]
 
-    def _strain_after(self, giver: int, taker: int, given: Sequence[int], taken: Sequence[int]) -> float:
+    def _strain_after(self, giver: int, taker: int, leaving: Sequence[int], arriving: Sequence[int]) -> float:
         giver_share = taker_share = 0.0
         for dimension, loads in zip(self.weights.dimensions, self._loads, strict=True):
-            moved = sum(dimension[place] for place in given) - sum(dimension[place] for place in taken)
+            moved = sum(dimension[place] for place in leaving) - sum(dimension[place] for place in arriving)
             giver_share = max(giver_share, loads[giver] - moved)
             taker_share = max(taker_share, loads[taker] + moved)
         if not self._hot:
             return max(giver_share, taker_share) / self.level
-        giver_hot = self._hot & self.members[giver].difference(given).union(taken)
-        taker_hot = self._hot & self.members[taker].difference(taken).union(given)
+        giver_hot = self._hot & self.members[giver].difference(leaving).union(arriving)
+        taker_hot = self._hot & self.members[taker].difference(arriving).union(leaving)
         return max(
             giver_share / self._ceiling(giver_hot, self.level), taker_share / self._ceiling(taker_hot, self.level)
         )
 
     def _apply(self, exchange: _Exchange) -> None:
-        for places, task in ((exchange.given, exchange.taker), (exchange.taken, exchange.giver)):
+        for places, task in ((exchange.leaving, exchange.taker), (exchange.arriving, exchange.giver)):
             for place in places:
                 self.remove(place)
                 self.put(place, task)

@@ -23,8 +23,9 @@ def plan_balance(
     """Plan the assignment of a flow's partitions, those that Kafka has now.
 
     `rates`: by partition or topic, in bytes (before compression) and records per second, to plan with: such as p95 of
-    four weeks, because a plan for this very hour is broken by the next peak. `current`: the running assignment, which is
-    kept unless a change is worth a restart; None plans a fresh one. Nothing is read, and no clock: `history` has the time.
+    four weeks, because a plan for this very hour is broken by the next peak. `current`: the running assignment, which
+    is kept unless a change is worth a restart; None plans a fresh one. Nothing is read, and no clock: `history` has the
+    time.
     """
     flow = FlowToPack(partitions, rates, rules)
     if current is not None and current.tasks:

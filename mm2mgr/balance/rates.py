@@ -15,7 +15,8 @@ from mm2mgr.partitions import TopicPartition
 
 RateSource = Literal["own", "stale", "topic", "topic mean", "flow", "default"]
 """`own`: measured on the partition. `stale`: so, but too long ago. `topic`: its share of a rate of the whole topic.
-`topic mean`: that of the topic's measured partitions. `flow`: the median of all that are measured. `default`: none is."""
+`topic mean`: that of the topic's measured partitions. `flow`: the median of all that are measured. `default`: none
+is."""
 MEASURED: frozenset[RateSource] = frozenset({"own", "stale", "topic"})
 
 
@@ -50,7 +51,7 @@ class PlannedRate:
     source: RateSource
 
 
-_Known = Mapping[TopicPartition | str, MeasuredRate]
+_RateOf = Mapping[TopicPartition | str, MeasuredRate]
 _Share = tuple[float, float, RateSource]
 
 
@@ -65,14 +66,14 @@ def resolve_rates(
     by_topic: dict[str, list[TopicPartition]] = {}
     for partition in sorted(set(partitions)):
         by_topic.setdefault(partition.topic, []).append(partition)
-    known = dict(_possible_rates(rates))
-    shares = {name: _topic_share(group, known, known.get(name)) for name, group in by_topic.items()}
-    otherwise = _flow_share(by_topic, known, shares) or (default_bytes_per_second, 0.0, "default")
+    rate_of = dict(_possible_rates(rates))
+    shares = {name: _topic_share(group, rate_of, rate_of.get(name)) for name, group in by_topic.items()}
+    otherwise = _flow_share(by_topic, rate_of, shares) or (default_bytes_per_second, 0.0, "default")
     resolved = []
     for name, group in by_topic.items():
         guess = shares[name] or otherwise
         for partition in group:
-            rate = known.get(partition)
+            rate = rate_of.get(partition)
             if rate is None:
                 resolved.append(PlannedRate(partition, *guess))
             else:
@@ -99,9 +100,10 @@ def _possible_rates(rates: Rates) -> Iterator[tuple[TopicPartition | str, Measur
             yield key, measured
 
 
-def _topic_share(group: list[TopicPartition], known: _Known, whole: MeasuredRate | None) -> _Share | None:
-    """Return what each partition of a topic without a rate of its own takes; None where nothing is known of the topic."""
-    rates = [known[partition] for partition in group if partition in known]
+def _topic_share(group: list[TopicPartition], rate_of: _RateOf, whole: MeasuredRate | None) -> _Share | None:
+    """Return what each partition of a topic without a rate of its own takes; None where nothing is known of the
+    topic."""
+    rates = [rate_of[partition] for partition in group if partition in rate_of]
     missing = len(group) - len(rates)
     if not missing:
         return None
@@ -113,10 +115,10 @@ def _topic_share(group: list[TopicPartition], known: _Known, whole: MeasuredRate
 
 
 def _flow_share(
-    by_topic: Mapping[str, list[TopicPartition]], known: _Known, shares: Mapping[str, _Share | None]
+    by_topic: Mapping[str, list[TopicPartition]], rate_of: _RateOf, shares: Mapping[str, _Share | None]
 ) -> _Share | None:
     """Return the median of the partitions that are measured, or whose topics are; None where none is."""
-    own = [known[partition] for group in by_topic.values() for partition in group if partition in known]
+    own = [rate_of[partition] for group in by_topic.values() for partition in group if partition in rate_of]
     volumes = [rate.bytes_per_second for rate in own] or [share[0] for share in shares.values() if share]
     records = [rate.records_per_second for rate in own] or [share[1] for share in shares.values() if share]
     return (median(volumes), median(records), "flow") if volumes else None

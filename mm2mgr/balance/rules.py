@@ -1,4 +1,5 @@
-"""What a plan of a balanced assignment goes by: the numbers that people configure, and what was seen before, as values."""
+"""What a plan of a balanced assignment goes by: the numbers that people configure, and what was seen before, as
+values."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ class BalanceRules:
     `capacity`, `bounds`: of a task, as for `size`. `default_bytes_per_second`: of a partition where none is measured.
     `imbalance`: how many times the mean (or the least possible, where one partition is above it) the busiest task may
     have. `looks`: in how many looks in a row that, or a task over its usable capacity, must be seen. `least_gain`: the
-    share of the busiest task's load that a change must take away. `cool_down_seconds`, `rounds_per_day`: between changes,
-    and how many in any 24 hours. `least_coverage`: the share of partitions with a fresh rate below which nothing changes;
-    `stale_seconds`: the age above which a rate is not fresh. `hysteresis`: the share of the usable capacity that the
-    busiest task may have after tasks were added or given up. `pinned` stay on the task that they have.
+    share of the busiest task's load that a change must take away. `cool_down_seconds`, `rounds_per_day`: between
+    changes, and how many in any 24 hours. `least_coverage`: the share of partitions with a fresh rate below which
+    nothing changes; `stale_seconds`: the age above which a rate is not fresh. `hysteresis`: the share of the usable
+    capacity that the busiest task may have after tasks were added or given up. `pinned` stay on the task that they
+    have.
     """
 
     capacity: Capacity = Capacity()

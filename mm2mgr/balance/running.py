@@ -21,7 +21,8 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import list_names, number_of
 
 _LEVEL = 1.01
-"""A change stops to move a hundredth above the bound: the moves for the last hundredth are worth less than they cost."""
+"""A change stops to move a hundredth above the bound: the moves for the last hundredth are worth less than they
+cost."""
 _WORTH_ALL_MOVES = 0.97
 """What a fresh packing must be of the running one with exchanges, to be taken instead."""
 _DAY_SECONDS = 86_400.0
@@ -38,7 +39,7 @@ class RunningTasks:
         self.task_of = {places[name]: task for name, task in current.task_of.items() if name in places}
         self.pinned = frozenset(places[name] for name in self.rules.pinned if places.get(name) in self.task_of)
         self.guesses = [place for place, rate in enumerate(flow.rates) if rate.source not in MEASURED]
-        self.measured = flow.weights.without(self.guesses) if self.guesses else flow.weights
+        self.measured = flow.weights.leave_out(self.guesses) if self.guesses else flow.weights
         self.running = self._keep(self.tasks)
         self.look = self._look()
 
@@ -57,7 +58,7 @@ class RunningTasks:
 
     def _look(self) -> LoadLook:
         weights = self.measured
-        alone, bound = weights.bound_beside_hot(self.tasks)
+        alone, bound = weights.least_load_beside_hot(self.tasks)
         hot = set(weights.hot[:alone])
         rest = max(sum(w for place, w in enumerate(shares) if place not in hot) for shares in weights.dimensions)
         least = weights.least_tasks(self.flow.most_partitions, self.rules.hysteresis)
@@ -74,7 +75,8 @@ class RunningTasks:
         return max((share for share, ceiling in shares if share > ceiling), default=0.0)
 
     def _last_looks(self) -> list[LoadLook]:
-        """Return as many looks as a change needs, this one last: those since the last round, at the same number of tasks."""
+        """Return as many looks as a change needs, this one last: those since the last round, at the same number of
+        tasks."""
         begun = max(self.history.rounds_seconds, default=-math.inf)
         earlier = [look for look in self.history.looks if look.seconds > begun and look.tasks == self.tasks]
         even = LoadLook(0.0, self.tasks, 0.0, 0.0, 0.0, self.tasks)
@@ -108,7 +110,7 @@ class RunningTasks:
         bounds, most = self.rules.bounds, self.flow.most_tasks
         by_partitions = math.ceil(len(self.flow.rates) / self.flow.most_partitions)
         most = max(1, bounds.limit) if bounds.limit is not None else max(most, self.tasks)
-        return self._rebalanced(min(most, max(self.tasks, by_partitions, bounds.minimum)))
+        return self._rebalance(min(most, max(self.tasks, by_partitions, bounds.minimum)))
 
     def _blind_reason(self) -> str | None:
         if not self.flow.rates:
@@ -118,7 +120,8 @@ class RunningTasks:
         partitions = number_of(len(self.flow.rates), "partition")
         count = round(self.flow.coverage * len(self.flow.rates))
         needed = f"{self.rules.least_coverage * 100:g} %"
-        return f"Only {count} of {partitions} {'has' if count == 1 else 'have'} a fresh rate; a change needs {needed}: unchanged."
+        fresh = f"Only {count} of {partitions} {'has' if count == 1 else 'have'} a fresh rate"
+        return f"{fresh}; a change needs {needed}: unchanged."
 
     def _wait_reason(self) -> str | None:
         now, times = self.history.now_seconds, sorted(self.history.rounds_seconds)
@@ -139,7 +142,7 @@ class RunningTasks:
             return self._stay(f"{text}, but {reason}: unchanged.")
         if self.history.looks and (new := self.look.unmeasured - self.history.looks[-1].unmeasured) > 0:
             return self._stay(f"{text}, but {number_of(new, 'new partition')} without a rate yet: unchanged.")
-        packing = self._more_tasks() if self.look.busiest > 1 + ROUNDING else self._rebalanced(self.tasks)
+        packing = self._more_tasks() if self.look.busiest > 1 + ROUNDING else self._rebalance(self.tasks)
         before, after = self.look.busiest, self._busiest(len(packing.members), self._task_of(packing))
         if after > before * (1 - self.rules.least_gain):
             more = "" if self.tasks < self.flow.most_tasks else ", nor are more tasks allowed"
@@ -154,16 +157,16 @@ class RunningTasks:
 
         Their number stays where moves are enough.
         """
-        packing = self._rebalanced(self.tasks)
+        packing = self._rebalance(self.tasks)
         for share in (self.rules.hysteresis, 1.0):
             least = max(self.tasks, self.flow.weights.least_tasks(self.flow.most_partitions, share))
             if self.flow.fits(packing, share):
                 return packing
             if least <= self.flow.most_tasks:
-                more, capped = self.flow.first_that_fits(least, self._rebalanced, share)
+                more, capped = self.flow.first_that_fits(least, self._rebalance, share)
                 if not capped:
                     return more
-        return packing if self.tasks >= self.flow.most_tasks else self._rebalanced(self.flow.most_tasks)
+        return packing if self.tasks >= self.flow.most_tasks else self._rebalance(self.flow.most_tasks)
 
     def _shrink(self) -> BalancePlan:
         text = f"{self._load_text()}; one task less"
@@ -171,10 +174,10 @@ class RunningTasks:
             return self._stay(f"{text} may do, but {reason}: unchanged.")
         if any(self.task_of[place] == self.tasks - 1 for place in self.pinned):
             return self._stay(f"{text} may do, but the last one has pinned partitions: unchanged.")
-        packing = self._rebalanced(self.tasks - 1)
+        packing = self._rebalance(self.tasks - 1)
         if not self.flow.fits(packing, self.rules.hysteresis):
             return self._stay(
-                f"{text} would be above {percent(self.rules.hysteresis)} of the usable capacity: unchanged."
+                f"{text} would exceed {percent(self.rules.hysteresis)} of the usable capacity: unchanged."
             )
         return self._change(packing, [f"{text} is enough, and this is off-peak."])
 
@@ -198,8 +201,9 @@ class RunningTasks:
         packing.place(range(len(self.flow.rates)))
         return packing
 
-    def _rebalanced(self, tasks: int) -> Packing:
-        """Return the running assignment with the exchanges that relieve its busiest tasks, or a fresh one if much better."""
+    def _rebalance(self, tasks: int) -> Packing:
+        """Return the running assignment with the exchanges that relieve its busiest tasks, or a fresh one if much
+        better."""
         packing = self._keep(tasks, max(self.flow.most_partitions, math.ceil(len(self.flow.rates) / tasks)))
         packing.relieve(self.flow.steps(tasks))
         if packing.strain(packing.level) <= 1 / _WORTH_ALL_MOVES:
@@ -208,9 +212,9 @@ class RunningTasks:
         fresh = self.flow.pack(tasks, pinned)
         if fresh.strain(packing.level) > _WORTH_ALL_MOVES * packing.strain(packing.level):
             return packing
-        return self._renumbered(fresh, set(pinned.values()))
+        return self._renumber(fresh, set(pinned.values()))
 
-    def _renumbered(self, packing: Packing, fixed: set[int]) -> Packing:
+    def _renumber(self, packing: Packing, fixed: set[int]) -> Packing:
         """Give each task of a packing the number of the running one that shares most partitions with it."""
         tasks = len(packing.members)
         shared = Counter(

@@ -1,4 +1,5 @@
-"""What each way to assign partitions makes of the same load: today's, stock Connect's, lanes, the plan, and what is possible."""
+"""What each way to assign partitions makes of the same load: today's, stock Connect's, lanes, the plan, and what is
+possible."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _ADDITIONS = 400_000_000  # some seconds: a flow of half a million partitions is
 
 @dataclass(frozen=True)
 class Way:
-    """One way to assign the partitions: its busiest task, and the least possible with so many tasks, as shares of usable.
+    """One way to assign the partitions: its busiest task, and the least possible with so many tasks, as shares of
+    usable.
 
     `tasks_needed`: the least number with which no task is overloaded; None: not by this way, up to `searched` tasks.
     """
@@ -60,7 +62,7 @@ def compare_ways(
     """
     flow = FlowToPack((rate.partition for rate in plan.rates), rates, rules)
     tasks = max(1, plan.task_count)
-    bound = flow.weights.bound(tasks)
+    bound = flow.weights.least_load(tasks)
     fresh, capped = flow.pack_fresh()
     ways = [_stock(flow, tasks)]
     if current is not None and current.tasks:
@@ -81,7 +83,7 @@ def _today(flow: FlowToPack, current: Assignment) -> Way:
         if rate.partition in task_of:
             packing.put(place, task_of[rate.partition])
     needed = tasks if flow.fits(packing) else None
-    return Way("today", tasks, packing.busiest, flow.weights.bound(tasks), needed, tasks)
+    return Way("today", tasks, packing.busiest, flow.weights.least_load(tasks), needed, tasks)
 
 
 def _stock(flow: FlowToPack, tasks: int) -> Way:
@@ -89,9 +91,9 @@ def _stock(flow: FlowToPack, tasks: int) -> Way:
     most = min(flow.most_tasks, max(_MOST_SEARCHED * tasks, flow.rules.bounds.minimum))
     most = min(most, tasks + max(64, _ADDITIONS // max(1, len(flow.rates))))
     near = range(tasks, max(tasks, min(most, math.ceil(_MORE_TASKS * tasks))) + 1)
-    best = min(near, key=lambda count: (stock.busiest(count) / (flow.weights.bound(count) or 1.0), count))
+    best = min(near, key=lambda count: (stock.busiest(count) / (flow.weights.least_load(count) or 1.0), count))
     needed = next((count for count in range(max(1, flow.least_tasks), most + 1) if stock.fits(count)), None)
-    return Way("stock", best, stock.busiest(best), flow.weights.bound(best), needed, most)
+    return Way("stock", best, stock.busiest(best), flow.weights.least_load(best), needed, most)
 
 
 class StockAssignments:
