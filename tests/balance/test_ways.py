@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from mm2mgr.assignment import Assignment, round_robin
@@ -112,3 +115,16 @@ def test_what_measured_partitions_leave_of_a_topics_rate_is_for_the_others() -> 
     assert [rate.bytes_per_second for rate in resolve_rates(names, rates, 7.0, 60)] == [60, 20, 20]
     rates["a"] = MeasuredRate(50)  # it contradicts the partition
     assert [rate.bytes_per_second for rate in resolve_rates(names, rates, 7.0, 60)] == [60, 60, 60]
+
+
+def test_the_example_of_the_library_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "library.md").read_text()
+    (code,) = [
+        block
+        for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        if "plan_balance" in block
+    ]
+    exec(compile(code, "library.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["0 2 6.5 MB/s", "1 2 5.5 MB/s", "2 4 6.0 MB/s"]
+    assert [line.split()[-1] for line in lines[3:]] == ["4", "3", "3"]

@@ -191,6 +191,8 @@ LAYERS: dict[str, set[str]] = {
             "check",
             "samples",
             "throughput",
+            "assignment",
+            "balance",
             "sizing",
             "evidence",
             "sandbox",
