@@ -110,7 +110,7 @@ class RunningTasks:
         bounds, most = self.rules.bounds, self.flow.most_tasks
         by_partitions = math.ceil(len(self.flow.rates) / self.flow.most_partitions)
         most = max(1, bounds.limit) if bounds.limit is not None else max(most, self.tasks)
-        return self._rebalance(min(most, max(self.tasks, by_partitions, bounds.minimum)))
+        return self._rebalance(min(most, max(self.tasks, by_partitions, min(bounds.minimum, self.flow.most_tasks))))
 
     def _blind_reason(self) -> str | None:
         if not self.flow.rates:

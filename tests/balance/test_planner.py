@@ -255,6 +255,8 @@ def test_a_lowered_limit_is_obeyed_at_once_even_without_rates() -> None:
     assert "the limit is 2" in plan.reasons[0]
     plan = plan_balance(measured, measured, running("a0 b0", "c0 d0"), BalanceRules(bounds=Bounds(minimum=3)))
     assert (plan.choice, plan.task_count) == ("grow", 3)
+    plan = plan_balance(measured, measured, running("a0 b0", "c0 d0"), BalanceRules(bounds=Bounds(minimum=9)))
+    assert (plan.choice, plan.task_count) == ("grow", 4)  # a task without a partition does nothing
 
 
 def test_a_partition_in_two_tasks_is_taken_from_one_at_once() -> None:
