@@ -28,8 +28,14 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.apply.execute import FINISH_SECONDS
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
+    from mm2mgr.assignment import Assignment
     from mm2mgr.audit.report import AuditReport
     from mm2mgr.audit.run import AuditProgress
+    from mm2mgr.balance.fresh import BalancePlan, PartitionMove, TaskShare
+    from mm2mgr.balance.planner import plan_balance
+    from mm2mgr.balance.rates import MeasuredRate, PlannedRate
+    from mm2mgr.balance.rules import BalanceHistory, BalanceRules, LoadLook
+    from mm2mgr.balance.ways import Way, compare_ways
     from mm2mgr.check.judge import Checked
     from mm2mgr.evidence.read import Changes, EvidenceOptions
     from mm2mgr.json_values import to_json
@@ -109,7 +115,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.watch import WatchOrder, WatchRound, watch
     from mm2mgr.operations.who import FlowTopics, TopicRoutes, topics, who
     from mm2mgr.operations.workspace import Workspace
-    from mm2mgr.partitions import Statistic
+    from mm2mgr.partitions import Statistic, TopicPartition
     from mm2mgr.plan.changes import KINDS, Plan
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.quotas import QuotaResult
@@ -132,12 +138,19 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.sizing.fleet import Failover
     from mm2mgr.sizing.recovery import Lag
     from mm2mgr.sizing.scenario import FlowView
+    from mm2mgr.sizing.tasks import Bounds, Capacity
 
 _HOMES: Mapping[str, str] = {
     name: f"mm2mgr.{module}"
     for module, names in {
         "audit.report": "AuditReport",
         "audit.run": "AuditProgress",
+        "assignment": "Assignment",
+        "balance.fresh": "BalancePlan PartitionMove TaskShare",
+        "balance.planner": "plan_balance",
+        "balance.rates": "MeasuredRate PlannedRate",
+        "balance.rules": "BalanceHistory BalanceRules LoadLook",
+        "balance.ways": "Way compare_ways",
         "check.judge": "Checked",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
@@ -167,7 +180,7 @@ _HOMES: Mapping[str, str] = {
         "operations.watch": "WatchOrder WatchRound watch",
         "operations.who": "FlowTopics TopicRoutes topics who",
         "operations.workspace": "Workspace",
-        "partitions": "Statistic",
+        "partitions": "Statistic TopicPartition",
         "apply.applied": "Applied",
         "apply.execute": "FINISH_SECONDS",
         "plan.changes": "KINDS Plan",
@@ -184,6 +197,7 @@ _HOMES: Mapping[str, str] = {
         "sizing.fleet": "Failover",
         "sizing.recovery": "Lag",
         "sizing.scenario": "FlowView",
+        "sizing.tasks": "Bounds Capacity",
     }.items()
     for name in names.split()
 }

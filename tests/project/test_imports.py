@@ -115,6 +115,7 @@ LAYERS: dict[str, set[str]] = {
     "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
     "audit": {"timing", "errors", "partitions", "secrets", "throughput"},
     "sizing": {"json_values", "text", "link", "partitions", "assignment", "connectors"},
+    "balance": {"text", "partitions", "assignment", "sizing"},
     "observe": {
         "assignment",
         "json_values",
@@ -206,6 +207,8 @@ LAYERS: dict[str, set[str]] = {
             "check",
             "samples",
             "throughput",
+            "assignment",
+            "balance",
             "sizing",
             "evidence",
             "sandbox",
@@ -274,6 +277,7 @@ OWNERS: dict[str, set[str]] = {
         "samples",
         "throughput",
         "sizing",
+        "balance",
     },  # sizing adds up partitions × hours; it starts no command without the store
     # What throughput reads of Kafka it reads on Spark's executors, which see nothing of mm2mgr.kafka.
     "confluent_kafka": {"kafka", "throughput", "audit"},
@@ -307,6 +311,7 @@ PURE = (
     "topology",
     "expand",
     "sizing",
+    "balance",
     "check",
     "kafka/acls",
     "lint/mirroring",

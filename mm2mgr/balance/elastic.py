@@ -1,0 +1,126 @@
+"""How a flow's load goes with the week, so that tasks follow it, and when growth will pass a limit.
+
+A peak counts at its hour of the week, at the level of the newest week, and only where it came twice: one glitch adds no
+task. Hours are counted since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from mm2mgr.balance.rates import MeasuredRate, Rates
+from mm2mgr.partitions import TopicPartition
+
+WEEK_HOURS = 168
+_WEEKS = 4
+_THURSDAY = 72  # hours from Monday 00:00 to the first of January 1970
+_LEAST_PAIRS = 24
+_STEADY = 1.001
+"""A factor per week below which nothing is forecast: a limit that is passed in some years is no date."""
+_WEEK_SECONDS = 7 * 86_400.0
+
+
+@dataclass(frozen=True)
+class LoadWeek:
+    """The load to expect in each hour of the week, from Monday 00:00 UTC on, in the unit that it was measured in.
+
+    `growth`: the factor from one week to the next; 1 where too little is known. `weeks`: how many were measured.
+    """
+
+    peaks: tuple[float, ...]
+    growth: float
+    weeks: int
+
+    @property
+    def peak(self) -> float:
+        """The load of the busiest hour of the week."""
+        return max(self.peaks)
+
+    def coming_peak(self, hour: int, hours: int) -> float:
+        """Return the highest load from this hour on, over so many."""
+        return max(self.peaks[hour_of_week(later)] for later in range(hour, hour + max(1, hours)))
+
+    def is_off_peak(self, hour: int, share: float = 0.25) -> bool:
+        """Tell whether the load of this hour is among the lowest of the week, of which there are this share."""
+        return self.peaks[hour_of_week(hour)] <= sorted(self.peaks)[max(0, math.ceil(share * WEEK_HOURS) - 1)]
+
+
+@dataclass(frozen=True)
+class LimitPassed:
+    """When a subject, such as a flow's tasks, a worker's or a partition, will pass its limit at today's growth."""
+
+    subject: str
+    share: float
+    seconds: float
+
+
+def hour_of_week(hour: int) -> int:
+    """Return the hour of the week of an hour since 1970; 0 is Monday 00:00 UTC."""
+    return (hour + _THURSDAY) % WEEK_HOURS
+
+
+def week_of_load(loads: Mapping[int, float], now_hour: int) -> LoadWeek | None:
+    """Return the week to expect from the load of each hour of the last four; None where no hour was measured.
+
+    Older hours are raised to the level of the newest week where the load grew. Of three or more values of an hour the
+    second highest counts. An hour that was never measured takes the highest of the others, so that it gives up no task.
+    """
+    ages = {hour: (now_hour - hour) // WEEK_HOURS for hour in loads if 0 <= now_hour - hour < _WEEKS * WEEK_HOURS}
+    if not ages:
+        return None
+    growth = _weekly_growth({hour: loads[hour] for hour in ages}, now_hour)
+    values: dict[int, list[float]] = {}
+    for hour, weeks in ages.items():
+        values.setdefault(hour_of_week(hour), []).append(loads[hour] * max(1.0, growth) ** weeks)
+    peaks = {hour: sorted(levels)[-2] if len(levels) > 2 else max(levels) for hour, levels in values.items()}
+    unknown = max(peaks.values())
+    return LoadWeek(tuple(peaks.get(hour, unknown) for hour in range(WEEK_HOURS)), growth, len(set(ages.values())))
+
+
+def rates_of_coming_hours(rates: Rates, week: LoadWeek, now_hour: int, hours: int) -> Rates:
+    """Return rates of the week's busiest hour as they will be in the hours to come, for `plan_balance`.
+
+    Plan with enough hours for a change to be worth it: then tasks grow before the peak of a day, and not in it.
+    """
+    factor = week.coming_peak(now_hour, hours) / week.peak if week.peak > 0 else 1.0
+    coming: dict[TopicPartition | str, MeasuredRate | float] = {}
+    for key, rate in rates.items():
+        measured = rate if isinstance(rate, MeasuredRate) else MeasuredRate(rate)
+        volume, records = measured.bytes_per_second * factor, measured.records_per_second * factor
+        coming[key] = MeasuredRate(volume, records, measured.age_seconds)
+    return coming
+
+
+def forecast_limits(
+    shares: Iterable[tuple[str, float]], growth: float, now_seconds: float, within_weeks: float = 52.0
+) -> tuple[LimitPassed, ...]:
+    """Return which subjects pass their limit, soonest first; `shares`: what each has of it at the week's peak.
+
+    One that is at its limit has passed it now. Seconds are counted since 1970.
+    """
+    passed = []
+    for subject, share in shares:
+        weeks = math.inf
+        if share >= 1:
+            weeks = 0.0
+        elif share > 0 and growth > _STEADY:
+            weeks = -math.log(share) / math.log(growth)
+        if weeks <= within_weeks:
+            passed.append(LimitPassed(subject, share, now_seconds + weeks * _WEEK_SECONDS))
+    return tuple(sorted(passed, key=lambda limit: (limit.seconds, limit.subject)))
+
+
+def _weekly_growth(loads: Mapping[int, float], now_hour: int) -> float:
+    """Return the factor per week by the same hours of the newest week and the oldest one that has enough of them."""
+    for weeks in range(_WEEKS - 1, 0, -1):
+        ratios = [
+            load / earlier
+            for hour, load in loads.items()
+            if now_hour - hour < WEEK_HOURS and (earlier := loads.get(hour - weeks * WEEK_HOURS, 0.0)) > 0
+        ]
+        if len(ratios) >= _LEAST_PAIRS:
+            return float(median(ratios) ** (1 / weeks))
+    return 1.0

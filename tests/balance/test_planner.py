@@ -1,0 +1,311 @@
+"""The plan of an assignment: what it holds for random flows, when it changes a running one, and how even it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from mm2mgr.assignment import Assignment, round_robin
+from mm2mgr.balance.fresh import BalancePlan
+from mm2mgr.balance.planner import plan_balance
+from mm2mgr.balance.rates import MeasuredRate
+from mm2mgr.balance.rules import BalanceHistory, BalanceRules, LoadLook
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.sizing.tasks import Bounds
+from tests.balance.shapes import USABLE, issue_bound, published_shapes, random_shape, share_of, stock_order
+
+HOUR = 3_600.0
+OFTEN = BalanceRules(cool_down_seconds=0, rounds_per_day=1_000)
+
+
+def partition(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def rates(**shares: float) -> dict[TopicPartition, MeasuredRate]:
+    """Return rates of partitions of topics named by letters, in shares of the usable capacity: `a0=0.5`."""
+    return {TopicPartition(name[0], int(name[1:])): MeasuredRate(share * USABLE) for name, share in shares.items()}
+
+
+def running(*tasks: str) -> Assignment:
+    """Return an assignment from texts such as "a0 b1"."""
+    return Assignment(tuple(tuple(TopicPartition(n[0], int(n[1:])) for n in task.split()) for task in tasks))
+
+
+def in_two_looks(
+    measured: dict[TopicPartition, MeasuredRate], current: Assignment, rules: BalanceRules = OFTEN, **history: object
+) -> BalancePlan:
+    """Plan in two looks an hour apart, and return the second plan."""
+    first = plan_balance(measured, measured, current, rules, BalanceHistory(HOUR, **history))  # type: ignore[arg-type]
+    assert first.look is not None
+    looks = (first.look,)
+    return plan_balance(measured, measured, current, rules, BalanceHistory(2 * HOUR, looks, **history))  # type: ignore[arg-type]
+
+
+def held_sets(plan: BalancePlan) -> list[set[str]]:
+    return [{f"{p.topic}{p.partition}" for p in task} for task in plan.assignment.tasks]
+
+
+def random_flow(chance: Random) -> tuple[dict[TopicPartition, MeasuredRate], Assignment, BalanceRules]:
+    """Return a small flow with some partitions hot, some silent and some unmeasured, and how it runs."""
+    names = [TopicPartition(f"t{chance.randrange(6)}", number) for number in range(chance.randint(2, 40))]
+    measured = {
+        name: MeasuredRate(
+            chance.choice((0.0, 1.0, 1.0)) * chance.lognormvariate(-2.0, 1.2) * USABLE, chance.random() * 2e4
+        )
+        for name in names
+    }
+    tasks = chance.randint(1, min(6, len(names)))
+    order = chance.sample(names, len(names))
+    cut = chance.randint(len(names) // 2, len(names))
+    current = round_robin(order[:cut], min(tasks, cut))
+    limit = chance.choice((None, None, chance.randint(1, 8)))
+    bounds = Bounds(chance.randint(1, 3), limit, chance.choice((500, 500, chance.randint(2, 20))))
+    pinned = frozenset(chance.sample(order[:cut], min(cut, chance.randint(0, 2))))
+    return measured, current, replace(OFTEN, bounds=bounds, pinned=pinned)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_each_partition_has_one_task_within_the_bounds_and_pinned_ones_stay(seed: int) -> None:
+    chance = Random(seed)
+    measured, current, rules = random_flow(chance)
+    existing = list(measured)
+    for name in chance.sample(existing, len(existing) // 5):
+        del measured[name]
+    bounds = rules.bounds
+    limit = min(len(existing), bounds.limit or len(existing))
+    room = max(bounds.partitions, -(-len(existing) // limit))
+    fresh = plan_balance(existing, measured, None, rules)
+    first = plan_balance(existing, measured, current, rules, BalanceHistory(HOUR, is_off_peak=True))
+    assert first.look is not None
+    history = BalanceHistory(2 * HOUR, (first.look,), is_off_peak=True)
+    for plan in (fresh, first, plan_balance(existing, measured, current, rules, history)):
+        tasks = plan.assignment.tasks
+        assert sorted(p for task in tasks for p in task) == sorted(existing)
+        if plan.choice != "keep":
+            assert len(tasks) <= max(limit, len(current.tasks) if bounds.limit is None else 0)
+            assert len(tasks) >= min(bounds.minimum, limit)
+        if len(tasks) * room >= len(existing):
+            pins = len(rules.pinned)
+            assert max(map(len, tasks)) <= max(room, pins)
+        after = plan.assignment.task_of
+        for name in rules.pinned if plan is not fresh else ():
+            assert after[name] == current.task_of[name] or current.task_of[name] >= len(tasks)
+        moved = {move.partition for move in plan.moves}
+        assert plan is fresh or moved == {p for p, task in current.task_of.items() if p in after and after[p] != task}
+        assert plan.choice != "keep" or not plan.moves
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_of_the_input_means_nothing(seed: int) -> None:
+    chance = Random(seed)
+    measured, current, rules = random_flow(chance)
+    shuffled = chance.sample(list(measured.items()), len(measured))
+    turned = Assignment(tuple(tuple(reversed(task)) for task in current.tasks))
+    for before, same in ((None, None), (current, turned)):
+        plan = plan_balance(measured, measured, before, rules)
+        again = plan_balance([name for name, _ in shuffled], dict(shuffled), same, rules)
+        assert (plan.assignment, plan.moves, plan.reasons) == (again.assignment, again.moves, again.reasons)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_silent_partition_moves_nothing(seed: int) -> None:
+    chance = Random(seed)
+    measured, current, rules = random_flow(chance)
+    rules = replace(rules, bounds=Bounds())
+    current = plan_balance(measured, measured, current, rules).assignment
+    first = plan_balance(measured, measured, current, rules, BalanceHistory(HOUR))
+    assert first.look is not None
+    history = BalanceHistory(2 * HOUR, (first.look,))
+    plan = plan_balance(measured, measured, current, rules, history)
+    silent = TopicPartition(chance.choice(("t0", "another")), 99)
+    tasks = list(current.tasks)
+    tasks[chance.randrange(len(tasks))] += (silent,)
+    for before in (current, Assignment(tuple(tasks))):
+        with_silent = plan_balance([*measured, silent], measured, before, rules, history)
+        assert with_silent.look is not None
+        assert replace(with_silent.look, unmeasured=0) == plan.look
+        assert silent in with_silent.assignment.task_of
+        assert plan.is_change or (with_silent.choice, with_silent.moves) == ("keep", ())
+
+
+def test_hot_partitions_are_alone_and_named() -> None:
+    plan = plan_balance(*2 * (rates(a0=3.0, b0=0.4, b1=0.4, c0=0.3, c1=0.3, d0=0.0),))
+    assert {"a0"} in held_sets(plan)
+    assert plan.task_count == 3
+    assert [(hot.topic, round(hot.factor, 1)) for hot in plan.hot_partitions] == [("a", 3.0)]
+    assert any("Hot partitions" in reason and "a-0 (3.0 times" in reason for reason in plan.reasons)
+
+
+def test_partitions_of_a_topic_are_spread_over_tasks() -> None:
+    measured = {
+        TopicPartition(f"t{topic}", number): MeasuredRate(0.1 * USABLE) for topic in range(6) for number in range(4)
+    }
+    plan = plan_balance(measured, measured, None, BalanceRules(bounds=Bounds(minimum=4)))
+    assert [len({p.topic for p in task}) for task in plan.assignment.tasks] == [6, 6, 6, 6]
+
+
+def test_partitions_without_traffic_are_spread_by_number_and_by_topic() -> None:
+    measured = {TopicPartition(f"t{topic}", number): MeasuredRate(0.0) for topic in range(10) for number in range(4)}
+    plan = plan_balance(measured, measured, None, BalanceRules(bounds=Bounds(minimum=4)))
+    assert [len(task) for task in plan.assignment.tasks] == [10] * 4
+    assert [len({p.topic for p in task}) for task in plan.assignment.tasks] == [10] * 4
+
+
+def test_records_count_where_they_are_small() -> None:
+    tiny = {TopicPartition("tiny", number): MeasuredRate(10_000, 20_000) for number in range(6)}
+    large = {TopicPartition("large", number): MeasuredRate(0.25 * USABLE, 100) for number in range(6)}
+    plan = plan_balance(*2 * ({**tiny, **large},))
+    assert plan.task_count == 2
+    assert [sorted(p.topic for p in task) for task in plan.assignment.tasks] == [["large"] * 3 + ["tiny"] * 3] * 2
+
+
+def test_an_even_assignment_stays_and_so_does_an_uneven_one_at_the_first_look() -> None:
+    measured = rates(a0=0.4, b0=0.4, c0=0.2, d0=0.2)
+    even = plan_balance(measured, measured, running("a0 c0", "b0 d0"))
+    assert (even.choice, even.moves) == ("keep", ())
+    uneven = plan_balance(measured, measured, running("a0 b0", "c0 d0"))
+    assert uneven.choice == "keep"
+    assert "in 1 of the 2 looks that a change needs" in uneven.reasons[0]
+    assert uneven.over_bound > 1.3
+
+
+def test_an_uneven_one_is_levelled_in_the_second_look_with_few_moves() -> None:
+    measured = rates(a0=0.4, b0=0.4, c0=0.2, d0=0.2)
+    plan = in_two_looks(measured, running("a0 b0", "c0 d0"))
+    assert plan.choice == "rebalance"
+    assert len(plan.moves) == 2
+    assert plan.over_bound == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "rules", "words"),
+    [
+        ((HOUR,), BalanceRules(rounds_per_day=1), "1 round in the last 24 hours"),
+        ((2 * HOUR - 60,), BalanceRules(rounds_per_day=9), "the last change was 60 s ago"),
+    ],
+)
+def test_rounds_of_a_day_and_the_cool_down_hold_a_change_back(
+    rounds: tuple[float, ...], rules: BalanceRules, words: str
+) -> None:
+    measured, current = rates(a0=0.4, b0=0.4, c0=0.2, d0=0.2), running("a0 b0", "c0 d0")
+    look = plan_balance(measured, measured, current).look
+    assert look is not None
+    looks = tuple(replace(look, seconds=2 * HOUR - ago) for ago in (30, 20))
+    plan = plan_balance(measured, measured, current, rules, BalanceHistory(2 * HOUR, looks, rounds))
+    assert plan.choice == "keep"
+    assert words in plan.reasons[0]
+
+
+def test_looks_before_the_last_round_do_not_count() -> None:
+    measured, current = rates(a0=0.4, b0=0.4, c0=0.2, d0=0.2), running("a0 b0", "c0 d0")
+    look = plan_balance(measured, measured, current, OFTEN, BalanceHistory(HOUR)).look
+    assert look is not None
+    history = BalanceHistory(3 * HOUR, (look,), (2 * HOUR,))
+    assert plan_balance(measured, measured, current, OFTEN, history).choice == "keep"
+    history = BalanceHistory(3 * HOUR, (look,), (0.5 * HOUR,))
+    assert plan_balance(measured, measured, current, OFTEN, history).choice == "rebalance"
+
+
+def test_pinned_partitions_stay_where_they_are() -> None:
+    measured = rates(a0=0.4, b0=0.4, c0=0.2, d0=0.2)
+    rules = replace(OFTEN, pinned=frozenset({partition("a-0"), partition("b-0")}))
+    plan = in_two_looks(measured, running("a0 b0", "c0 d0"), rules)
+    assert (plan.choice, plan.moves) == ("keep", ())
+    assert "no other assignment is better" in plan.reasons[0]
+
+
+@pytest.mark.parametrize("age", [None, 100_000.0])
+def test_a_provider_that_fell_silent_changes_nothing(age: float | None) -> None:
+    measured, current = rates(a0=0.9, b0=0.9, c0=0.1, d0=0.1), running("a0 b0", "c0 d0")
+    look = LoadLook(0.0, 2, 1.8, 1.0, 1.0, 2)
+    left = {} if age is None else {name: replace(rate, age_seconds=age) for name, rate in measured.items()}
+    history = BalanceHistory(HOUR, (look, look), is_off_peak=True)
+    plan = plan_balance(measured, left, current, OFTEN, history)
+    assert (plan.choice, plan.assignment) == ("keep", current)
+    assert plan.reasons[0] == "Only 0 of 4 partitions have a fresh rate; a change needs 50 %: unchanged."
+    assert plan_balance(measured, measured, current, OFTEN, history).is_change
+
+
+def test_an_overload_that_no_exchange_cures_gets_more_tasks_at_once() -> None:
+    measured = rates(a0=0.7, b0=0.7, c0=0.7)
+    plan = in_two_looks(measured, running("a0 b0", "c0"))
+    assert (plan.choice, plan.task_count, len(plan.moves)) == ("grow", 3, 1)
+    capped = in_two_looks(measured, running("a0 b0", "c0"), replace(OFTEN, bounds=Bounds(limit=2)))
+    assert (capped.choice, capped.capped) == ("keep", True)
+
+
+def test_tasks_are_given_up_one_at_a_time_and_off_peak_only() -> None:
+    measured = rates(a0=0.2, b0=0.2, c0=0.2, d0=0.2)
+    current = running("a0", "b0", "c0", "d0")
+    assert in_two_looks(measured, current).choice == "keep"
+    plan = in_two_looks(measured, current, is_off_peak=True)
+    assert (plan.choice, plan.task_count, len(plan.moves)) == ("shrink", 3, 1)
+    full = rates(a0=0.46, b0=0.46, c0=0.46)
+    assert in_two_looks(full, running("a0", "b0", "c0"), is_off_peak=True).choice == "keep"
+
+
+def test_a_lowered_limit_is_obeyed_at_once_even_without_rates() -> None:
+    measured, current = rates(a0=0.2, b0=0.2, c0=0.2, d0=0.2), running("a0", "b0", "c0", "d0")
+    plan = plan_balance(measured, {}, current, BalanceRules(bounds=Bounds(limit=2)))
+    assert (plan.choice, plan.task_count) == ("shrink", 2)
+    assert "the limit is 2" in plan.reasons[0]
+    plan = plan_balance(measured, measured, running("a0 b0", "c0 d0"), BalanceRules(bounds=Bounds(minimum=3)))
+    assert (plan.choice, plan.task_count) == ("grow", 3)
+    plan = plan_balance(measured, measured, running("a0 b0", "c0 d0"), BalanceRules(bounds=Bounds(minimum=9)))
+    assert (plan.choice, plan.task_count) == ("grow", 4)  # a task without a partition does nothing
+
+
+def test_a_partition_in_two_tasks_is_taken_from_one_at_once() -> None:
+    measured = rates(a0=0.2, b0=0.2)
+    plan = plan_balance(measured, measured, running("a0 b0", "b0"))
+    assert plan.choice == "rebalance"
+    assert "More than one task has b-0" in plan.reasons[0]
+    assert sorted(p for task in plan.assignment.tasks for p in task) == sorted(measured)
+
+
+def test_a_new_partition_goes_to_the_lightest_task_and_is_no_reason_to_restart() -> None:
+    measured = rates(a0=0.5, b0=0.48)
+    names = [*measured, partition("n-0")]
+    plan = plan_balance(names, measured, running("a0", "b0"))
+    assert (plan.choice, plan.moves) == ("keep", ())
+    assert held_sets(plan) == [{"a0"}, {"b0", "n0"}]
+
+
+def test_partitions_that_are_gone_are_in_no_task() -> None:
+    measured = rates(a0=0.5, b0=0.5)
+    assert held_sets(plan_balance(measured, measured, running("a0 x0", "b0 x1"))) == [{"a0"}, {"b0"}]
+
+
+def test_a_flow_without_partitions_has_one_task() -> None:
+    plan = plan_balance([], {})
+    assert plan.task_count == 1
+    assert plan.reasons == ("No matching topic exists yet; one task is enough.",)
+    assert plan_balance([], {}, running("a0")).choice == "keep"
+
+
+def judge(measured: dict[TopicPartition, MeasuredRate], plan: BalancePlan) -> tuple[float, float]:
+    """Return the busiest task of a plan and of stock Connect by the bound of the issue, both added up anew."""
+    bound = issue_bound(measured, plan.task_count)
+    stock = round_robin(stock_order(measured), plan.task_count)
+    planned, dealt = (max(share_of(measured, task) for task in a.tasks) for a in (plan.assignment, stock))
+    return planned / bound, dealt / bound
+
+
+@pytest.mark.parametrize("shape", list(published_shapes(("metrics", "clickstream"))), ids=lambda shape: shape.name)
+def test_published_traffic_is_even_within_two_hundredths_and_never_worse_than_stock(shape) -> None:
+    plan = plan_balance(shape.rates, shape.rates)
+    planned, stock = judge(shape.rates, plan)
+    assert planned <= min(1.02, stock + 1e-9)
+    assert max(task.usable_share for task in plan.tasks) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_traffic_is_even_within_two_hundredths_and_never_worse_than_stock(seed: int) -> None:
+    shape = random_shape(seed)
+    plan = plan_balance(shape.rates, shape.rates)
+    planned, stock = judge(dict(shape.rates), plan)
+    assert planned <= min(1.02, stock + 1e-9)
