@@ -56,6 +56,7 @@ LAYERS: dict[str, set[str]] = {
     "files": {"timing", "errors"},
     "partitions": set(),
     "assignment": {"partitions"},
+    "assignment_text": {"errors", "partitions", "assignment"},
     "link": {"text"},
     "defaults": set(),
     "connectors": {"assignment", "defaults", "errors", "partitions"},
@@ -193,6 +194,7 @@ LAYERS: dict[str, set[str]] = {
         ),
         *(
             "partitions",
+            "assignment_text",
             "link",
             "link_forecast",
             "formats",
@@ -300,6 +302,7 @@ PURE = (
     "connectors",
     "partitions",
     "assignment",
+    "assignment_text",
     "link",
     "link_forecast",
     "defaults",
