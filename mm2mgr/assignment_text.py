@@ -22,6 +22,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import TopicPartition
 
 PLUGIN_CLASS = "mm2mgr.connect.AssignedMirrorSourceConnector"
+_SIMPLE_NAME = PLUGIN_CLASS.rpartition(".")[2]
+_SPELLINGS = frozenset([PLUGIN_CLASS, _SIMPLE_NAME, _SIMPLE_NAME.removesuffix("Connector")])
 ASSIGNMENT_KEY = "mm2mgr.assignment"
 DIGEST_KEY = "mm2mgr.assignment.digest"
 """In the config of each task instead of the assignment: tells from which text the task was made."""
@@ -150,10 +152,15 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.strip(_BLANKS).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def is_plugin_class(connector_class: str) -> bool:
+    """Tell whether this is the plugin's class, in any spelling that Connect accepts."""
+    return connector_class.strip() in _SPELLINGS
+
+
 def expected_task_config(config: Mapping[str, str]) -> dict[str, str]:
     """Return what the tasks of a connector have of its config: with the plugin a digest instead of the assignment."""
     expected = dict(config)
-    if config.get("connector.class") == PLUGIN_CLASS and ASSIGNMENT_KEY in expected:
+    if ASSIGNMENT_KEY in expected and is_plugin_class(config.get("connector.class", "")):
         expected[DIGEST_KEY] = digest(expected.pop(ASSIGNMENT_KEY))
     return expected
 
