@@ -257,8 +257,8 @@ class WrittenConnector:
         self.may_drop = bool(self.written.get("transforms"))
         self.takes_topics = bool(change.takes.topics) if change.takes and change.action == "create" else None
         self._hold_seconds = hold_seconds
-        configs = (expected_task_config(config) for config in (change.before or {}, self.written))
-        self._keys = diff(*configs) if change.action == "update" else ()
+        before_of_tasks, written_to_tasks = map(expected_task_config, (change.before or {}, self.written))
+        self._keys = diff(before_of_tasks, written_to_tasks) if change.action == "update" else ()
         self._tasks_have_it = not self._keys
         self._before = before if change.action == "update" else None
         self._ran = ran
