@@ -52,6 +52,5 @@ def plugin_write(folder: Path, output: str) -> None:
     say("2. Restart the worker.")
     say(f"3. GET /connector-plugins of that worker lists {written.connector_class}.")
     say()
-    say(
-        "A connector of this class fails on a worker without the jar. Images, Strimzi, Confluent, MSK: docs/how-to/plugin.md"
-    )
+    say("A connector of this class fails on a worker without the jar.")
+    say("Images, Strimzi, Confluent, MSK: docs/how-to/plugin.md")

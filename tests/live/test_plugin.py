@@ -37,7 +37,13 @@ NAME = "mirror"
 TOPICS = {"orders": 8, "a.b_c-1": 4}
 ALL = tuple(TopicPartition(topic, number) for topic in sorted(TOPICS) for number in range(TOPICS[topic]))
 OLDEST = "3.6.2"
-BOTH_LINES = [DEFAULT_VERSION, pytest.param(OLDEST, marks=pytest.mark.matrix)]
+CASES = [
+    pytest.param(DEFAULT_VERSION, False, id="4.3.1"),
+    pytest.param(OLDEST, False, id="3.6.2", marks=pytest.mark.matrix),
+    pytest.param(DEFAULT_VERSION, True, id="4.3.1-exactly-once", marks=pytest.mark.matrix),
+    pytest.param(OLDEST, True, id="3.6.2-exactly-once", marks=pytest.mark.matrix),
+]
+EXACTLY_ONCE = {"exactly.once.support": "required", "source.consumer.isolation.level": "read_committed"}
 
 
 @dataclass
@@ -198,12 +204,16 @@ def planned(*shares: float, held: tuple[TopicPartition, ...] = ()) -> PluginAssi
     return PluginAssignment.build(Assignment(tuple(tasks)), [1000 * len(task) for task in tasks], 10, held)
 
 
-@pytest.mark.parametrize("version", BOTH_LINES)
-def test_tasks_are_as_planned_and_every_record_arrives_once_whatever_is_changed(version: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "exactly_once"), CASES)
+def test_tasks_are_as_planned_and_every_record_arrives_once_whatever_is_changed(
+    version: str, exactly_once: bool, tmp_path: Path
+) -> None:
     """Stock → plugin → another assignment → hold → release → a bad one → stock, new partitions in between, all under traffic."""
     settings = {**WORKER, **plugin_path(tmp_path)}
+    if exactly_once:
+        settings["exactly.once.source.support"] = "enabled"
     with serving_pair(tmp_path, kafka_runtime(version), workers=["w"], settings=settings) as pair:
-        mirror = Mirror(pair)
+        mirror = Mirror(pair, EXACTLY_ONCE if exactly_once else {})
         for topic, partitions in TOPICS.items():
             create(pair.source, [topic], partitions)
         plugins = {plugin["class"]: plugin for plugin in rest("GET", f"{pair.url}/connector-plugins")}
