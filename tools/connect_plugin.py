@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from mm2mgr.errors import JavaMissing
 from mm2mgr.operations.plugin import PLUGIN_JAR
 from mm2mgr.sandbox.runtime import find_java, kafka_jars
 
@@ -25,8 +26,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip file can have
 
 
 def find_javac() -> Path | None:
-    """Return the compiler beside the Java that mm2mgr uses; None where that is no JDK."""
-    javac = find_java().java.resolve().with_name("javac")
+    """Return the compiler beside the Java that mm2mgr uses; None where that is no JDK, or there is none."""
+    try:
+        javac = find_java().java.resolve().with_name("javac")
+    except JavaMissing:
+        return None
     return javac if javac.is_file() else None
 
 

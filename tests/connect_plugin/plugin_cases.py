@@ -14,9 +14,7 @@ from mm2mgr.assignment_text import PLUGIN_CLASS, PluginAssignment
 from mm2mgr.operations.plugin import PLUGIN_JAR
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.runtime import find_java
-from tools.connect_plugin import compile_classes
 
-HARNESS = Path(__file__).with_name("TaskConfigs.java")
 NAMES = ("orders", "orders-2", "a.b_c-1", "0", "hold", "version", "x" * 249, "A.B", "a-1", "9-9")
 
 
@@ -88,11 +86,6 @@ def damaged(randomness: random.Random, text: str) -> str:
         what = randomness.choice((*"0123456789@+-:;=,. \n\thold", "٣", "@hold", "+0@0", "", ";", "version=2;"))
         text = text[:place] + what + text[place + randomness.randint(0, 1) :]
     return text
-
-
-def compiled_harness(javac: Path, jars: Sequence[Path], folder: Path) -> Path:
-    compile_classes(javac, [HARNESS], jars, folder)
-    return folder
 
 
 def ask_plugin(cases: Sequence[Case], jars: Sequence[Path], harness: Path, folder: Path) -> list[Answer]:

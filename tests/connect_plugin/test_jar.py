@@ -24,13 +24,11 @@ from mm2mgr.assignment_text import (
 from mm2mgr.operations.plugin import PLUGIN_JAR
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_jars
-from tools.connect_plugin import SOURCES, build, find_javac
+from tools.connect_plugin import SOURCES, build, compile_classes, find_javac
 
 from .plugin_cases import (
-    Answer,
     Case,
     ask_plugin,
-    compiled_harness,
     damaged,
     random_assignment,
     random_cases,
@@ -39,18 +37,27 @@ from .plugin_cases import (
 
 SEED = int(os.environ.get("MM2MGR_PLUGIN_SEED", "36"))
 FIRST = "version=1;rates=10+20;unlisted=5"
+SUPPORTED = ("3.6.2", "3.9.2", "4.0.2", "4.3.1")
 pytestmark = pytest.mark.spark  # needs Java, and the jars that PySpark's Ivy fetches
-JAVAC = find_javac()
-needs_jdk = pytest.mark.skipif(JAVAC is None, reason="needs a JDK: javac is not beside the Java that is used")
 LINES = [
-    pytest.param(version, 400 if version == DEFAULT_VERSION else 5000, id=version, marks=marks)
-    for version, marks in [
-        ("4.3.1", ()),
-        ("4.0.2", pytest.mark.matrix),
-        ("3.9.2", pytest.mark.matrix),
-        ("3.6.2", pytest.mark.matrix),
-    ]
+    pytest.param(DEFAULT_VERSION, 400, id="sample"),
+    *(pytest.param(version, 5000, id=version, marks=pytest.mark.matrix) for version in SUPPORTED),
 ]
+
+
+@pytest.fixture(scope="session")
+def javac() -> Path:
+    found = find_javac()
+    if found is None:
+        pytest.skip("needs a JDK: there is no javac beside the Java that is used")
+    return found
+
+
+@pytest.fixture(scope="session")
+def harness(javac: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("harness")
+    compile_classes(javac, [Path(__file__).with_name("TaskConfigs.java")], kafka_jars(), folder)
+    return folder
 
 
 def test_its_names_are_those_of_the_sources() -> None:
@@ -66,19 +73,19 @@ def test_its_names_are_those_of_the_sources() -> None:
     assert sum(len(path.read_text().splitlines()) for path in SOURCES.rglob("*") if path.is_file()) <= 250
 
 
-@needs_jdk
-def test_the_jar_is_what_its_sources_give() -> None:
-    assert JAVAC
-    assert build(JAVAC, kafka_jars()) == PLUGIN_JAR.read_bytes(), "run: python -m tools.connect_plugin"
+def test_the_jar_is_what_its_sources_give(javac: Path) -> None:
+    assert build(javac, kafka_jars()) == PLUGIN_JAR.read_bytes(), "run: python -m tools.connect_plugin"
 
 
-@needs_jdk
 @pytest.mark.parametrize(("version", "count"), LINES)
-def test_each_partition_is_in_exactly_one_task_always(version: str, count: int, tmp_path: Path) -> None:
+def test_each_partition_is_in_exactly_one_task_always(version: str, count: int, tmp_path: Path, harness: Path) -> None:
     """Of its own, old and foreign assignments, while topics appear, grow and go; and Python knows which task."""
-    randomness = random.Random(SEED)
-    cases = random_cases(randomness, count)
-    for case, answer in zip(cases, asked(version, cases, tmp_path), strict=True):
+    five = tuple(TopicPartition("t", number) for number in (2, 0, 1, 4, 3))
+    cases = random_cases(random.Random(SEED), count)
+    stock, *answers = ask_plugin([Case("none", 2, five), *cases], kafka_jars(version), harness, tmp_path)
+    assert [[number for _, number in task] for _, task in stock.tasks] == [[2, 1, 3], [0, 4]], "without an assignment"
+    assert stock.added == "{}"
+    for case, answer in zip(cases, answers, strict=True):
         plugin = read_text(case.text)
         held = [partition for partition in case.partitions if plugin.goal(partition) == "hold"]
         carried = Counter(partition for _, partitions in answer.tasks for partition in partitions)
@@ -95,9 +102,8 @@ def test_each_partition_is_in_exactly_one_task_always(version: str, count: int, 
         )
 
 
-@needs_jdk
 @pytest.mark.parametrize(("version", "count"), LINES)
-def test_both_sides_refuse_the_same_texts(version: str, count: int, tmp_path: Path) -> None:
+def test_both_sides_refuse_the_same_texts(version: str, count: int, tmp_path: Path, harness: Path) -> None:
     """Also validate refuses what start refuses, so that Connect answers 400 and the tasks go on."""
     randomness = random.Random(SEED)
     texts = [random_assignment(randomness, random_partitions(randomness)).text for _ in range(count)]
@@ -117,7 +123,7 @@ def test_both_sides_refuse_the_same_texts(version: str, count: int, tmp_path: Pa
     texts += ["version=2;anything", "version=1;rates=;unlisted=1", "version=1;rates=1;unlisted=0", f" {FIRST};t:0@1\n"]
     texts += [FIRST + ";t:0@0" + " " * LONGEST, FIRST + ";t:0@0" + "0" * LONGEST]
     cases = [Case(text, 9, (TopicPartition("t", 0),)) for text in texts]
-    answers = asked(version, cases, tmp_path)
+    answers = ask_plugin(cases, kafka_jars(version), harness, tmp_path)
     refused = 0
     for case, answer in zip(cases, answers, strict=True):
         reason = refusal(case.text)
@@ -133,36 +139,9 @@ def test_both_sides_refuse_the_same_texts(version: str, count: int, tmp_path: Pa
     assert count / 5 < refused < len(texts)
 
 
-@needs_jdk
-def test_without_an_assignment_it_is_the_stock_connector(tmp_path: Path) -> None:
-    partitions = tuple(TopicPartition("t", number) for number in (2, 0, 1, 4, 3))
-    (answer,) = asked(DEFAULT_VERSION, [Case("none", 2, partitions)], tmp_path)
-    assert [[number for _, number in task] for _, task in answer.tasks] == [[2, 1, 3], [0, 4]]
-    assert answer.added == "{}"
-
-
-@needs_jdk
-def test_what_python_writes_python_and_java_read(tmp_path: Path) -> None:
-    randomness = random.Random(SEED)
-    flows = [random_partitions(randomness) for _ in range(50)]
-    written = [random_assignment(randomness, partitions) for partitions in flows]
-    answers = asked(
-        DEFAULT_VERSION, [Case(one.text, 9, tuple(flow)) for one, flow in zip(written, flows, strict=True)], tmp_path
-    )
-    for plugin, flow, answer in zip(written, flows, answers, strict=True):
-        assert read_text(plugin.text) == plugin
-        assert answer.assignment == plugin.tasks(flow, 9)
-
-
 def refusal(text: str) -> str:
     try:
         read_text(text)
     except AssignmentRefused as error:
         return error.message
     return ""
-
-
-def asked(version: str, cases: list[Case], folder: Path) -> list[Answer]:
-    assert JAVAC
-    jars = kafka_jars(version)
-    return ask_plugin(cases, jars, compiled_harness(JAVAC, jars, folder), folder)
