@@ -122,14 +122,14 @@ def test_both_sides_refuse_the_same_texts(version: str, count: int, tmp_path: Pa
     texts += [f"{FIRST};t:1000000000@0", FIRST + f";{'t' * 300}:0@0", FIRST]
     texts += ["version=2;anything", "version=1;rates=;unlisted=1", "version=1;rates=1;unlisted=0", f" {FIRST};t:0@1\n"]
     texts += [FIRST + ";t:0@0" + " " * LONGEST, FIRST + ";t:0@0" + "0" * LONGEST]
-    cases = [Case(text, 9, (TopicPartition("t", 0),)) for text in texts]
+    cases = [Case(text, 99, (TopicPartition("t", 0),)) for text in texts]
     answers = ask_plugin(cases, kafka_jars(version), harness, tmp_path)
     refused = 0
     for case, answer in zip(cases, answers, strict=True):
         reason = refusal(case.text)
         if not reason:
             assert answer.verdict == "started", (case, answer)
-            assert answer.assignment == read_text(case.text).tasks(case.partitions, 9)
+            assert answer.assignment == read_text(case.text).tasks(case.partitions, 99)
             continue
         refused += 1
         assert answer.verdict == "refused", (case, answer)
