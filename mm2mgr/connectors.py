@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from mm2mgr.assignment import ASSIGNED_KEY, Assignment, read_back
+from mm2mgr.assignment_text import expected_task_config
 from mm2mgr.defaults import Origin
 from mm2mgr.errors import Failure
 from mm2mgr.partitions import TopicPartition
@@ -146,7 +147,7 @@ class RunningConnector:
         """
         if isinstance(self.tasks, Failure):
             return {}
-        live = {key: value for key, value in self.config.items() if "${" not in value}
+        live = {key: value for key, value in expected_task_config(self.config).items() if "${" not in value}
         if not is_stock:
             live = {key: value for key, value in live.items() if any(key in task.config for task in self.tasks)}
         older = {task.id: [key for key, value in live.items() if task.config.get(key) != value] for task in self.tasks}

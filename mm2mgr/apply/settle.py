@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.apply.arrival_check import DROPS, Arrivals, LogReader, describe_arrivals
+from mm2mgr.assignment_text import expected_task_config
 from mm2mgr.comparison.differences import Named, diff
 from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connect.errors import NotFound, Unsupported
@@ -256,7 +257,8 @@ class WrittenConnector:
         self.may_drop = bool(self.written.get("transforms"))
         self.takes_topics = bool(change.takes.topics) if change.takes and change.action == "create" else None
         self._hold_seconds = hold_seconds
-        self._keys = diff(change.before or {}, self.written) if change.action == "update" else ()
+        before_of_tasks, written_to_tasks = map(expected_task_config, (change.before or {}, self.written))
+        self._keys = diff(before_of_tasks, written_to_tasks) if change.action == "update" else ()
         self._tasks_have_it = not self._keys
         self._before = before if change.action == "update" else None
         self._ran = ran

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mm2mgr.assignment_text import PLUGIN_CLASS, is_plugin_class
 from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.defaults import Origin
@@ -166,7 +167,7 @@ def _meaning(key: str, text: str, kind: str) -> object:
     if kind == "list":
         return tuple(_items(text))
     if key == "connector.class":
-        return type_of(text) or text
+        return PLUGIN_CLASS if is_plugin_class(text) else type_of(text) or text
     return text.lower() if kind == "boolean" else text
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mm2mgr.assignment import Assignment, Defects
+from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import RunningConnector
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
@@ -182,7 +183,8 @@ def current_prediction(
     if isinstance(running, str) or not running.assignment.task_of:
         note = running if isinstance(running, str) else "the connector has no tasks yet"
         return predict_assignment(listing, carries, note)
-    now, is_stock = running.assignment, type_of(running.config.get("connector.class", "")) == "source"
+    now, class_name = running.assignment, running.config.get("connector.class", "")
+    is_stock = type_of(class_name) == "source" and not is_plugin_class(class_name)
     others = {topic for topic in now.topics if not carries(topic) and may_have(topic)}
     counts = {topic: count for topic, count in listing.partitions.items() if carries(topic) or topic in others}
     older, in_turn = running.older_tasks(is_stock=is_stock), now.is_round_robin

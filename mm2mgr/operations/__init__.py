@@ -72,6 +72,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         stop,
     )
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
+    from mm2mgr.operations.plugin import PluginWritten, write_plugin
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
     from mm2mgr.operations.serve import (
@@ -169,6 +170,7 @@ _HOMES: Mapping[str, str] = {
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
+        "operations.plugin": "PluginWritten write_plugin",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
         "operations.serve": "AuditsOrder EstateView EstateWatch RollUpsOrder ServeOrder WatchdogOrder serve",

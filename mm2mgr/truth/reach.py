@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, get_args
 
+from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.spec.scalars import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 from mm2mgr.truth.keys import Keys, load
@@ -49,7 +50,12 @@ CLUSTER_KEYS = (SECURITY_KEYS - {"security.providers"}) | _OAUTH_SINCE_4_1 | {"b
 
 
 def type_of(connector_class: str) -> ConnectorType | None:
-    """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`."""
+    """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`.
+
+    The class of mm2mgr's Connect plugin is a source connector, as it reads all that MirrorMaker's does.
+    """
+    if is_plugin_class(connector_class):
+        return "source"
     package, _, simple = connector_class.strip().rpartition(".")
     if package not in ("", PACKAGE):
         return None  # another plugin's class, whatever its name

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.assignment_text import PLUGIN_CLASS
 from mm2mgr.comparison.differences import WorkerClients, another_connector, compare
 from mm2mgr.connectors import Connector
 from mm2mgr.defaults import Origin
@@ -106,6 +107,14 @@ def test_what_differs_in_effect_is_named(desired: Connector, more: dict[str, str
 def test_another_connector_of_that_name_is_not_adopted(desired: Connector, more: dict[str, str]) -> None:
     assert another_connector(desired, BY_HAND) is None
     assert another_connector(desired, BY_HAND | more)
+
+
+@pytest.mark.parametrize("spelling", [PLUGIN_CLASS, "AssignedMirrorSourceConnector", " AssignedMirrorSource "])
+def test_a_connector_of_the_connect_plugin_is_adopted_and_its_class_differs(desired: Connector, spelling: str) -> None:
+    live = BY_HAND | {"connector.class": spelling}
+    assert another_connector(desired, live) is None
+    assert "connector.class" in compare(desired, live, WORKERS)[0]
+    assert "connector.class" not in compare(desired, BY_HAND, WORKERS)[0]
 
 
 def test_checkpoint_connectors_are_adopted_likewise(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from mm2mgr.apply.settle import Settled, States, Verification, WrittenConnector
 from mm2mgr.apply.waves import Result
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, DIGEST_KEY, PLUGIN_CLASS, digest
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connectors import RunningConnector
+from mm2mgr.connectors import RunningConnector, TaskConfig
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import ask_all
@@ -156,6 +157,23 @@ def test_a_created_connector_counts_as_deleted_only_when_workers_go_on_not_to_sh
     assert late.look(running, 1.0) == (RUNNING, True)
     assert gone.look(None, 0.0)[1] is False
     assert gone.look(None, 7.0) == (Settled("deleted since it was written", "failed"), True)
+
+
+def test_tasks_of_the_connect_plugin_have_an_assignment_when_they_have_its_digest(site: Site) -> None:
+    [created] = [each.change for each in site.converge() if each.change and each.change.connector == ORDERS]
+    stock = dict(created.config or {})
+    older, newer = (f"version=1;rates={rate};unlisted=1;orders:0@0" for rate in (1, 2))
+    plugin = stock | {"connector.class": PLUGIN_CLASS, ASSIGNMENT_KEY: older}
+    for before, after, of_tasks in (
+        (plugin, plugin | {ASSIGNMENT_KEY: newer}, {"connector.class": PLUGIN_CLASS, DIGEST_KEY: digest(newer)}),
+        (stock, plugin, {"connector.class": PLUGIN_CLASS, DIGEST_KEY: digest(older)}),
+        (plugin, stock, {"connector.class": stock["connector.class"]}),
+    ):
+        written = WrittenConnector(replace(created, action="update", before=before, config=after), 6.0)
+        written.take([TaskConfig(0, {"connector.class": PLUGIN_CLASS, DIGEST_KEY: digest("an older one")})])
+        assert written.asks_tasks
+        written.take([TaskConfig(0, of_tasks)])
+        assert not written.asks_tasks
 
 
 def test_many_connectors_are_looked_at_in_bulk(site: Site) -> None:

@@ -27,6 +27,7 @@ PLANNING = {  # what both who judges a change and who writes it may see
     *("remarks", "json_values", "timing", "connectors", "text", "errors", "files", "formats", "secrets", "partitions"),
     *(
         "assignment",
+        "assignment_text",
         "defaults",
         "spec",
         "truth",
@@ -56,11 +57,12 @@ LAYERS: dict[str, set[str]] = {
     "files": {"timing", "errors"},
     "partitions": set(),
     "assignment": {"partitions"},
+    "assignment_text": {"errors", "partitions", "assignment"},
     "link": {"text"},
     "defaults": set(),
-    "connectors": {"assignment", "defaults", "errors", "partitions"},
+    "connectors": {"assignment", "assignment_text", "defaults", "errors", "partitions"},
     "spec": {"metric_sources", "text", "errors", "files", "secrets"},
-    "truth": {"connectors", "text", "errors", "defaults", "spec"},
+    "truth": {"assignment_text", "connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "link_settings": {"link", "defaults"},
     "topology": {"connectors", "text", "errors", "link", "link_settings", "defaults", "spec", "topics"},
@@ -91,12 +93,12 @@ LAYERS: dict[str, set[str]] = {
     },
     "comparison": {  # what the planner and what observes share: a connector that runs, beside the declared one
         *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
-        "connect",
+        *("connect", "assignment_text"),
     },
     "lint": {
         "metric_sources",
         *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
-        *("truth", "topics", "topology", "connect", "live"),
+        *("truth", "topics", "topology", "connect", "live", "assignment_text"),
     },
     "plan": PLANNING,
     "apply": {*PLANNING, "garbage", "plan"},
@@ -144,6 +146,7 @@ LAYERS: dict[str, set[str]] = {
     "evidence": {
         *(
             "assignment",
+            "assignment_text",
             "timing",
             "connectors",
             "text",
@@ -194,6 +197,7 @@ LAYERS: dict[str, set[str]] = {
         ),
         *(
             "partitions",
+            "assignment_text",
             "link",
             "link_forecast",
             "formats",
@@ -304,6 +308,7 @@ PURE = (
     "connectors",
     "partitions",
     "assignment",
+    "assignment_text",
     "link",
     "link_forecast",
     "defaults",

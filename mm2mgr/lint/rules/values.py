@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open
@@ -345,7 +346,8 @@ def _removal_of(subject: Subject, entry: Entry, message: str, fix: str) -> Hit:
 def plugin_missing(subject: Subject) -> Iterator[Hit]:
     """The workers do not have the connector's class.
 
-    MirrorMaker's classes are in Kafka's connect-mirror jars, which some images for Connect leave out. Workers list
+    MirrorMaker's classes are in Kafka's connect-mirror jars, which some images for Connect leave out; the class that
+    assigns partitions by load is in the jar that `mm2mgr plugin write` writes. Workers list
     their classes under /connector-plugins and refuse a config with any other class (400). The rule needs that list, so
     it reports only on live workers.
     """
@@ -354,5 +356,6 @@ def plugin_missing(subject: Subject) -> Iterator[Hit]:
         return
     simple = [plugin.rpartition(".")[2] for plugin in plugins]
     if name not in {*plugins, *simple, *(name_with_suffix.removesuffix("Connector") for name_with_suffix in simple)}:
-        fix = f"add the jars with {name} (connect-mirror, connect-mirror-client) to the workers' plugin.path"
+        jars = "mm2mgr plugin write" if is_plugin_class(name) else "connect-mirror, connect-mirror-client"
+        fix = f"add the jars with {name} ({jars}) to the plugin.path of every worker"
         yield Hit(f"the workers have no {name} and refuse the connector", fix, "connector.class")
