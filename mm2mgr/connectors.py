@@ -83,7 +83,7 @@ class ConnectorStatus:
 
 
 def workers_at_work(statuses: Collection[ConnectorStatus]) -> frozenset[str]:
-    """Return the workers that have a connector or a task, by their ids: Connect lists none, so idle ones show nowhere."""
+    """Return the ids of workers that have a connector or a task: Connect lists none, so idle ones show nowhere."""
     shown = {(status.state, status.worker_id) for status in statuses}
     shown |= {(task.state, task.worker_id) for status in statuses for task in status.tasks}
     return frozenset(worker for state, worker in shown if worker and state not in {"UNASSIGNED", "DESTROYED"})

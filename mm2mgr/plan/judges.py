@@ -527,9 +527,11 @@ def judge_parts(
         if _blocked_names(held) == _blocked_names(changes):
             break
         changes = held
-    said = (*remarks, *late)
+    everything = (*remarks, *late)
     final = {
-        named: change.with_remarks(*(r for of_judge in said for r in of_judge.get(named, ()) if r.effect == "warns"))
+        named: change.with_remarks(
+            *(r for of_judge in everything for r in of_judge.get(named, ()) if r.effect == "warns")
+        )
         for named, change in changes.items()
     }
     return [part.each(lambda change: final[change.full_name]) for part in facts.parts]

@@ -129,7 +129,7 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
             against.setdefault(named, []).append(remark)
         parts = judge_parts(facts)
     unverified = {**unvalidated, **late[1]}
-    unlisted = (*_notes_on_unlisted(writes, state), *_uncounted(caps))
+    unlisted = (*_notes_on_unlisted(writes, state), *_notes_on_unseen_workers(caps))
     notes = _notes(draft, unknown_ids, unverified, _needed_permits(draft, verdicts), unlisted)
     return _finish_plan(draft, parts, notes), draft
 
@@ -344,7 +344,7 @@ def _ask_retention(draft: Draft, state: MirroredState) -> Steps[Objections]:
 def _read_caps(draft: Draft, run: Connectors, state: MirroredState) -> Steps[dict[str, WorkerCap]]:
     """Return what workers may carry, of Connect clusters that declare it and get more tasks.
 
-    Where they do not declare how many workers there are, those with a connector or a task count: idle ones show nowhere.
+    Where they do not declare how many workers there are, those with a connector or a task count.
     """
     stopped = [named for named, subject in run.desired.items() if subject.state == "STOPPED"]
 
@@ -382,7 +382,7 @@ def _with_workers(cap: WorkerCap, statuses: Mapping[str, ConnectorStatus] | Mm2m
     return replace(cap, workers=len(workers_at_work(statuses.values())) or None)
 
 
-def _uncounted(caps: Mapping[str, WorkerCap]) -> Iterator[tuple[str, str]]:
+def _notes_on_unseen_workers(caps: Mapping[str, WorkerCap]) -> Iterator[tuple[str, str]]:
     """Yield Connect clusters on which no worker is seen: a cluster that runs nothing yet shows none."""
     whether = "not verified: whether the tasks fit the workers (tasks_per_worker)"
     for connect, cap in caps.items():

@@ -1,9 +1,9 @@
 """Holds Connect clusters to the tasks that their workers are declared to carry: `tasks_per_worker` × workers. Pure.
 
-Connect itself knows no such limit, and gives the tasks of a lost worker to the others: one that gets too many dies of it
-and takes the next one along (Wayfair's domino effect; the fix was Brooklin's maxTasksPerInstance). Every task counts,
-whoever's it is, but those of checkpoint and heartbeat connectors, which are idle. Only what raises the tasks is ever
-blocked: of several such changes as many go on as fit once all others are written, the smallest first.
+Connect itself knows no such limit, and gives the tasks of a lost worker to the others: one that gets too many fails,
+and then the next one (Wayfair's domino effect; the fix was Brooklin's maxTasksPerInstance). Tasks of all owners count,
+but those of checkpoint and heartbeat connectors, which are idle. Only what raises the tasks is ever blocked: of several
+such changes as many go on as fit once all others are written, the smallest first.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ALLOW = "tasks-per-worker"
 """The costly kind of change (`changes.KINDS`), and the rule that remarks name."""
 _IDLE = frozenset({"checkpoint", "heartbeat"})
 _REMEDY = (
-    "add workers (workers: {count: …}), lower the tasks of this flow or of others, or raise tasks_per_worker where a worker"
-    f" carries more; to exceed it, add --allow {ALLOW}"
+    "add workers (workers: {count: …}), lower the tasks of this flow or of others, or raise tasks_per_worker where a"
+    f" worker carries more; to exceed it, add --allow {ALLOW}"
 )
 _UNREAD_REMEDY = f"plan again when they can be read, or declare workers: {{count: …}}; else add --allow {ALLOW}"
 
@@ -98,8 +98,8 @@ class WorkerCap:
         if total > self.per_worker * workers:
             yield self._excess(connect, total)
         elif workers > 1 and total > (rest := self.per_worker * (workers - 1)):
-            lost = f"if one of the {self._workers} of '{connect}' is lost, its {number_of(total, 'task')} are more than the"
-            yield f"{lost} {rest} that the rest may have: an overloaded worker may fail, and the next one after it"
+            lost = f"if one of the {self._workers} of '{connect}' is lost, its {number_of(total, 'task')} are more than"
+            yield f"{lost} the {rest} that the rest may have: an overloaded worker may fail, and the next one after it"
 
     def _excess(self, connect: str, total: int) -> str:
         others = sum(self.tasks[name].now for name in self.others & self.tasks.keys())
@@ -147,23 +147,23 @@ def count_tasks(
 
 
 def _count(change: Change, live: RunningConnector | None, partitions: Partitions, *, rests: bool) -> TaskCount:
-    """Return the tasks of a connector of this tree; its partitions bound them (KAFKA-9352), as far as they are known."""
+    """Return the tasks of a connector of this tree; its partitions bound them (KAFKA-9352) where they are known."""
 
-    def expected(config: Mapping[str, str]) -> int:
+    def task_count(config: Mapping[str, str]) -> int:
         count, most = partitions(change.full_name), _tasks_max(config)
         return most if count is None else min(most, max(1, count))
 
     is_started = live is not None and change.state is not None and change.state[1] == "RUNNING" and not live.task_ids
     now = 0
     if live is not None:
-        now = len(live.task_ids) or (0 if rests or is_started else expected(live.config))
+        now = len(live.task_ids) or (0 if rests or is_started else task_count(live.config))
     if change.action == "delete" or (rests and change.action in WRITES):
         return TaskCount(now, 0)
     if change.action not in WRITES:
         return TaskCount(now, now)
     config = change.config or {}
     if live is None or is_started or _takes_more(live.config, config):
-        return TaskCount(now, expected(config))
+        return TaskCount(now, task_count(config))
     return TaskCount(now, min(now, _tasks_max(config)))
 
 
