@@ -28,12 +28,13 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.serve.app import application
 from mm2mgr.serve.metrics import families
 from mm2mgr.sizing.tasks import HotPartition
+from tests.cli.conftest import impatient
 from tests.cli.load import addresses, declare, measured, produce
 from tests.fake_connect import MIRROR, FakeConnect, serving
 from tests.kafka.conftest import mock_cluster
 from tests.serve.estate import NOW, SURVEY, ask_application, facts, flow_status, look_of, view_of
 
-__all__ = ["mock_cluster"]
+__all__ = ["impatient", "mock_cluster"]
 FLOW, OTHER = "orders:a->b", "clicks:a->b"
 HOT = HotPartition("orders", 1, 9e6, 1.3)
 NEED = FlowNeed(3, 7e6, 70_000.0, (HOT,))
@@ -183,6 +184,7 @@ class ThreeWorkers(FakeConnect):
         self.worker_ids = {None: "w1:8083", 0: "w2:8083", 1: "w3:8083"}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_needs_are_those_of_size_and_fleet(tmp_path: Path, mock_cluster: KafkaAccess) -> None:
     """28 MB/s of logs in four partitions, of which one has more than a task can carry."""
     tree = tmp_path / "tree"
