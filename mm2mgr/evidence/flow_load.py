@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mm2mgr.assignment import Assignment, spread
-from mm2mgr.connectors import workers_at_work
+from mm2mgr.connectors import RunningConnector, workers_at_work
 from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.observe.trend import FLOW, recent_rates
 from mm2mgr.partitions import TopicPartition
@@ -132,13 +132,17 @@ def estate_needs(tree: ExpandedTree, store: Store) -> EstateNeeds:
         )
         for flow_id, flow in result.flows.items()
     }
-    workers = {
-        name: None if isinstance(statuses, Mm2mgrError) else len(workers_at_work(statuses.values()))
-        for name, statuses in evidence.running.items()
+    needs = {
+        name: ConnectNeed(need.workers_needed, _workers_of(evidence.running[name]))
+        for name, need in result.needs.items()
     }
-    return EstateNeeds(
-        flows, {name: ConnectNeed(need.workers_needed, workers[name]) for name, need in result.needs.items()}
-    )
+    return EstateNeeds(flows, needs)
+
+
+def _workers_of(running: Mapping[str, RunningConnector] | Mm2mgrError) -> int | None:
+    if isinstance(running, Mm2mgrError):
+        return None
+    return len(workers_at_work([connector.status for connector in running.values() if connector.status]))
 
 
 # --- what flows move now ----------------------------------------------------------------------------------------------
@@ -163,7 +167,11 @@ class FlowThroughput:
 def throughput_of(facts: FlowFacts, tasks: Iterable[TaskLoad], need: FlowNeed | None) -> FlowThroughput:
     """Return what a flow moves, from its last looks and the load of its tasks."""
     mirrored, produced = recent_rates(facts.points.get(FLOW, ()), _RECENT_SECONDS, facts.flush_interval_seconds)
-    loads = [(task.bytes_per_second, task.records_per_second) for task in tasks if task.bytes_per_second is not None]
+    loads = [
+        (task.bytes_per_second or 0.0, task.records_per_second)
+        for task in tasks
+        if task.bytes_per_second is not None or not task.unmeasured_partitions  # one without partitions carries nothing
+    ]
     volume, records = _sum(volume for volume, _ in loads), _sum(records for _, records in loads)
     size = volume / records if volume is not None and records else None
     return FlowThroughput(

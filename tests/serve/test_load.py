@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.assignment import round_robin
 from mm2mgr.evidence.flow_load import (
     ConnectNeed,
     EstateNeeds,
@@ -46,7 +47,7 @@ def points(*rows: tuple[float, int, int]) -> tuple[LagPoint, ...]:
 
 
 def load(task: int, volume: float | None, records: float | None = None) -> TaskLoad:
-    return TaskLoad(task, volume, records, 0)
+    return TaskLoad(task, volume, records, int(volume is None))
 
 
 # --- what a flow moves ------------------------------------------------------------------------------------------------
@@ -91,6 +92,10 @@ def test_what_is_unknown_is_missing_and_no_zero() -> None:
     assert moving([load(0, 0.0), load(1, 0.0)]).balance == 1.0
 
 
+def test_a_task_without_partitions_carries_nothing() -> None:
+    assert moving([load(0, 3e6), TaskLoad(1, None, None, 0)]).balance == 2.0
+
+
 # --- views ------------------------------------------------------------------------------------------------------------
 
 
@@ -98,9 +103,10 @@ def test_what_is_unknown_is_missing_and_no_zero() -> None:
 def view() -> EstateView:
     """Two flows; of one the load is known, with two partitions on two tasks."""
     look = look_of([flow_status(FLOW, "a->b"), flow_status(OTHER, "a->b", state="unknown", health="unknown")])
-    places = {TopicPartition("orders", number): number for number in range(2)}
+    places = [TopicPartition("orders", number) for number in range(2)]
     lags = tuple(
-        replace(one, lag=replace(one.lag, tasks=places)) if one.flow == FLOW else one for one in look.lag.flows
+        replace(one, lag=replace(one.lag, assignment=round_robin(places, 2))) if one.flow == FLOW else one
+        for one in look.lag.flows
     )
     rates = {TopicPartition("orders", 0): (1e6, 1000.0), TopicPartition("orders", 1): (9e6, 9000.0)}
     survey = replace(

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from httpx import Client
 
+from mm2mgr.assignment import round_robin
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, FlowNeed, MeasuredLoad
 from mm2mgr.observe.lag_report import Amount
@@ -175,12 +176,14 @@ def with_load(
     """Return an estate whose flow has two partitions on two tasks, with so many bytes per second in the last hour."""
     view = healthy()
     assert view.look is not None
-    places = {TopicPartition("orders", number): number for number in range(2)}
+    places = [TopicPartition("orders", number) for number in range(2)]
     report = replace(
         view.look.lag,
         flows=tuple(
             replace(
-                one, lag=replace(one.lag, tasks=places), points={FLOW_POINTS: tuple(points) or one.points[FLOW_POINTS]}
+                one,
+                lag=replace(one.lag, assignment=round_robin(places, 2)),
+                points={FLOW_POINTS: tuple(points) or one.points[FLOW_POINTS]},
             )
             if one.flow == FLOW
             else one
