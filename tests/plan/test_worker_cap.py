@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -15,11 +16,12 @@ from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.schedule import RestartRules, Saving, waiting
 from mm2mgr.plan.worker_cap import ALLOW, TaskCount, WorkerCap
 from tests.asking import topics_with
-from tests.fake_connect import MIRROR
+from tests.fake_connect import MIRROR, FakeConnect
 from tests.plan.site import Site, actions
 
 NAMES = ("big", "mid", "small")
 PARTITIONS = 8
+IDLE = ("MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 SINK = {"connector.class": "com.acme.Sink", "topics": "anything"}
 
 
@@ -199,6 +201,44 @@ def test_a_saving_that_waits_makes_no_room_yet(wide: Site) -> None:
 
     assert not blocked(wide.plan(tree(mid=2, small=6)))
     assert blocked(wide.plan(tree(mid=2, small=6), waits=waits)) == {"small"}
+
+
+def test_what_another_one_takes_over_stays_while_that_is_blocked(wide: Site) -> None:
+    wide.converge(tree(mid=4, small=4))
+    assert wide.kafka
+    wide.east.add_offsets(source("mid"), "mid", {0: 9}, "a")
+    wide.kafka["a"] = topics_with(dict.fromkeys(NAMES, PARTITIONS), {"mid": 10})
+    wide.kafka["east"] = topics_with({"a.mid": PARTITIONS}, {"a.mid": 10})
+    renamed = tree(mid=6, small=4).replace("  mid: {", "  other: {")
+    plan = wide.plan(renamed, prune=True, mirror_again=True)
+    assert blocked(plan) == {"other", "mid"}, "else nobody would mirror its topic"
+    assert not blocked(wide.plan(renamed.replace("max: 6", "max: 4"), prune=True, mirror_again=True))
+
+
+def tasks_on(fake: FakeConnect) -> int:
+    busy = (name for name, one in fake.connectors.items() if not one.config["connector.class"].endswith(IDLE))
+    return sum(fake.task_count(name) for name in busy)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_apply_ever_brings_tasks_above_the_cap(wide: Site, seed: int) -> None:
+    """Random flows, strangers and numbers, from tree to tree; the order of the flows in it means nothing."""
+    draw = Random(seed)
+    wide.east.add("theirs", SINK)
+    wide.east.connectors["theirs"].forced_tasks = draw.randint(0, 4)
+    for _ in range(4):
+        tasks = {name: draw.randint(1, PARTITIONS + 2) for name in draw.sample(NAMES, draw.randint(1, len(NAMES)))}
+        per_worker, count = draw.randint(2, 6), draw.randint(1, 3)
+        flows = tree(per_worker=per_worker, count=count, **tasks)
+        reversed_flows = tree(per_worker=per_worker, count=count, **dict(reversed(tasks.items())))
+        before, prune = tasks_on(wide.east), draw.random() < 0.5
+        plan = wide.plan(flows, prune=prune)
+        assert blocked(plan) == blocked(wide.plan(reversed_flows, prune=prune)), "order means nothing"
+        shown = {name.rpartition(".")[2]: wide.east.task_count(name) for name in wide.names("east")}
+        assert not {name for name in blocked(plan) if min(tasks[name], PARTITIONS) <= shown.get(name, 0)}
+        wide.apply(plan, flows)
+        after = tasks_on(wide.east)
+        assert after <= max(per_worker * count, before), (tasks, per_worker, count)
 
 
 # --- random estates ---------------------------------------------------------------------------------------------------
