@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -81,6 +81,13 @@ class ConnectorStatus:
     def workers(self) -> frozenset[str]:
         """The ids of the workers that it and its tasks are on, as these last said: a dead worker takes nothing back."""
         return frozenset(worker for worker in (self.worker_id, *(task.worker_id for task in self.tasks)) if worker)
+
+
+def workers_at_work(statuses: Collection[ConnectorStatus]) -> frozenset[str]:
+    """Return the ids of workers that have a connector or a task: Connect lists none, so idle ones show nowhere."""
+    shown = {(status.state, status.worker_id) for status in statuses}
+    shown |= {(task.state, task.worker_id) for status in statuses for task in status.tasks}
+    return frozenset(worker for state, worker in shown if worker and state not in {"UNASSIGNED", "DESTROYED"})
 
 
 @dataclass(frozen=True)

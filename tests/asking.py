@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
 
+from mm2mgr.comparison.differences import Named
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connectors import Connector
@@ -192,8 +193,9 @@ async def make_plan(
     only: Sequence[str] | None = None,
     spec: Spec | None = None,
     deadline_seconds: float = 30.0,
+    waits: Callable[[Plan], Collection[Named]] = lambda _: (),
 ) -> Plan:
     """Return the plan of a tree, from clusters that are asked side by side."""
-    declared = Declared(topology, connectors, wish, None if only is None else frozenset(only), spec)
+    declared = Declared(topology, connectors, wish, None if only is None else frozenset(only), spec, waits)
     limits = Limits(connect_seconds=deadline_seconds)
     return (await run_steps(plan_steps(declared), Clusters.of_tree(topology), limits))[0]

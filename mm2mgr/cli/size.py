@@ -134,6 +134,7 @@ def _say_written(report: SizingReport) -> int:
 @option("--lag", type=Duration(), default="1h", help="Lag to recover from, in traffic.")
 @option("--lag-records", type=Count(1), help="Lag to recover from, in records of each Connect cluster.")
 @option("--workers", type=Count(1), multiple=True, help="Worker count to estimate recovery for (repeatable).")
+@option("--within", type=Duration(), help="Name the workers that work off the lag within this time, such as 20min.")
 @option(
     "--session-timeout",
     type=Duration(),
@@ -156,6 +157,7 @@ def fleet(
     lag: float,
     lag_records: int | None,
     workers: tuple[int, ...],
+    within: float | None,
     session_timeout: float,
     rebalance_delay: float,
     page: Path | None,
@@ -170,6 +172,7 @@ def fleet(
     \b
     Example:
       mm2mgr fleet --lag 4h --workers 10 --workers 30
+      mm2mgr fleet --lag 4h --within 20min
     """
     from mm2mgr.operations import Failover, Lag
     from mm2mgr.operations.size import fleet as judge_fleet
@@ -177,7 +180,8 @@ def fleet(
     from mm2mgr.output.load_text import say_fleet
 
     failover = Failover(session_timeout, rebalance_delay)
-    report = judge_fleet(workspace, evidence, lag=Lag(lag, lag_records), worker_counts=workers, failover=failover)
+    asked = Lag(lag, lag_records, within)
+    report = judge_fleet(workspace, evidence, lag=asked, worker_counts=workers, failover=failover)
     say_as(output, report, say_fleet)
     if page:
         write_page(page, report.views, report, report.measured)

@@ -130,6 +130,21 @@ class RecordRate:
     json_keys = "records_per_second=mean error"
 
 
+def recent_rates(points: Points, seconds: float, least_seconds: float) -> tuple[float | None, float | None]:
+    """Return the records per second that were mirrored and produced over the newest looks, of so many seconds at most.
+
+    None, None where these are less than `least_seconds` apart: stored offsets move once per flush interval.
+    """
+    if len(points) < 2:
+        return None, None
+    last = points[-1]
+    first = min(next(place for place, point in enumerate(points) if point.time >= last.time - seconds), len(points) - 2)
+    span = last.time - points[first].time
+    if span < max(least_seconds, 1.0):
+        return None, None
+    return (last.position - points[first].position) / span, (last.end - points[first].end) / span
+
+
 @dataclass(frozen=True)
 class Trend:
     """What a lag has been doing for `seconds`; `records` is by how much it changed meanwhile.

@@ -83,8 +83,7 @@ def plan(
     if out:
         workspace.refuse_as_output(out, "--out")
         check_free(out, PLAN)
-    planned = hold_restarts(workspace, read_plan_of(workspace, options.wish, only), options.restarts)
-    planned = _with_choices_explained(workspace, planned)
+    planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only, options.restarts))
     report(planned)
     if out:
         templates = str(workspace.templates) if workspace.templates else None
@@ -114,20 +113,33 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
     return replace(plan, clusters=tuple(part.each(explain) for part in plan.clusters))
 
 
+Waits = Callable[[Plan], Mapping[Named, str]]
+"""Returns the connectors of a plan whose update waits, each with the reason."""
+
+
 def read_plan_of(
-    workspace: Workspace, wish: Wish, only: Sequence[str] | None, skip: Mapping[str, Mm2mgrError] = MappingProxyType({})
+    workspace: Workspace,
+    wish: Wish,
+    only: Sequence[str] | None,
+    skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
+    waits: Waits = lambda _: {},
 ) -> Plan:
     """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet.
 
-    `skip`: see `plan_steps`.
+    `skip`: see `plan_steps`; what will wait by `waits` leaves its tasks where they are.
     """
     chosen = None if only is None else frozenset(only)
-    return workspace.ask(
-        plan_steps(Declared(workspace.topology, workspace.connectors, wish, chosen, workspace.spec), skip)
-    )
+    declared = Declared(workspace.topology, workspace.connectors, wish, chosen, workspace.spec, waits)
+    return workspace.ask(plan_steps(declared, skip))
 
 
-def hold_restarts(workspace: Workspace, plan: Plan, rules: RestartRules) -> Plan:
+def read_due_plan(
+    workspace: Workspace,
+    wish: Wish,
+    only: Sequence[str] | None,
+    rules: RestartRules,
+    skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
+) -> Plan:
     """Return the plan in which updates that only save tasks wait until their time has come; the others are counted.
 
     Those are of flows whose number in overrides/sizing.yaml only saves tasks, and is not outranked by the tree.
@@ -138,7 +150,12 @@ def hold_restarts(workspace: Workspace, plan: Plan, rules: RestartRules) -> Plan
     savings = {
         name: Saving(sized.tasks_max, seconds_of(sized.changed), sized.partitions) for name, sized in reviewed.items()
     }
-    return with_many_changes_held(with_waiting(plan, waiting(plan, rules, savings, workspace.now)))
+
+    def waits(plan: Plan) -> Mapping[Named, str]:
+        return waiting(plan, rules, savings, workspace.now)
+
+    plan = read_plan_of(workspace, wish, only, skip, waits)
+    return with_many_changes_held(with_waiting(plan, waits(plan)))
 
 
 def seconds_of(text: str | None) -> int | None:
@@ -197,8 +214,7 @@ def apply(  # noqa: PLR0913  one argument per option
     def make() -> tuple[Plan, Workspace]:
         if planfile:
             return _plan_as_reviewed(workspace, planfile)
-        fresh = read_plan_of(workspace, wish, workspace.only(options.flows))
-        return hold_restarts(workspace, fresh, options.restarts), workspace
+        return read_due_plan(workspace, wish, workspace.only(options.flows), options.restarts), workspace
 
     planned, tree = make()
     if wait_for_lease(tree.topology, planned, report):
@@ -230,7 +246,8 @@ def _plan_as_reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Works
             hint="leave --clusters and --templates out, or make a plan of the tree you name",
         )
     workspace = Workspace(tuple(Path(file) for file in document.clusters), templates)
-    planned = with_waiting(read_plan_of(workspace, document.wish, document.only), document.waiting)
+    planned = read_plan_of(workspace, document.wish, document.only, {}, lambda _: document.waiting)
+    planned = with_waiting(planned, document.waiting)
     return as_reviewed(document.plan, planned), workspace
 
 
@@ -431,7 +448,7 @@ class _Reconciling:
         options, skip = self.order.options, {name: KafkaError(why) for name, why in left_out.items()}
 
         def plan_with(wish: Wish) -> Plan:
-            return hold_restarts(workspace, read_plan_of(workspace, wish, only, skip), options.restarts)
+            return read_due_plan(workspace, wish, only, options.restarts, skip)
 
         held, is_wait = self._why_no_deletes(workspace)
         wish = replace(options.wish, prune=options.prune and not held, deletes_held=held)

@@ -9,24 +9,31 @@ rolls up, the same as `sample --follow --throughput`.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mm2mgr import timing
-from mm2mgr.assignment import Assignment
 from mm2mgr.errors import cause
+from mm2mgr.evidence.flow_load import (
+    EstateNeeds,
+    FlowThroughput,
+    MeasuredLoad,
+    TaskLoad,
+    estate_needs,
+    measured_load,
+    throughput_of,
+)
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
-from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.status import observe
 from mm2mgr.timing import wait_for
 
@@ -45,7 +52,6 @@ if TYPE_CHECKING:
 Part = TypeVar("Part")
 ViewState = Literal["starting", "ok", "stale"]
 _CHANGES_KEPT = 100
-_LOAD_SECONDS = 3600.0
 _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
 
 
@@ -76,46 +82,11 @@ class LastKnown:
 
 
 @dataclass(frozen=True)
-class MeasuredLoad:
-    """Bytes and records per second of source partitions, by cluster, over `hours`; `unknown`: why there are none."""
-
-    rates: Mapping[str, Mapping[TopicPartition, tuple[float | None, float | None]]] = field(default_factory=dict)
-    hours: str = ""
-    unknown: str = ""
-
-    def of_tasks(self, source: str, assignment: Assignment) -> list[TaskLoad]:
-        """Return the load of each task: sums over its partitions, None where none of them was measured."""
-        rates = self.rates.get(source, {})
-        by_task = [[rates.get(partition, (None, None)) for partition in task] for task in assignment.tasks]
-        return [
-            TaskLoad(
-                task, _sum(rate for rate, _ in of), _sum(rate for _, rate in of), sum(rate is None for rate, _ in of)
-            )
-            for task, of in enumerate(by_task)
-        ]
-
-
-@dataclass(frozen=True)
-class TaskLoad:
-    """Bytes and records per second of a task, without those of its partitions that were not measured."""
-
-    task: int
-    bytes_per_second: float | None
-    records_per_second: float | None
-    unmeasured_partitions: int
-
-
-def _sum(rates: Iterable[float | None]) -> float | None:
-    measured = [rate for rate in rates if rate is not None]
-    return math.fsum(measured) if measured else None
-
-
-@dataclass(frozen=True)
 class Survey:
     """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be
     made.
 
-    `load`: what the store knows of the last hour.
+    `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for.
     """
 
     taken_at: float
@@ -123,6 +94,7 @@ class Survey:
     plan: Plan | str
     history: HistoryReport | str
     load: MeasuredLoad = field(default_factory=MeasuredLoad)
+    needs: EstateNeeds = field(default_factory=EstateNeeds)
 
 
 @dataclass(frozen=True)
@@ -180,6 +152,19 @@ class EstateView:
     def load(self) -> MeasuredLoad:
         return self.survey.load if self.survey else MeasuredLoad(unknown="it is read at a slower pace")
 
+    @property
+    def needs(self) -> EstateNeeds:
+        return self.survey.needs if self.survey else EstateNeeds(unknown="it is judged at a slower pace")
+
+    @cached_property
+    def throughput(self) -> Mapping[str, FlowThroughput]:
+        """What each flow moves that the last look could read, and how its tasks share the load."""
+        return {
+            status.flow: throughput_of(self.facts(status), self.task_loads(status), self.needs.flows.get(status.flow))
+            for status in (self.look.status.flows if self.look else ())
+            if status.state != "unknown"
+        }
+
     def status(self, flow: str) -> FlowStatus | None:
         """Return what the last look saw of a flow; None for one that is not there."""
         return next((status for status in self.look.status.flows if status.flow == flow), None) if self.look else None
@@ -216,8 +201,8 @@ class EstateView:
         }
 
     def overview_dict(self, tick: float) -> dict[str, object]:
-        """Return the overview as `/api/status` has it: `status`, `lag` by flow, and what was `last_known` of flows that
-        cannot be read now."""
+        """Return the overview as `/api/status` has it: `status`, `lag` and `throughput` by flow, `connects` with the
+        workers at work and needed, and what was `last_known` of flows that cannot be read now."""
         statuses = self.look.status.flows if self.look else ()
         last_known = {status.flow: self.last_known(status) for status in statuses}
         return {
@@ -228,6 +213,8 @@ class EstateView:
             "warnings": self.warnings,
             "status": self.look.status if self.look else None,
             "lag": self.look.totals if self.look else {},
+            "throughput": self.throughput,
+            "connects": self.needs.connects,
             "last_known": {flow: last for flow, last in sorted(last_known.items()) if last},
         }
 
@@ -244,6 +231,9 @@ class EstateView:
             "task_load": self.task_loads(status),
             "load_hours": self.load.hours,
             "load_unknown": self.load.unknown,
+            "throughput": self.throughput.get(status.flow),
+            "needed": self.needs.flows.get(status.flow),
+            "needed_unknown": self.needs.unknown,
             "topics": facts.rows("topic"),
             "partitions": facts.rows("partition"),
             "points": [{"time": point.time, "lag_records": point.lag_records} for point in facts.points.get(FLOW, ())],
@@ -307,7 +297,7 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
-    """Make the slow part: lint of the tree, the plan, the newest recorded changes, and the measured load."""
+    """Make the slow part: lint of the tree, the plan, the newest changes, the measured load and what it needs."""
     from mm2mgr.operations.history import history
     from mm2mgr.operations.lint import lint
     from mm2mgr.operations.plan import plan
@@ -318,24 +308,8 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
         _or_error(lambda: plan(workspace)),
         _or_error(lambda: history(workspace, last=_CHANGES_KEPT)),
         measured_load(store),
+        estate_needs(workspace, store),
     )
-
-
-def measured_load(store: Store) -> MeasuredLoad:
-    """Return the mean rates of the newest whole hour in the store."""
-    from mm2mgr.operations.size import read_throughput
-
-    try:
-        from mm2mgr.throughput.windows import rates_of
-
-        throughput = read_throughput(store, _LOAD_SECONDS)
-        rates: dict[str, dict[TopicPartition, tuple[float | None, float | None]]] = {}
-        for rate in rates_of(throughput):
-            per_second = rate.bytes_per_second_mean, rate.records_per_second_mean
-            rates.setdefault(rate.cluster, {})[TopicPartition(rate.topic, rate.partition)] = per_second
-    except Exception as error:  # a store that cannot be read ends neither the survey nor the server
-        return MeasuredLoad(unknown=cause(error))
-    return MeasuredLoad(rates, throughput.window.text())
 
 
 def _or_error(make: Callable[[], Part]) -> Part | str:
@@ -445,7 +419,9 @@ class EstateWatch:
             newest = self._survey(self._workspace, self._order.store)
         except BaseException as error:
             failed = cause(error)
-            newest = Survey(self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed))
+            newest = Survey(
+                self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed), EstateNeeds(unknown=failed)
+            )
         self._publish(lambda view: replace(view, survey=newest, tree_error=trouble))
 
     def _restart(self, asked: WatchdogOrder) -> None:

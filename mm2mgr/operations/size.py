@@ -157,7 +157,8 @@ class ConnectReport:
         "connect=need.connect tasks=need.tasks side_tasks=need.side_tasks bytes_per_second=need.bytes_per_second "
         "workers_today=need.workers_today workers_needed=need.workers_needed by_limit=need.by_limit "
         "fullest=need.fullest reasons=need.reasons judged_workers running=running_document lag=outlook.lag "
-        "losses=outlook.losses recoveries=outlook.recoveries note=outlook.note limited=outlook.limited"
+        "losses=outlook.losses recoveries=outlook.recoveries note=outlook.note limited=outlook.limited "
+        "within=outlook.within"
     )
 
     @property

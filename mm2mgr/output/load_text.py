@@ -263,13 +263,16 @@ def lag_note(outlook: Outlook) -> str:
 
 
 def recovery_notes(outlook: Outlook) -> list[str]:
-    """Name the flows that never catch up, whatever is listed, and those whose catch-up limit decides the time."""
+    """Name the workers that catch up in a given time, the flows that never do, whatever is listed, and those whose
+    catch-up limit decides the time.
+    """
     never = outlook.recoveries[-1].raised.never if outlook.recoveries else ()
     notes = (
         ("Cannot catch up with any number of workers listed here", never),
         ("Held at their catch-up limit", outlook.limited),
     )
-    return [f"{note}: {list_names(flows)}." for note, flows in notes if flows]
+    within = [outlook.within.reason] if outlook.within else []
+    return [*within, *(f"{note}: {list_names(flows)}." for note, flows in notes if flows)]
 
 
 def _time_text(catch_up: CatchUp) -> str:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import TypeVar
 from urllib.parse import urlencode
 
+from mm2mgr.evidence.flow_load import TaskLoad
 from mm2mgr.observe.lag_report import LagLevel, LagRow
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateView, Survey, TaskLoad
+from mm2mgr.operations.serve import EstateView, Survey
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.history_text import action_line, history_table, not_watched
 from mm2mgr.output.lint_text import counts_text, finding_table
@@ -118,8 +119,18 @@ def overview(now: float, view: EstateView) -> Context:
         "matrix": _matrix(now, view, status.flows) if status else None,
         "problems": problems[:MOST_ROWS],
         "more": max(0, len(problems) - MOST_ROWS),
+        "connects": _connects(view),
         "failures": [(cluster, failure.message, failure.hint) for cluster, failure in failures],
     }
+
+
+def _connects(view: EstateView) -> Table:
+    rows = [
+        (name, or_dash(need.workers), or_dash(need.workers_needed))
+        for name, need in sorted(view.needs.connects.items())
+    ]
+    columns = ("Connect cluster", "workers at work", "workers needed")
+    return Table(columns, rows, right=columns[1:])
 
 
 def _summary(status: Status) -> str:
@@ -259,6 +270,7 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "lag": _lag_table([facts.total], "flow"),
         "curve": lag_curve(points) if len(points) > 1 else "",
         "points": Table(("time", "lag (records)"), times, right=("lag (records)",)),
+        "load": list(_load_sentences(status, view)),
         "tasks": Table(columns, tasks, right=numbers),
         "load_note": f"The load is unknown: {load.unknown}."
         if load.unknown
@@ -269,6 +281,30 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "unknown": sorted({reason for row in partitions for reason in row.unknown.values()}),
         "changes": _changes_of(status.flow, view.survey),
     }
+
+
+def _load_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
+    """Say what a flow mirrors, how busy its tasks are, how many it needs, and which partitions no task can carry."""
+    moves, need = view.throughput.get(status.flow), view.needs.flows.get(status.flow)
+    if moves and moves.mirrored_records_per_second is not None:
+        volume = moves.mirrored_bytes_per_second
+        in_bytes = "" if volume is None else f" ({rate_text(volume)})"
+        source = f"{moves.source_records_per_second or 0.0:.1f} records/s that its source gets"
+        yield f"Mirrors {moves.mirrored_records_per_second:.1f} records/s{in_bytes}, of {source}."
+    if moves and moves.busiest_share is not None and moves.balance is not None:
+        share = f"{moves.busiest_share * 100:.0f} % of what a task is planned to carry"
+        yield f"The busiest task got {share}, {moves.balance:.2f} times the mean of its tasks."
+    if need is None:
+        yield f"The tasks that it needs are unknown: {view.needs.unknown or 'its source could not be read'}."
+        return
+    running = sum(task.state == "RUNNING" for task in status.tasks)
+    yield f"{number_of(need.tasks, 'task')} needed by the load of the last four weeks, {running} RUNNING."
+    if need.hot_partitions:
+        names = [
+            f"{hot.topic}-{hot.partition} ({rate_text(hot.bytes_per_second)}, {hot.factor:.1f} times)"
+            for hot in need.hot_partitions[:MOST_ROWS]
+        ]
+        yield f"More than a task is planned to carry, so that more tasks do not help: {', '.join(names)}."
 
 
 def _lag_cells(row: LagRow | None) -> tuple[str, str]:

@@ -30,8 +30,9 @@ KINDS = {
     "mirror-again": "mirror records a second time that another connector has mirrored",
     "target-names": "mirror topics of a flow that runs under other names on the target from now on",
     "deletes": "delete more connectors than go unasked (half of this owner's; 10, or 20 % of them)",
+    "tasks-per-worker": "raise the tasks on a Connect cluster above `tasks_per_worker` × workers",
 }
-"""The costly kinds of change; `deletes` belongs to no flow. The flow's `allow` (spec) has the others."""
+"""The costly kinds of change; the last two belong to no flow. The flow's `allow` (spec) has the others."""
 
 
 @dataclass(frozen=True)

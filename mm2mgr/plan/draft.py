@@ -5,7 +5,7 @@ A draft has every change that is wanted; `judges` says which of them must not be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -61,7 +61,8 @@ Answers = Mapping[str, Live | Mm2mgrError]
 class Declared:
     """What the tree wants: `connectors` as they are rendered, `only` for these flows, by their ids (None: for all).
 
-    With `spec`, comments in the tree's files silence guards as a flow's `silence:` does.
+    With `spec`, comments in the tree's files silence guards as a flow's `silence:` does. `waits`: the connectors of a
+    plan whose update waits for its time (`schedule`), so that the tasks which it saves are still there.
     """
 
     topology: Topology
@@ -69,6 +70,7 @@ class Declared:
     wish: Wish = Wish()
     only: frozenset[str] | None = None
     spec: Spec | None = None
+    waits: Callable[[Plan], Collection[Named]] = lambda _: ()
 
     @cached_property
     def owners(self) -> Ownership:

@@ -18,6 +18,7 @@ from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, connector_text, count_deletes
 from mm2mgr.plan.heartbeats import RunningConnectors, left_over_stays
 from mm2mgr.plan.history import CLAIMED, Claims
+from mm2mgr.plan.worker_cap import ALLOW, WorkerCap
 from mm2mgr.remarks import Remark
 from mm2mgr.render import HEARTBEATS_KEY
 from mm2mgr.truth.reach import CLUSTER_KEYS, Setting, clients, numbers, settings
@@ -345,6 +346,8 @@ class Facts:
     left_overs: Mapping[Named, Named] = field(default_factory=dict)
     against: Remarks = field(default_factory=dict)
     successors: Mapping[Named, Sequence[Named]] = field(default_factory=dict)
+    caps: Mapping[str, WorkerCap] = field(default_factory=dict)
+    """By Connect cluster whose workers are declared to carry so many tasks, and which gets more."""
 
     @cached_property
     def by_itself(self) -> Remarks:
@@ -410,6 +413,20 @@ def _of_change(change: Change, remarks: Iterable[Remark]) -> Iterator[Remark]:
 
 
 JUDGES: tuple[Judge, ...] = (adopted_by_others, left_overs_that_stay, too_many_deletes, wrong)
+
+
+def crowded_workers(changes: Changes, facts: Facts) -> Remarks:
+    """More tasks than the workers of a Connect cluster are declared to carry."""
+    result: dict[Named, list[Remark]] = {}
+    for connect, cap in facts.caps.items():
+        writes = {c.connector for c in changes.values() if c.connect == connect and c.action in {*WRITES, "delete"}}
+        for name, remark in cap.remarks(connect, writes, allowed=ALLOW in facts.wish.allow):
+            result.setdefault((connect, name), []).append(remark)
+    return result
+
+
+LATE_JUDGES: tuple[Judge, ...] = (crowded_workers,)
+"""Those that count what the others leave: what is blocked for another reason takes no room from the rest."""
 
 
 # --- partners ---------------------------------------------------------------------------------------------------------
@@ -496,21 +513,40 @@ PARTNERS: tuple[Judge, ...] = (serves_only_blocked, replaced_by_blocked, follows
 
 
 def judge_parts(
-    facts: Facts, judges: Sequence[Judge] = JUDGES, partners: Sequence[Judge] = PARTNERS
+    facts: Facts,
+    judges: Sequence[Judge] = JUDGES,
+    partners: Sequence[Judge] = PARTNERS,
+    late_judges: Sequence[Judge] = LATE_JUDGES,
 ) -> list[ClusterPlan]:
     """Return the drafted parts with all remarks; afterwards nothing else blocks a change."""
     changes: Changes = {change.full_name: change for part in facts.parts for change in part.changes}
     while True:
+        remarks, changes = _settle(changes, facts, judges, partners)
+        late = [judge(changes, facts) for judge in late_judges]
+        held = _with_blocks(changes, _first_reasons(late))
+        if _blocked_names(held) == _blocked_names(changes):
+            break
+        changes = held
+    everything = (*remarks, *late)
+    final = {
+        named: change.with_remarks(
+            *(r for of_judge in everything for r in of_judge.get(named, ()) if r.effect == "warns")
+        )
+        for named, change in changes.items()
+    }
+    return [part.each(lambda change: final[change.full_name]) for part in facts.parts]
+
+
+def _settle(
+    changes: Changes, facts: Facts, judges: Sequence[Judge], partners: Sequence[Judge]
+) -> tuple[list[Remarks], Changes]:
+    """Return the remarks of judges who see all that is blocked, and the changes with what blocks them."""
+    while True:
         remarks = [judge(changes, facts) for judge in judges]
         now = _with_partners(_with_blocks(changes, _first_reasons(remarks)), facts, partners)
         if _blocked_names(now) == _blocked_names(changes):
-            break
+            return remarks, now
         changes = now
-    final = {
-        named: change.with_remarks(*(r for of_judge in remarks for r in of_judge.get(named, ()) if r.effect == "warns"))
-        for named, change in now.items()
-    }
-    return [part.each(lambda change: final[change.full_name]) for part in facts.parts]
 
 
 def _first_reasons(remarks: Iterable[Remarks]) -> Remarks:

@@ -73,7 +73,7 @@ class Estimate:
         listed = self.seen.kafka(desired.source)
         most = whole_number((change.config or {}).get("tasks.max", "1"), 10)
         tasks = change.tasks, 1 if most is None else most
-        moves = count_moved(listed.topics, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
+        moves = count_moved(listed.topics, assigned_topics(live), assigned_topics(desired), tasks) if listed else None
         return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
 
     def heartbeats(self, change: Change) -> Price:
@@ -168,7 +168,7 @@ def count_moved(
     return was.count_moved(now), len(was.task_of)
 
 
-def _assigned_topics(subject: Subject) -> _Assigned | None:
+def assigned_topics(subject: Subject) -> _Assigned | None:
     """Return which topics a connector assigns to its tasks: those it takes, and heartbeats that come in no circle."""
     selection = selection_of(subject)
     if selection is None:

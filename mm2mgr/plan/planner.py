@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from mm2mgr.comparison.differences import Named
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.connectors import with_statuses
+from mm2mgr.connectors import ConnectorStatus, with_statuses, workers_at_work
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers, version_of
@@ -23,6 +23,7 @@ from mm2mgr.live.questions import (
     ConnectorsWithStates,
     DedicatedOffsets,
     Expiring,
+    Statuses,
     StoredOffsets,
 )
 from mm2mgr.live.snapshot import Steps, ask, or_error, side_by_side
@@ -34,11 +35,12 @@ from mm2mgr.plan.heartbeats import carrier_notes
 from mm2mgr.plan.history import adopting, read_claims, rewriting, with_claims_shown
 from mm2mgr.plan.judges import Connectors, Facts, judge_parts, writes_through_workers
 from mm2mgr.plan.mirrored import ALLOWED_BY, ArrivedTopics, MirrorVerdict, judge
-from mm2mgr.plan.mirroring_cost import read_estimate
+from mm2mgr.plan.mirroring_cost import assigned_topics, read_estimate
 from mm2mgr.plan.moves import with_other_sides
 from mm2mgr.plan.quotas import quota_changes, wanted_quotas
 from mm2mgr.plan.stages import steps_of
 from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, topics_taken, unseen_successors, widenings
+from mm2mgr.plan.worker_cap import WorkerCap, count_tasks
 from mm2mgr.remarks import Remark
 from mm2mgr.text import few, one_line
 from mm2mgr.topology import Topology, matches_nothing
@@ -93,7 +95,9 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
     writes = widenings(draft.writes, run.desired, run.live)
     state = yield from _read_mirrored(draft, writes)
     verdicts = _verdicts(draft, writes, state, run)
-    dedicated, late = yield from side_by_side(_ask_dedicated(draft), _ask_retention(draft, state))
+    dedicated, late, caps = yield from side_by_side(
+        _ask_dedicated(draft), _ask_retention(draft, state), _read_caps(draft, run, state)
+    )
     estimate = yield from read_estimate(draft, run, state, writes, verdicts)
     against = {
         named: [r for r in verdict.objections if not declared.allows(ALLOWED_BY.get(r.rule, ""), named)]
@@ -116,6 +120,7 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
         draft.left_overs,
         against,
         successors | unseen_successors(run),
+        caps,
     )
     parts = judge_parts(facts)
     refusing, unvalidated = yield from _ask_validation(draft, parts)
@@ -124,7 +129,8 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
             against.setdefault(named, []).append(remark)
         parts = judge_parts(facts)
     unverified = {**unvalidated, **late[1]}
-    notes = _notes(draft, unknown_ids, unverified, _needed_permits(draft, verdicts), _notes_on_unlisted(writes, state))
+    unlisted = (*_notes_on_unlisted(writes, state), *_notes_on_unseen_workers(caps))
+    notes = _notes(draft, unknown_ids, unverified, _needed_permits(draft, verdicts), unlisted)
     return _finish_plan(draft, parts, notes), draft
 
 
@@ -333,6 +339,55 @@ def _ask_retention(draft: Draft, state: MirroredState) -> Steps[Objections]:
             remedy = "wait until the flow has caught up, or raise retention.ms of the topic for the time of the move"
             remarks.append((named, Remark(text, "blocks", remedy, "moved")))
     return remarks, unverified
+
+
+def _read_caps(draft: Draft, run: Connectors, state: MirroredState) -> Steps[dict[str, WorkerCap]]:
+    """Return what workers may carry, of Connect clusters that declare it and get more tasks.
+
+    Where they do not declare how many workers there are, those with a connector or a task count.
+    """
+    stopped = [named for named, subject in run.desired.items() if subject.state == "STOPPED"]
+
+    def partitions(named: Named) -> int | None:
+        subject = run.desired.get(named)
+        listed = state.kafka(subject.source) if subject else None
+        takes = assigned_topics(subject) if subject else None
+        if listed is None or takes is None:
+            return None
+        return sum(count for topic, count in listed.topics.items() if not topic.startswith("__") and takes(topic))
+
+    caps: dict[str, WorkerCap] = {}
+    waiting = draft.declared.waits(Plan(draft.declared.topology.owner, tuple(draft.parts)))
+    for part in draft.parts:
+        connect, live = part.connect, draft.live.get(part.connect)
+        workers = draft.declared.topology.connects[connect].model.workers
+        if live is None or workers.task_cap is None:
+            continue
+        counts = count_tasks(connect, live.connectors, part.changes, stopped, partitions)
+        counts |= {name: counts[name].as_it_runs for where, name in waiting if where == connect and name in counts}
+        others = frozenset(name for name in live.connectors if (connect, name) not in draft.running.owned)
+        cap = WorkerCap(workers.task_cap, counts, workers.count, is_declared=workers.count is not None, others=others)
+        if cap.is_raised:
+            caps[connect] = cap
+    snapshot = yield [Statuses(connect) for connect, cap in caps.items() if not cap.is_declared]
+    return {
+        connect: cap if cap.is_declared else _with_workers(cap, snapshot.get(Statuses(connect)))
+        for connect, cap in caps.items()
+    }
+
+
+def _with_workers(cap: WorkerCap, statuses: Mapping[str, ConnectorStatus] | Mm2mgrError) -> WorkerCap:
+    if isinstance(statuses, Mm2mgrError):
+        return replace(cap, unread=statuses.one_line)
+    return replace(cap, workers=len(workers_at_work(statuses.values())) or None)
+
+
+def _notes_on_unseen_workers(caps: Mapping[str, WorkerCap]) -> Iterator[tuple[str, str]]:
+    """Yield Connect clusters on which no worker is seen: a cluster that runs nothing yet shows none."""
+    whether = "not verified: whether the tasks fit the workers (tasks_per_worker)"
+    for connect, cap in caps.items():
+        if cap.workers is None and not cap.unread:
+            yield connect, f"{whether}: none has anything yet, so none is seen; declare workers: {{count: …}}"
 
 
 def _ask_validation(draft: Draft, parts: Iterable[ClusterPlan]) -> Steps[Objections]:

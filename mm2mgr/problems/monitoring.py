@@ -31,6 +31,8 @@ class Alert(NamedTuple):
 _FLOW = "{{ $labels.flow }}"
 _MAX_LAG = "MirrorLagAboveMaximum"
 _OVERTAKEN_SECONDS = 3600
+_BEHIND_SECONDS = 120  # a flush interval of a minute, twice: what stored offsets alone cannot explain
+_UNEVEN, _BUSY = 1.5, 0.7
 
 
 def alert_name(kind: str) -> str:
@@ -71,6 +73,41 @@ ALERTS: tuple[Alert, ...] = (
         f"mm2mgr_flow_retention_overtakes_in_seconds{{OWN}} < {_OVERTAKEN_SECONDS}",
         f"{_FLOW}: retention deletes records that wait in {{{{ $value | humanizeDuration }}}}.",
         f"raise the retention of the source's topics, then the flow's throughput: mm2mgr lag '{_FLOW}' --by topic",
+    ),
+    Alert(
+        "MirrorFallingBehind", "warning", 15,
+        "mm2mgr_flow_mirrored_records_per_second{OWN} < 0.9 * mm2mgr_flow_source_records_per_second{OWN}"
+        f" and mm2mgr_flow_lag_records{{OWN}} > {_BEHIND_SECONDS} * mm2mgr_flow_source_records_per_second{{OWN}}",
+        f"{_FLOW}: mirrors {{{{ $value | humanize }}}} records/s, less than its source gets, and is more than"
+        f" {_BEHIND_SECONDS // 60} minutes of records behind.",
+        f"mm2mgr lag '{_FLOW}' --by task",
+    ),
+    Alert(
+        "MirrorTaskOverloaded", "warning", 30, "mm2mgr_flow_busiest_task_ratio{OWN} > 1",
+        f"{_FLOW}: its busiest task gets {{{{ $value | humanizePercentage }}}} of what a task is planned to carry.",
+        f"mm2mgr size '{_FLOW}' --dry-run",
+    ),
+    Alert(
+        "MirrorTasksUneven", "info", 60,
+        f"mm2mgr_flow_task_balance_ratio{{OWN}} > {_UNEVEN} and mm2mgr_flow_busiest_task_ratio{{OWN}} > {_BUSY}",
+        f"{_FLOW}: its busiest task gets {{{{ $value | humanize }}}} times the mean of its tasks, and is busy:"
+        " partitions are dealt by number, not by load.",
+        f"mm2mgr size '{_FLOW}' --dry-run",
+    ),
+    Alert(
+        "MirrorTooFewTasks", "warning", 60,
+        "mm2mgr_flow_tasks_needed{OWN} > (sum without (state) (mm2mgr_flow_tasks{OWN}) > 0)",
+        f"{_FLOW}: its load needs {{{{ $value }}}} tasks, more than it has.", f"mm2mgr size '{_FLOW}'",
+    ),
+    Alert(
+        "MirrorHotPartition", "info", 60, "mm2mgr_flow_hot_partitions{OWN} > 0",
+        f"{_FLOW}: {{{{ $value }}}} partitions are more than a task is planned to carry; more tasks do not help.",
+        f"mm2mgr size '{_FLOW}' --dry-run names them, and so does the page of the flow",
+    ),
+    Alert(
+        "MirrorTooFewWorkers", "warning", 60, "mm2mgr_connect_workers_needed{OWN} > mm2mgr_connect_workers{OWN}",
+        "{{ $labels.connect }}: its load needs {{ $value }} workers, more than have a connector or a task.",
+        "mm2mgr fleet",
     ),
     *(
         Alert(
@@ -151,6 +188,10 @@ def _top(metric: str) -> Query:
     return Query(f"topk({_SHOWN}, {metric}{{{_CHOSEN}}})", "{{flow}}")
 
 
+def _source_of(metric: str) -> Query:
+    return Query(f"topk({_SHOWN}, {metric}{{{_CHOSEN}}})", "{{flow}} on the source")
+
+
 def _single(title: str, condition: str, unit: str = "none", meaning: str = "") -> Panel:
     return Panel(title, "stat", (Query(condition),), unit, 3, 4, meaning)
 
@@ -183,6 +224,43 @@ PANELS: tuple[Panel, ...] = (
     ),
     Panel("Lag (records)", "timeseries", (_top("mm2mgr_flow_lag_records"),), "short", 12, 9),
     Panel("Lag (bytes)", "timeseries", (_top("mm2mgr_flow_lag_bytes"),), "bytes", 12, 9),
+    Panel(
+        "Mirrored (bytes/s)", "timeseries", (_top("mm2mgr_flow_mirrored_bytes_per_second"),), "Bps", 12, 9,
+        "Before compression.",
+    ),
+    Panel(
+        "Mirrored (records/s)", "timeseries",
+        (_top("mm2mgr_flow_mirrored_records_per_second"), _source_of("mm2mgr_flow_source_records_per_second")),
+        "short", 12, 9, "Beside what the source gets.",
+    ),
+    Panel(
+        "Busiest task", "timeseries", (_top("mm2mgr_flow_busiest_task_ratio"),), "percentunit", 12, 9,
+        "Of what a task is planned to carry; above 100 % it is overloaded.",
+    ),
+    Panel(
+        "Balance of tasks", "timeseries", (_top("mm2mgr_flow_task_balance_ratio"),), "short", 12, 9,
+        "The busiest task by the mean of the flow's tasks: 1 is even.",
+    ),
+    Panel(
+        "Tasks: running and needed", "timeseries",
+        (
+            Query(f'topk({_SHOWN}, mm2mgr_flow_tasks{{{_CHOSEN},state="RUNNING"}})', "{{flow}} running"),
+            Query(f"topk({_SHOWN}, mm2mgr_flow_tasks_needed{{{_CHOSEN}}})", "{{flow}} needed"),
+        ),
+        "short", 12, 9,
+    ),
+    Panel(
+        "Workers: at work and needed", "timeseries",
+        (
+            Query("mm2mgr_connect_workers{OWN}", "{{connect}} at work"),
+            Query("mm2mgr_connect_workers_needed{OWN}", "{{connect}} needed"),
+        ),
+        "short", 12, 9, "Idle workers show nowhere.",
+    ),
+    Panel(
+        "Hot partitions", "timeseries", (Query(f"mm2mgr_flow_hot_partitions{{{_CHOSEN}}} > 0", "{{flow}}"),),
+        "short", 12, 9, "More than a task is planned to carry, so that more tasks do not help.",
+    ),
     Panel(
         "Age of heartbeats", "timeseries", (_top("mm2mgr_flow_heartbeat_age_seconds"),), "s", 12, 9,
         "The most that a record takes from end to end.",

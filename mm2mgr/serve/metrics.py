@@ -25,6 +25,14 @@ TASK_STATES = ("RUNNING", "FAILED", "UNASSIGNED", "PAUSED", "RESTARTING", "other
 _CLOSING_REASONS = ("late", "crowded", "not-accepted")
 SEVERITIES = ("error", "warning", "info")
 
+_THROUGHPUT = {
+    "mm2mgr_flow_mirrored_records_per_second": "mirrored_records_per_second",
+    "mm2mgr_flow_mirrored_bytes_per_second": "mirrored_bytes_per_second",
+    "mm2mgr_flow_source_records_per_second": "source_records_per_second",
+    "mm2mgr_flow_busiest_task_ratio": "busiest_share",
+    "mm2mgr_flow_task_balance_ratio": "balance",
+}
+
 Row = tuple[tuple[str, ...], float]
 
 
@@ -76,6 +84,50 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "gauge", ("flow",), "1 where the lag in records lacks partitions and is a lower bound, or is unknown."
         ),
         "mm2mgr_flow_tasks": ServedMetric("gauge", ("flow", "state"), "Tasks of the flow's source connector by state."),
+        "mm2mgr_flow_tasks_needed": ServedMetric(
+            "gauge",
+            ("flow",),
+            "Tasks that `size` computes for the flow from the last four weeks in the sample store. Missing where"
+            " nothing was rolled up, as all that comes from the store.",
+        ),
+        "mm2mgr_flow_mirrored_records_per_second": ServedMetric(
+            "gauge",
+            ("flow",),
+            "Records per second that were mirrored in the last five minutes, by stored offsets and the target's ends."
+            " Missing until two looks are a flush interval apart.",
+        ),
+        "mm2mgr_flow_mirrored_bytes_per_second": ServedMetric(
+            "gauge",
+            ("flow",),
+            "The same in bytes before compression, with the mean record size of the newest hour in the sample store.",
+        ),
+        "mm2mgr_flow_source_records_per_second": ServedMetric(
+            "gauge", ("flow",), "Records per second that the flow's topics got on the source in the last five minutes."
+        ),
+        "mm2mgr_flow_busiest_task_ratio": ServedMetric(
+            "gauge",
+            ("flow",),
+            "What the flow's busiest task got in the newest hour of the sample store, by what a task is planned to"
+            " carry (capacity × threshold).",
+        ),
+        "mm2mgr_flow_task_balance_ratio": ServedMetric(
+            "gauge", ("flow",), "The busiest task's bytes in that hour by the mean of the flow's tasks: 1 is even."
+        ),
+        "mm2mgr_flow_hot_partitions": ServedMetric(
+            "gauge",
+            ("flow",),
+            "Partitions of the flow that are more than a task is planned to carry, which no number of tasks helps."
+            " Their names are on the flow's page.",
+        ),
+        "mm2mgr_connect_workers": ServedMetric(
+            "gauge", ("connect",), "Workers with a connector or a task: Connect shows no idle ones."
+        ),
+        "mm2mgr_connect_workers_needed": ServedMetric(
+            "gauge",
+            ("connect",),
+            "Workers that `fleet` computes for the Connect cluster, without a spare. Missing where no number is"
+            " enough.",
+        ),
         "mm2mgr_flow_problems": ServedMetric("gauge", ("flow",), "Problems of the flow."),
         "mm2mgr_flow_heartbeat_age_seconds": ServedMetric(
             "gauge",
@@ -170,7 +222,7 @@ class _Collected(Collector):
 
 def families(view: EstateView, tick: float, closed: Mapping[str, int] = MappingProxyType({})) -> Iterator[Metric]:
     """Yield every metric with its values, those without a value too."""
-    samples = {**_of_looks(view, tick, closed), **_of_flows(view), **_of_the_estate(view)}
+    samples = {**_of_looks(view, tick, closed), **_of_flows(view), **_of_load(view), **_of_the_estate(view)}
     for name, metric in METRICS.items():
         family_class = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
         family = family_class(name, metric.meaning, labels=("owner", *metric.labels))
@@ -236,6 +288,29 @@ def _of_flows(view: EstateView) -> dict[str, list[Row]]:
         add("mm2mgr_flow_heartbeat_age_seconds", beat if isinstance(beat, float) else None, facts.flow)
     for name, flow_view in view.known.items():
         add("mm2mgr_flow_known_timestamp_seconds", flow_view.taken_at, name)
+    return rows
+
+
+def _of_load(view: EstateView) -> dict[str, list[Row]]:
+    flows = {status.flow for status in view.look.status.flows} if view.look else set[str]()
+    of_flows: dict[str, Mapping[str, float | None]] = {
+        "mm2mgr_flow_tasks_needed": {name: need.tasks for name, need in view.needs.flows.items()},
+        "mm2mgr_flow_hot_partitions": {name: len(need.hot_partitions) for name, need in view.needs.flows.items()},
+        **{
+            metric: {name: getattr(throughput, field) for name, throughput in view.throughput.items()}
+            for metric, field in _THROUGHPUT.items()
+        },
+    }
+    of_connects: dict[str, Mapping[str, float | None]] = {
+        "mm2mgr_connect_workers": {name: need.workers for name, need in view.needs.connects.items()},
+        "mm2mgr_connect_workers_needed": {name: need.workers_needed for name, need in view.needs.connects.items()},
+    }
+    rows: dict[str, list[Row]] = {
+        metric: [((name,), value) for name, value in values.items() if value is not None and name in flows]
+        for metric, values in of_flows.items()
+    }
+    for metric, values in of_connects.items():
+        rows[metric] = [((name,), value) for name, value in values.items() if value is not None]
     return rows
 
 

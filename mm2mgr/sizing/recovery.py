@@ -7,19 +7,24 @@ traffic goes on at the planned rate.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, fullest, over_limits, share_of
+from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, fullest, need, over_limits, share_of
 from mm2mgr.text import list_names, number_of, rate_text, size_text, span_text
 
 
 @dataclass(frozen=True)
 class Lag:
-    """How far every flow is behind: so many seconds of its traffic, or so many records of the whole Connect cluster."""
+    """How far every flow is behind: so many seconds of its traffic, or so many records of the whole Connect cluster.
+
+    `within_seconds`: how soon it should be gone (None: nobody asks).
+    """
 
     seconds: float = 3600.0
     records: float | None = None
+    within_seconds: float | None = None
 
     @property
     def text(self) -> str:
@@ -48,6 +53,22 @@ class Recovery:
 
 
 @dataclass(frozen=True)
+class WorkersWithin:
+    """How many workers work off a lag within `within_seconds`, with so many `tasks`; None: no number does.
+
+    `for_load`: the workers that the load needs without a lag (None: no number holds its limits). `catch_up`: how long
+    it takes with the workers named; where there are none, with a worker for each task that partitions and limits allow.
+    """
+
+    within_seconds: float
+    workers: int | None
+    tasks: int
+    for_load: int | None
+    catch_up: CatchUp
+    reason: str
+
+
+@dataclass(frozen=True)
 class WorkerLoss:
     """When workers are lost, up to `stopped_tasks` stop for `stopped_seconds`; then flows catch up or fall behind.
 
@@ -70,13 +91,15 @@ class WorkerLoss:
 @dataclass(frozen=True)
 class Outlook:
     """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated. `limited`: the flows that
-    would catch up sooner without their catch-up limit, with the current workers."""
+    would catch up sooner without their catch-up limit, with the current workers. `within`: the workers that catch up
+    within a given time, where one was given."""
 
     lag: str
     losses: tuple[WorkerLoss, ...]
     recoveries: tuple[Recovery, ...]
     note: str = ""
     limited: tuple[str, ...] = ()
+    within: WorkersWithin | None = None
 
 
 def _task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
@@ -133,7 +156,9 @@ def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = (
     chosen = sorted(set(counts or usual))
     shares = _utilisations(load, workers, [len(run.per_task) for run in load.runs])
     limited = tuple(run.flow_id for run in load.runs if run.limit_used and shares[run.flow_id] == run.limit_used)
-    return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen), limited=limited)
+    within = None if lag.within_seconds is None else workers_within(load, behind, lag.text, lag.within_seconds)
+    recoveries = tuple(recovery(load, count, behind) for count in chosen)
+    return Outlook(lag.text, losses, recoveries, limited=limited, within=within)
 
 
 def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:
@@ -142,6 +167,57 @@ def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:
     raised = _raise_tasks(load, workers, now)
     first, second = (_catch_up(_utilisations(load, workers, tasks), behind) for tasks in (now, raised))
     return Recovery(workers, sum(now), first, sum(raised), second)
+
+
+def workers_within(load: ConnectLoad, behind: float, lag: str, within_seconds: float) -> WorkersWithin:
+    """Return how many workers work off so many seconds of traffic in time, and hold every limit without a lag, too.
+
+    Tasks are raised as far as workers, partitions and limits allow. `lag` is the same in words.
+    """
+    for_load, tried = need(load).workers_needed, dict[int, Recovery]()
+
+    def is_enough(workers: int) -> bool:
+        tried[workers] = recovery(load, workers, behind)
+        return _is_within(tried[workers].raised, within_seconds)
+
+    fastest = _fastest(load, behind)
+    if not _is_within(fastest, within_seconds):  # the many tasks that there may be need not be tried
+        result = WorkersWithin(within_seconds, None, load.tasks, for_load, fastest, "")
+        return replace(result, reason=_within_reason(load, lag, result))
+    count, most = for_load or 1, load.side_tasks + sum(run.most for run in load.runs)
+    while not is_enough(count) and count < most:
+        count = min(most, 2 * count)
+    is_found = _is_within(tried[count].raised, within_seconds)
+    if is_found:
+        first = max((fewer + 1 for fewer in tried if fewer < count), default=count)
+        count = first + bisect_left(range(first, count), True, key=is_enough)
+    at = tried[count]
+    result = WorkersWithin(within_seconds, count if is_found else None, at.raised_tasks, for_load, at.raised, "")
+    return replace(result, reason=_within_reason(load, lag, result))
+
+
+def _is_within(catch_up: CatchUp, seconds: float) -> bool:
+    return not catch_up.never and (catch_up.seconds or 0.0) <= seconds
+
+
+def _fastest(load: ConnectLoad, behind: float) -> CatchUp:
+    """Return the time that no number of workers and tasks beats: each partition has a worker of its own."""
+    alone = ((run, float(run.load.alone.max(initial=0.0)) / _task_speed(load, run, 1, 1)) for run in load.runs)
+    return _catch_up({run.flow_id: max(share, run.limit_used) for run, share in alone}, behind)
+
+
+def _within_reason(load: ConnectLoad, lag: str, result: WorkersWithin) -> str:
+    within, last, never = span_text(result.within_seconds), result.catch_up, result.catch_up.never
+    tasks = number_of(result.tasks, "task")
+    raised = tasks if result.tasks == load.tasks else f"{tasks} instead of {load.tasks}"
+    if result.workers is not None:
+        without = "no number holds the load" if result.for_load is None else f"{result.for_load} without a lag"
+        needed = f"{number_of(result.workers, 'worker')} with {raised} work off {lag} of lag within {within}"
+        return f"{needed}, in {span_text(last.seconds or 0.0)} ({without})."
+    who = f"{last.last_flow} takes {span_text(last.seconds or 0.0)}"
+    if never:
+        who = f"{list_names(never)} never {'catches' if len(never) == 1 else 'catch'} up"
+    return f"No number of workers works off {lag} of lag within {within}: even with a worker for each task, {who}."
 
 
 def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:

@@ -207,19 +207,25 @@ class Cluster(ClusterDefaults, json_schema_extra=_example(bootstrap_servers=["dc
 
 
 class Workers(Model, json_schema_extra=_example(count=3)):
-    """The machines of a Connect cluster, for `mm2mgr fleet`, `simulate` and the memory of clients over links: nothing
-    is started or stopped."""
+    """The machines of a Connect cluster, for `mm2mgr fleet`, `simulate`, the tasks that `plan` lets them have and the
+    memory of clients over links: nothing is started or stopped."""
 
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """How many run today; default: those in use, else the number needed plus one spare."""
     tasks_per_worker: TaskCount = 10
     """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20,
-    and ten at 7 MB/s fill half of a 1 Gbit/s card."""
+    and ten at 7 MB/s fill half of a 1 Gbit/s card. Where it is written, `plan` blocks what raises the tasks above it ×
+    workers (`--allow tasks-per-worker`); the default is for `fleet` and `simulate` only."""
     memory: Annotated[ByteSize, Field(gt=0)] | None = None
     """Java heap of one worker (its -Xmx), which also bounds the fetches over a link; default: no limit, and 512 MiB for
     links."""
     network: Annotated[ByteRate, Field(gt=0)] | None = None
     """What one worker receives, and as much again sends; default: no limit."""
+
+    @property
+    def task_cap(self) -> int | None:
+        """`tasks_per_worker` where it is written."""
+        return self.tasks_per_worker if "tasks_per_worker" in self.model_fields_set else None
 
 
 class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/ca.pem"})):

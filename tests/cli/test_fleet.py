@@ -73,6 +73,21 @@ def test_lag_in_hours_and_in_records_is_the_same_lag(ready: Command) -> None:
     assert by_records["lag"].endswith(" records")
 
 
+def test_workers_that_catch_up_within_a_time(ready: Command) -> None:
+    """28 MB/s of logs in four partitions, of which a task moves 10 MB/s each: level after 4 h × 0.7 ÷ 0.3."""
+    workers(ready, tasks_per_worker=2, count=2)
+    asked = ("--lag", "4h", "--within")
+    within = fleet(ready, *asked, "10h")["connect"]["w"]["within"]
+    assert (within["workers"], within["tasks"]) == (5, 6)
+    assert within["catch_up"]["seconds"] == pytest.approx(4 * 3600 * 0.7 / 0.3, rel=1e-3)
+    none = ready("fleet", *STORE, *asked, "20min")
+    [line] = [
+        line for line in none.lines if line.startswith("  No number of workers works off 4 h of lag within 20 min")
+    ]
+    assert line.endswith("even with a worker for each task, logs:a->hub takes 9.33 h.")
+    assert fleet(ready)["connect"]["w"]["within"] is None
+
+
 def test_text_tells_every_number_with_its_reason(ready: Command) -> None:
     workers(ready, count=1, memory="1 GiB", network="1Gbit/s")
     said = ready("fleet", *STORE)

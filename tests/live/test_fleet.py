@@ -137,6 +137,7 @@ def test_what_runs_is_told_as_it_is_and_lost_workers_do_what_was_foretold(
     assert before["fullest"]["tasks"] >= max(each["flow_tasks"] for each in before["running"]["workers"])
     assert (before["workers_today"], before["tasks"], before["running"]["nowhere"]) == (2, 7, [])
 
+    held_to_the_cap(world, tree, running)
     staying = leader(world)
     (going,) = [worker for worker in world.workers if worker is not staying]
     one_lost = before["losses"][0]
@@ -162,6 +163,26 @@ def test_what_runs_is_told_as_it_is_and_lost_workers_do_what_was_foretold(
     assert one_lost["leader_stopped_seconds"] == SESSION_SECONDS
     stopped = lost_as_foretold(tree, world, again, shared, staying)
     assert stopped <= one_lost["leader_stopped_seconds"] + SLACK_SECONDS < DELAY_SECONDS, "another stop than foretold"
+
+
+def held_to_the_cap(world: Pair, tree: Tree, running: Tasks) -> None:
+    """More tasks than the workers may have are blocked and written by nobody, whether workers are declared or seen."""
+    url, orders = world.workers[0].url, "mm2.src.tgt.source.orders"
+    as_it_was = (tree.folder / "tree.yaml").read_text(encoding="utf-8")
+    for declared, how in (("count: 2, ", ""), ("", " seen at work")):
+        workers = f", workers: {{{declared}tasks_per_worker: 3}}"
+        tree.write(world.yaml("fleet", FLOW_LINES.replace("max: 4", "max: 5"), workers=workers))
+        [cluster] = tree.json("plan")["clusters"]
+        (change,) = [each for each in cluster["changes"] if each["connector"] == orders]
+        says = f"8 tasks on 'pair': its 2 workers{how} with tasks_per_worker: 3 may have 6"
+        assert (change["action"], change["reason"]) == ("blocked", f"tasks-per-worker: {says}")
+        tree.run("apply", "--yes", code=1)
+        assert worker_of_tasks(url) == running, "what is blocked is untouched"
+    tree.write(world.yaml("fleet", FLOW_LINES.replace("max: 4", "max: 3"), workers=", workers: {tasks_per_worker: 1}"))
+    [cluster] = tree.json("plan")["clusters"]
+    (change,) = [each for each in cluster["changes"] if each["connector"] == orders]
+    assert change["action"] == "update", "what lowers the tasks is never blocked"
+    tree.write(as_it_was)
 
 
 def lost_as_foretold(tree: Tree, world: Pair, said: Mapping[str, Any], running: Tasks, going: Worker) -> float:

@@ -360,5 +360,5 @@ def test_more_changes_than_meant_are_none(site: Site, most: int | None, written:
 
 def test_each_kind_that_a_flow_may_allow_is_explained() -> None:
     (kinds,) = get_args(FlowSettings.model_fields["allow"].annotation)
-    assert set(get_args(kinds)) == KINDS.keys() - {"deletes"}
+    assert set(get_args(kinds)) == KINDS.keys() - {"deletes", "tasks-per-worker"}
     assert all(f"`{kind}`" in properties_of("FlowSettings")["allow"]["description"] for kind in get_args(kinds))

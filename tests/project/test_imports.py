@@ -144,6 +144,7 @@ LAYERS: dict[str, set[str]] = {
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit"),
     },
     "evidence": {
+        "assignment",
         *(
             "assignment",
             "assignment_text",
@@ -222,7 +223,7 @@ LAYERS: dict[str, set[str]] = {
     "output": {  # values of everything that is shown
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
-        *("sizing", "operations", "audit", "timing"),
+        *("evidence", "sizing", "operations", "audit", "timing"),
     },
     "serve": {"json_values", "timing", "errors", "problems", "operations", "output"},  # of problems their kinds
     "cli": {

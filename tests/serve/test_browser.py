@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.operations.serve import MeasuredLoad
+from mm2mgr.evidence.flow_load import MeasuredLoad
 from mm2mgr.output.serve_page import flow_link
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState

@@ -17,18 +17,23 @@ import pytest
 import yaml
 from httpx import Client
 
+from mm2mgr.assignment import round_robin
 from mm2mgr.errors import Failure
+from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, FlowNeed, MeasuredLoad
 from mm2mgr.observe.lag_report import Amount
-from mm2mgr.observe.trend import TimeForecast
+from mm2mgr.observe.trend import FLOW as FLOW_POINTS
+from mm2mgr.observe.trend import LagPoint, TimeForecast
 from mm2mgr.operations import Workspace, rules
 from mm2mgr.operations.serve import EstateView
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems import KINDS
 from mm2mgr.problems.kind import ProblemSubject
 from mm2mgr.problems.monitoring import PANELS, Alert, alert_name, alerts, dashboard_of
 from mm2mgr.serve.metrics import METRICS, families
+from mm2mgr.sizing.tasks import HotPartition
 from tests.cli.command import until
 from tests.observe.examples import example_problem
-from tests.serve.estate import NOW, flow_status, look_of, serving, view_of
+from tests.serve.estate import NOW, SURVEY, flow_status, look_of, serving, view_of
 
 FLOW, OTHER = "orders:a->b", "clicks:a->b"
 TREE = """
@@ -157,6 +162,48 @@ def forecast() -> EstateView:
     return replace(view, look=replace(view.look, totals=totals))
 
 
+ENOUGH, ENOUGH_WORKERS = FlowNeed(1, 10e6, None), ConnectNeed(1, 1)
+
+
+def with_load(
+    busiest: float = 5e6,
+    other: float = 5e6,
+    *,
+    need: FlowNeed = ENOUGH,
+    workers: ConnectNeed = ENOUGH_WORKERS,
+    points: Sequence[LagPoint] = (),
+) -> EstateView:
+    """Return an estate whose flow has two partitions on two tasks, with so many bytes per second in the last hour."""
+    view = healthy()
+    assert view.look is not None
+    places = [TopicPartition("orders", number) for number in range(2)]
+    report = replace(
+        view.look.lag,
+        flows=tuple(
+            replace(
+                one,
+                lag=replace(one.lag, assignment=round_robin(places, 2)),
+                points={FLOW_POINTS: tuple(points) or one.points[FLOW_POINTS]},
+            )
+            if one.flow == FLOW
+            else one
+            for one in view.look.lag.flows
+        ),
+    )
+    totals = dict(view.look.totals)
+    if points:
+        totals[FLOW] = replace(totals[FLOW], records=Amount(points[-1].lag_records))
+    rates = dict(zip(places, ((busiest, None), (other, None)), strict=True))
+    survey = replace(
+        SURVEY, load=MeasuredLoad({"a": rates}, "an hour"), needs=EstateNeeds({FLOW: need}, {"main": workers})
+    )
+    return replace(view, look=replace(view.look, lag=report, totals=totals), survey=survey)
+
+
+def point(seconds: float, end: int, position: int) -> LagPoint:
+    return LagPoint(NOW + seconds, 2, 0, end, position)
+
+
 FAULTS: Mapping[str, EstateView | None] = {
     "MirrorServeDown": None,
     "MirrorLooksStale": replace(healthy(), started_at=NOW - 5000, look=None),
@@ -167,6 +214,12 @@ FAULTS: Mapping[str, EstateView | None] = {
     "MirrorFlowUnknown": view_of(look_of([flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=())])),
     "MirrorLagAboveMaximum": healthy(301.0),
     "MirrorRetentionOvertakes": forecast(),
+    "MirrorFallingBehind": with_load(points=(point(-120, 100_000, 80_000), point(0, 112_000, 86_000))),
+    "MirrorTaskOverloaded": with_load(11e6, 11e6),
+    "MirrorTasksUneven": with_load(8e6, 1e6),
+    "MirrorTooFewTasks": with_load(need=FlowNeed(2, 10e6, None)),
+    "MirrorHotPartition": with_load(need=FlowNeed(1, 10e6, None, (HotPartition("orders", 0, 12e6, 1.2),))),
+    "MirrorTooFewWorkers": with_load(workers=ConnectNeed(2, 1)),
     **{alert_name(kind): with_problem(kind) for kind in KINDS},
 }
 Series = dict[str, float]
@@ -223,21 +276,24 @@ def test_prometheus_accepts_the_rules_and_the_queries_of_the_dashboard(tmp_path:
 def test_each_alert_fires_for_its_fault_alone_once_it_has_lasted_and_ends_with_it(
     tmp_path: Path, tree: Workspace, every: dict[str, Alert]
 ) -> None:
-    """Half an hour without a fault, with bursts that are mirrored, then the fault for half an hour, then none."""
+    """Half an hour without a fault, with bursts that are mirrored, then the fault for as long as it must last and half an
+    hour more, then none.
+    """
     (tmp_path / "rules.yaml").write_text(rules(tree))
-    calm = [scraped(healthy(0.0 if minute % 7 else 250.0)) for minute in range(31)]
+    calm = [scraped(healthy(0.0) if minute % 7 else healthy(250.0)) for minute in range(15)]
+    calm += [scraped(with_load() if minute % 7 else healthy(250.0)) for minute in range(16)]
     firing = 'ALERTS{alertstate="firing"}'
     made: list[dict[str, Any]] = []
     for name, fault in FAULTS.items():
         begins, minutes = len(calm), every[name].minutes
-        wrong = [scraped(fault)] * 30
+        wrong = [scraped(fault)] * (minutes + 30)
         fired = [{"labels": f'{{alertname="{name}"}}', "value": 1}]
         expected: dict[int, list[dict[str, object]]] = {
             **{minute: [] for minute in range(begins)},
             **({begins + minutes - 1: []} if minutes else {}),
             begins + minutes: fired,
-            begins + 29: fired,
-            begins + 31: [],
+            begins + minutes + 29: fired,
+            begins + minutes + 31: [],
         }
         asked = [
             {"expr": f"count by (alertname) ({firing})", "eval_time": f"{minute}m", "exp_samples": samples}

@@ -14,6 +14,7 @@ import pytest
 
 from mm2mgr.audit.report import AuditReport
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.evidence.flow_load import TaskLoad, measured_load
 from mm2mgr.operations.audit import AuditRound, FollowOrder
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
@@ -23,8 +24,6 @@ from mm2mgr.operations.serve import (
     EstateWatch,
     ServeOrder,
     Survey,
-    TaskLoad,
-    measured_load,
     serve,
 )
 from mm2mgr.operations.workspace import Workspace

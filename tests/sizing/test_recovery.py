@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from mm2mgr.link import WORKER_HEAP_BYTES
 from mm2mgr.sizing.fleet import ConnectLoad, Failover, WorkerLimits
-from mm2mgr.sizing.recovery import CatchUp, Lag, behind_seconds, catch_up_seconds, loss, outlook, recovery
+from mm2mgr.sizing.recovery import (
+    CatchUp,
+    Lag,
+    behind_seconds,
+    catch_up_seconds,
+    loss,
+    outlook,
+    recovery,
+    workers_within,
+)
 
 from .assignor import Group
 from .estates import MB, connect, run
@@ -228,6 +237,64 @@ def test_idle_tasks_push_busy_ones_together() -> None:
 def test_no_more_workers_are_lost_than_there_are() -> None:
     load = connect(run("f", [MB]))
     assert [len(outlook(load, workers, Lag()).losses) for workers in (1, 2, 3)] == [1, 2, 2]
+
+
+# --- workers for a time -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(
+    flows_of_tasks,
+    st.integers(0, 4),
+    st.integers(1, 6),
+    st.none() | st.floats(10 * MB, 60 * MB),
+    st.floats(1, 10_000),
+)
+def test_the_workers_named_are_the_fewest_that_catch_up_in_time(
+    loads: list[list[float]], side_tasks: int, places: int, network: float | None, within: float
+) -> None:
+    runs = [run(f"f{number}", each, tasks=min(2, len(each)), most=len(each)) for number, each in enumerate(loads)]
+    load = connect(*runs, worker=WorkerLimits(places, network_bytes_per_second=network), side_tasks=side_tasks)
+    found = workers_within(load, 600.0, "10 min", within)
+    least = found.for_load or 1
+
+    def is_enough(workers: int) -> bool:
+        caught_up = recovery(load, workers, 600.0).raised
+        return not caught_up.never and caught_up.seconds is not None and caught_up.seconds <= within
+
+    enough = [
+        workers for workers in range(least, max(least, sum(map(len, loads)) + side_tasks) + 1) if is_enough(workers)
+    ]
+    assert found.workers == min(enough, default=None)
+    if found.workers:
+        assert (found.catch_up.seconds or 0) <= within
+        assert found.reason.startswith(f"{found.workers} worker")
+    else:
+        assert found.reason.startswith("No number of workers works off 10 min of lag within ")
+
+
+def test_the_workers_for_a_time_are_named_with_their_tasks() -> None:
+    """4 h of 40 MB/s within 20 min: a task of 10 MB/s that carries r is level after 4 h × r ÷ (10 MB/s − r)."""
+    load = connect(run("f", [0.5 * MB] * 80, tasks=8, most=80), worker=WorkerLimits(4))
+    found = outlook(load, 2, Lag(4 * 3600.0, within_seconds=1200.0)).within
+    assert found is not None
+    assert (found.workers, found.tasks, found.for_load) == (20, 80, 2)
+    assert found.catch_up.seconds == pytest.approx(4 * 3600 * 0.05 / 0.95)
+    assert found.reason == (
+        "20 workers with 80 tasks instead of 8 work off 4 h of lag within 20 min, in 12.6 min (2 without a lag)."
+    )
+
+
+def test_a_partition_that_is_too_slow_alone_is_helped_by_no_worker() -> None:
+    found = outlook(connect(run("f", [2 * MB, MB]), run("hot", [12 * MB])), 2, Lag(3600.0, within_seconds=600.0)).within
+    assert found is not None
+    assert found.workers is None
+    assert found.reason == (
+        "No number of workers works off 60 min of lag within 10 min: even with a worker for each task, hot never catches up."
+    )
+    slow = outlook(connect(run("f", [8 * MB, MB])), 2, Lag(3600.0, within_seconds=600.0)).within
+    assert slow is not None
+    assert slow.reason.endswith("even with a worker for each task, f takes 4 h.")
 
 
 # --- catch-up limits ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,189 @@
+"""The load of an estate as `serve` shows it: what flows mirror now, what their tasks carry beside what a task can, and
+what `size` and `fleet` say is needed.
+
+Rates of tasks are those of the newest whole hour in the store, what is needed is judged by the newest four weeks, and
+what is mirrored by the looks of the last minutes. Nothing here starts a JVM.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mm2mgr.assignment import Assignment, spread
+from mm2mgr.connectors import RunningConnector, workers_at_work
+from mm2mgr.errors import Mm2mgrError, cause
+from mm2mgr.observe.trend import FLOW, recent_rates
+from mm2mgr.partitions import TopicPartition
+
+if TYPE_CHECKING:
+    from mm2mgr.evidence.read import ExpandedTree
+    from mm2mgr.observe.lag_report import FlowFacts
+    from mm2mgr.samples.schema import Store
+    from mm2mgr.sizing.tasks import HotPartition
+
+_LOAD_SECONDS = 3600.0
+_RECENT_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class TaskLoad:
+    """Bytes and records per second of a task, without those of its partitions that were not measured."""
+
+    task: int
+    bytes_per_second: float | None
+    records_per_second: float | None
+    unmeasured_partitions: int
+
+
+@dataclass(frozen=True)
+class MeasuredLoad:
+    """Bytes and records per second of source partitions, by cluster, over `hours`; `unknown`: why there are none."""
+
+    rates: Mapping[str, Mapping[TopicPartition, tuple[float | None, float | None]]] = field(default_factory=dict)
+    hours: str = ""
+    unknown: str = ""
+
+    def of_tasks(self, source: str, assignment: Assignment) -> list[TaskLoad]:
+        """Return the load of each task: sums over its partitions, None where none of them was measured."""
+        rates = self.rates.get(source, {})
+        by_task = [[rates.get(partition, (None, None)) for partition in task] for task in assignment.tasks]
+        return [
+            TaskLoad(
+                task, _sum(rate for rate, _ in of), _sum(rate for _, rate in of), sum(rate is None for rate, _ in of)
+            )
+            for task, of in enumerate(by_task)
+        ]
+
+
+def _sum(rates: Iterable[float | None]) -> float | None:
+    measured = [rate for rate in rates if rate is not None]
+    return math.fsum(measured) if measured else None
+
+
+def measured_load(store: Store) -> MeasuredLoad:
+    """Return the mean rates of the newest whole hour in the store."""
+    try:
+        from mm2mgr.throughput.windows import last_hours, rates_of, read_window
+
+        throughput = read_window(store, last_hours(store, _LOAD_SECONDS))
+        rates: dict[str, dict[TopicPartition, tuple[float | None, float | None]]] = {}
+        for rate in rates_of(throughput):
+            per_second = rate.bytes_per_second_mean, rate.records_per_second_mean
+            rates.setdefault(rate.cluster, {})[TopicPartition(rate.topic, rate.partition)] = per_second
+    except Exception as error:  # a store that cannot be read ends neither the survey nor the server
+        return MeasuredLoad(unknown=cause(error))
+    return MeasuredLoad(rates, throughput.window.text())
+
+
+# --- what is needed ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FlowNeed:
+    """What `size` computes for a flow: its tasks, what one of them is planned to carry at most (records None: bytes
+    alone count), and the partitions that none can carry.
+    """
+
+    tasks: int
+    usable_bytes_per_second: float
+    usable_records_per_second: float | None
+    hot_partitions: tuple[HotPartition, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConnectNeed:
+    """What `fleet` computes for a Connect cluster; None: no number of workers does, or they could not be read.
+
+    `workers`: those with a connector or a task; an idle one shows nowhere.
+    """
+
+    workers_needed: int | None
+    workers: int | None
+
+
+@dataclass(frozen=True)
+class EstateNeeds:
+    """What the load of the newest four weeks asks for, by flow and by Connect cluster; `unknown`: why nothing is."""
+
+    flows: Mapping[str, FlowNeed] = field(default_factory=dict)
+    connects: Mapping[str, ConnectNeed] = field(default_factory=dict)
+    unknown: str = ""
+
+
+def estate_needs(tree: ExpandedTree, store: Store) -> EstateNeeds:
+    """Judge the load of all flows as `size` and `fleet` do; a source that cannot be read leaves its flows out."""
+    try:
+        from mm2mgr.evidence.read import EvidenceOptions, declared_workers, read
+        from mm2mgr.sizing.scenario import outcome
+
+        evidence, topology = read(tree, EvidenceOptions(store)), tree.topology
+        result = outcome(evidence.scenarios(), declared_workers(topology.connects, topology.flows))
+    except Exception as error:  # as above
+        return EstateNeeds(unknown=cause(error))
+    flows = {
+        flow_id: FlowNeed(
+            flow.sizing.tasks,
+            flow.load.usable,
+            None if math.isinf(flow.load.usable_records) else flow.load.usable_records,
+            flow.sizing.hot_partitions,
+        )
+        for flow_id, flow in result.flows.items()
+    }
+    needs = {
+        name: ConnectNeed(need.workers_needed, _workers_of(evidence.running[name]))
+        for name, need in result.needs.items()
+    }
+    return EstateNeeds(flows, needs)
+
+
+def _workers_of(running: Mapping[str, RunningConnector] | Mm2mgrError) -> int | None:
+    if isinstance(running, Mm2mgrError):
+        return None
+    return len(workers_at_work([connector.status for connector in running.values() if connector.status]))
+
+
+# --- what flows move now ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FlowThroughput:
+    """What a flow mirrors per second, and how its tasks share the load; None: unknown.
+
+    `mirrored_bytes_per_second` has the mean record size of the newest hour. `busiest_share`: what the busiest task got
+    in that hour as a share of what a task is planned to carry, in bytes or in records, whichever is more. `balance`:
+    the busiest task's bytes by the mean of all tasks.
+    """
+
+    mirrored_records_per_second: float | None = None
+    mirrored_bytes_per_second: float | None = None
+    source_records_per_second: float | None = None
+    busiest_share: float | None = None
+    balance: float | None = None
+
+
+def throughput_of(facts: FlowFacts, tasks: Iterable[TaskLoad], need: FlowNeed | None) -> FlowThroughput:
+    """Return what a flow moves, from its last looks and the load of its tasks."""
+    mirrored, produced = recent_rates(facts.points.get(FLOW, ()), _RECENT_SECONDS, facts.flush_interval_seconds)
+    loads = [
+        (task.bytes_per_second or 0.0, task.records_per_second)
+        for task in tasks
+        if task.bytes_per_second is not None or not task.unmeasured_partitions  # one without partitions carries nothing
+    ]
+    volume, records = _sum(volume for volume, _ in loads), _sum(records for _, records in loads)
+    size = volume / records if volume is not None and records else None
+    return FlowThroughput(
+        mirrored,
+        mirrored * size if mirrored is not None and size is not None else None,
+        produced,
+        max((_share(volume, records, need) for volume, records in loads), default=None) if need else None,
+        spread([volume for volume, _ in loads]) if loads else None,
+    )
+
+
+def _share(volume: float, records: float | None, need: FlowNeed) -> float:
+    """Return what a task carries as a share of what is usable."""
+    of_records = (records or 0.0) / need.usable_records_per_second if need.usable_records_per_second else 0.0
+    return max(volume / need.usable_bytes_per_second, of_records)
