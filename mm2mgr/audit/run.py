@@ -298,7 +298,7 @@ class _Run:
         first, end, window = gap.at_start and part.has_open_start, is_open or is_cut, None
         if part.order.expectation.matching is Matching.ORDERED:
             window = part.order.source.first, part.order.source.end
-        edges = Edges(first, end, part.order.source.end, timed, window)
+        edges = Edges(first, end, part.order.due, timed, window)
         yield GapTask(
             part.side(SOURCE, source[0], min(source[1], source[0] + MOST_IN_A_GAP)),
             part.side(TARGET, target[0], min(target[1], target[0] + MOST_IN_A_GAP)),

@@ -110,7 +110,7 @@ class Truth:
     def may_be(self, difference: RecordDifference) -> bool:
         source, target = difference.source_offset, difference.target_offset
         if difference.kind is DifferenceKind.DUPLICATED:
-            is_copy = self.source[source] == self.target[target]  # type: ignore[index]
+            is_copy = self.source[source or 0] == self.target[target or 0]
             return bool(is_copy) and self.may_exceed(target or 0)
         return (source is None or self.may_lack(source)) and (target is None or self.may_exceed(target))
 
@@ -121,7 +121,7 @@ def all_truths(logs: Logs) -> Iterator[Truth]:
     ends = range(logs.stored_end, len(logs.source) + 1)
     costs = [end + len(logs.target) - 2 * int(whole.before[end, -1]) for end in ends]
     likely = [end for end, cost in zip(ends, costs, strict=True) if cost == min(costs)]
-    for end in {likely[0], likely[-1], logs.arrived_end}:
+    for end in {*(likely if len(logs.source) < 200 else likely[:: max(1, len(likely) - 1)]), logs.arrived_end}:
         yield Truth(logs.source[:end], logs)
 
 
@@ -148,7 +148,7 @@ def audited(fake: FakeLogs, logs: Logs, first: int, end: int) -> PartitionAudit:
 
     low, high = place(max(log.start, first - around), mirror.start), place(min(log.end, end + around), mirror.end)
     target = LogWindow(TARGET, min(low, high + around), min(mirror.end, high + around))
-    part = replace(whole, source=LogWindow(SOURCE, first, end), target=target)
+    part = replace(whole, source=LogWindow(SOURCE, first, end), target=target, stored_end=logs.stored_end)
     return run_audit(fake.order(part, most_differences=100_000)).flows[0].partitions[0]
 
 
