@@ -76,6 +76,7 @@ def find_doubts(
             continue
         at = int(left[place - 1]) + 1 if place else 0
         low, high = (at + limit - edge for limit, edge in zip(_reach(target.hash, run), run, strict=True))
+        low, high = max(low, 0), min(high, len(source))
         is_inside = low_limit < low and high < high_limit
         if not is_inside and max(low, low_limit + 1) <= min(high, high_limit - 1):
             spans.append(_span(source.offset, max(low - 1, first), min(high + 1, end)))
