@@ -23,7 +23,7 @@ from mm2mgr.audit.latest import sides_of
 from mm2mgr.audit.latest_records import compare_latest
 from mm2mgr.audit.reading import SILENCE_SECONDS
 from mm2mgr.audit.records import SLOWEST_ALGORITHM, Records, fastest_algorithm
-from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
+from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference, ranges_of
 from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, ScanTask, tasks_of
 from mm2mgr.audit.verdicts import sent_again_behind
 from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
@@ -395,6 +395,7 @@ class _Run:
 
     def _audit(self, part: _Part, finding: _Findings) -> PartitionAudit:
         order = part.order
+        most = self.order.most_differences
         counts, expected = tally(finding.differences)
         again = sent_again_behind(part.flow, order) if part.is_read else ""
         return PartitionAudit(
@@ -405,10 +406,11 @@ class _Run:
             *finding.counts,
             counts,
             {**expected, **finding.expected},
-            tuple(finding.differences[: self.order.most_differences]),
+            tuple(finding.differences[:most]),
             (*order.not_judged, *dict.fromkeys(finding.not_judged), *([again] if again else [])),
             order.source_topic_id,
             order.target_topic_id,
+            ranges_of(finding.differences[most:]),
         )
 
 
