@@ -18,7 +18,7 @@ import pyarrow as pa
 from mm2mgr.audit.doubts import Doubts, Span, find_doubts
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
-from mm2mgr.audit.sequences import Rows, pair_in_order
+from mm2mgr.audit.sequences import Rows, pair_among_others, pair_in_order
 from mm2mgr.audit.windows import ALL_FIELDS
 
 Flags = npt.NDArray[np.bool_]
@@ -78,7 +78,7 @@ class Edges:
     bounded there. `open_copies`: those that equal a record of the window came twice; say no where timestamps do not
     count, as an equal record may be that of another time. `due`: source records from this offset on need not have
     arrived yet; where the source is read beyond it, the target's end need not be open. `window`: what is judged of the
-    source, where that is to be told from what is around it.
+    source, where that is to be told from what is around it. `among_others`: the target has records of other sources, too.
     """
 
     open_start: bool = False
@@ -86,6 +86,7 @@ class Edges:
     due: int | None = None
     open_copies: bool = True
     window: Span | None = None
+    among_others: bool = False
 
 
 CLOSED = Edges()
@@ -98,7 +99,10 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     """
     due = len(source) if edges.due is None else int(np.searchsorted(source.offset, edges.due))
     is_open = edges.open_start, edges.open_end
-    pairs, *others = pair_in_order(source.hash, target.hash, due, is_open)
+    if edges.among_others:
+        pairs, others = pair_among_others(source.hash, target.hash, due), []
+    else:
+        pairs, *others = pair_in_order(source.hash, target.hash, due, is_open)
     left, right = pairs
     lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
     lost[left] = surplus[right] = False

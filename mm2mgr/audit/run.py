@@ -285,8 +285,8 @@ class _Run:
 
     def _gap(self, part: _Part, finding: _Findings, gap: Gap) -> Iterator[GapTask]:
         source, target = gap.source, gap.target
-        is_open = gap.at_end and part.has_open_end
-        if is_open:  # what the target has behind the records that were read of the source is not read again
+        open_end = gap.at_end and part.has_open_end
+        if open_end:  # what the target has behind the records that were read of the source is not read again
             behind = 2 * gap.source_records + 10 * CONTEXT
             target = target[0], min(target[1], target[0] + max(behind, 2 * (source[1] - source[0])))
         for name, bounds, count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
@@ -295,10 +295,10 @@ class _Run:
                 finding.not_judged.append(f"{rest}: too many differ to compare them one by one")
         is_cut = bool(finding.not_judged)
         timed = "timestamp" in part.order.expectation.fields  # else an equal record may be that of another time
-        first, end, window = gap.at_start and part.has_open_start, is_open or is_cut, None
-        if part.order.expectation.matching is Matching.ORDERED:
-            window = part.order.source.first, part.order.source.end
-        edges = Edges(first, end, part.order.due, timed, window)
+        alone = part.order.expectation.matching is Matching.ORDERED
+        window = (part.order.source.first, part.order.source.end) if alone else None
+        is_open = gap.at_start and part.has_open_start, open_end or is_cut
+        edges = Edges(*is_open, part.order.due, timed, window, among_others=not alone)
         yield GapTask(
             part.side(SOURCE, source[0], min(source[1], source[0] + MOST_IN_A_GAP)),
             part.side(TARGET, target[0], min(target[1], target[0] + MOST_IN_A_GAP)),
@@ -386,6 +386,7 @@ class _Run:
             where = f"source offsets {unknown[0]}-{unknown[-1]}"
             begins = f"the target's log begins at {part.order.target_log.start}"
             finding.not_judged.append(f"{where}: {begins}, so that retention may have removed them there")
+        finding.repeats |= bool(told) and expectation.matching is Matching.FAN_IN  # more may have an equal one
         told = _with_restarts(told, rest_rows, target_rows)
         if self.order.show_values:
             told = _with_values(told, rest_rows, source_rows, target_rows)

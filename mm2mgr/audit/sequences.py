@@ -64,6 +64,22 @@ def pair_in_order(first: Hashes, second: Hashes, due: int, is_open: tuple[bool, 
     return [pairs for pairs in answers if _explained(pairs, due) == most]
 
 
+def pair_among_others(first: Hashes, second: Hashes, due: int) -> Pairs:
+    """Match a log with one that has others' records, too: what is due as early as can be where all of it is there in
+    order, else as much as can be.
+    """
+    rows: list[int] = []
+    needed = iter(first.tolist())
+    code = next(needed, None)
+    for row, other in enumerate(second.tolist()):
+        if other == code:
+            rows.append(row)
+            code = next(needed, None)
+    if len(rows) < due:
+        return common_subsequence(first, second)
+    return np.arange(len(rows)), np.array(rows, np.intp)
+
+
 def _explained(pairs: Pairs, due: int) -> int:
     return int((pairs[0] < due).sum()) + len(pairs[1])
 

@@ -14,7 +14,7 @@ import pytest
 from mm2mgr.audit import run, verdicts
 from mm2mgr.audit.report import DifferenceKind, PartitionAudit, RecordDifference, Verdict
 from mm2mgr.audit.run import run_audit
-from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow
+from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow, Matching
 from mm2mgr.partitions import TopicPartition
 from tests.live.seen import Message
 
@@ -197,4 +197,53 @@ def test_many_windows_of_equal_records(fake: FakeLogs, block: int) -> None:
     outcomes: Counter[str] = Counter()
     for seed in range(100):
         outcomes += check_windows(fake, 1_000_000 + 1_000 * block + seed, 5)
+        check_among_others(fake, 1_000_000 + 1_000 * block + seed)
     print(dict(outcomes))
+
+
+def test_which_of_equal_records_is_lost_is_known_of_the_whole_log_only(
+    fake: FakeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = [Message(0, b"k", b"v", (), START_MS) for _ in range(1_000)]
+    same = Logs(log, log, (0, 0), 1_000, 1_000, ALL_FIELDS, "", is_sent_again=False)
+    one_lost = replace(same, target=log[1:])
+    assert audited(fake, same, 400, 500).verdict is Verdict.EQUAL
+    part = audited(fake, one_lost, 400, 500)
+    where = "source offsets 400-499: equal records around them leave open which of them are on the target"
+    assert (part.verdict, part.not_judged) == (Verdict.NOT_JUDGED, (where,))
+    assert audited(fake, one_lost, 0, 1_000).counts == {DifferenceKind.MISSING: 1}
+    monkeypatch.setattr(run, "_SEARCHED", 900)  # so much is read around a window
+    assert audited(fake, same, 400, 500).not_judged == (where,)
+
+
+def check_among_others(fake: FakeLogs, seed: int) -> None:
+    """A log is mirrored with one of another source, of the same few kinds; only a lost record of a kind of its own is told."""
+    chance = random.Random(seed)
+    logs = random_logs(chance)
+    count = len(logs.source)
+    lost = chance.randrange(count)
+    sources = [list(logs.source), [chance.choice(logs.source) for _ in range(count)]]
+    sources[0][lost] = replace(sources[0][lost], value=b"once")
+    is_lost = chance.random() < 0.5
+    queues = [[row for row in range(count) if not (is_lost and row == lost)], list(range(count))]
+    target: list[Message] = []
+    while any(queues):
+        number, size = chance.randrange(2), chance.choice((1, 1, 5, 40))
+        target += [sources[number][row] for row in queues[number][:size]]
+        del queues[number][:size]
+    fake.put(sources[0], target)
+    first = chance.choice((0, chance.randrange(count)))
+    end = chance.randrange(first, count) + 1
+    low = chance.choice((0, min(first, len(target))))
+    whole = fake.part(Expectation(Matching.FAN_IN, logs.fields))
+    windows = LogWindow(SOURCE, first, end), LogWindow(TARGET, low, chance.randrange(low, len(target)) + 1)
+    part = replace(whole, source=windows[0], target=windows[1], stored_end=count)
+    found = run_audit(fake.order(part)).flows[0].partitions[0]
+    wanted = [lost] if is_lost and first <= lost < end else []
+    assert [each.source_offset for each in found.differences] == wanted, (seed, logs.what, windows)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_a_window_among_records_of_others_lacks_only_what_has_no_equal(fake: FakeLogs, block: int) -> None:
+    for seed in range(20):
+        check_among_others(fake, 1_000 * block + seed)
