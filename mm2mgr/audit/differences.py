@@ -125,7 +125,8 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     doubts, source_place = None, before[np.searchsorted(left, lost_rows)]
     if edges.window is not None:
-        doubts = find_doubts(source, target, [pairs, *others], edges.window, is_open)
+        bounds = *edges.window, edges.window[1] if edges.due is None else edges.due
+        doubts = find_doubts(source, target, [pairs, *others], bounds, is_open)
         copy_of[doubts.surplus] = NOT_OURS
         lost_rows, source_place = lost_rows[~doubts.lost], source_place[~doubts.lost]
     return Unmatched(source.take(lost_rows), source_place, rest, place, copy_of, doubts)

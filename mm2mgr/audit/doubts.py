@@ -33,10 +33,12 @@ class Doubts:
 
 
 def find_doubts(
-    source: Records, target: Records, answers: list[Pairs], window: Span, is_open: tuple[bool, bool]
+    source: Records, target: Records, answers: list[Pairs], bounds: tuple[int, int, int], is_open: tuple[bool, bool]
 ) -> Doubts:
     """Return what the pairs of a gap, the first of several answers that are as good, leave open. At a start or an end
-    that is open the target may have records that the source's part does not have."""
+    that is open the target may have records that the source's part does not have. `bounds` are the source offsets of
+    the window, its end excluded, and the end of what must have arrived."""
+    window, due = bounds[:2], bounds[2]
     open_start, open_end = is_open
     left, right = pairs = answers[0]
     first, end = np.searchsorted(source.offset, window).tolist()
@@ -58,7 +60,7 @@ def find_doubts(
     starts, ends = np.searchsorted(left, lost), np.searchsorted(right, surplus)
     # A surplus record beside a lost one may be that record, altered.
     for run in _movable(source.hash, lost[~np.isin(starts, ends)]):
-        is_tail = run[1] == len(source) and (open_end or source.offset[run[0]] >= window[1])
+        is_tail = run[1] == len(source) and (open_end or source.offset[run[0]] >= due)
         if is_tail or (run[0] == 0 and open_start):
             continue
         low, high = _reach(source.hash, run)
