@@ -99,7 +99,10 @@ def core(records: int, payload: bytes) -> int:
     ]
     rest = Unmatched.from_arrow(pa.Table.from_batches([gap.to_arrow() for gap in compared]))
     wanted = copies_to_find(rest)
-    copies = [part.take(np.isin(part.hash, wanted.hash)) for part in read(False)] if len(wanted) else []
+    copies = []
+    if len(wanted):  # a copy has the timestamp of its record
+        first, last = (10 * (int(at) - START_MS) for at in (wanted.time_ms.min(), wanted.time_ms.max()))
+        copies = [part.take(np.isin(part.hash, wanted.hash)) for part in read(False, (first, last + 10))]
     return sum(tally(settle(rest, copies))[0].values())
 
 
