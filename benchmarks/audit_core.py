@@ -23,10 +23,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import pyarrow as pa
 from confluent_kafka import Message
 
-from mm2mgr.audit.blocks import BlockSums, block_bits
-from mm2mgr.audit.differences import find_differences, tally
+from mm2mgr.audit.blocks import BlockSums, align_blocks, block_bits
+from mm2mgr.audit.differences import Unmatched, compare_gap, copies_to_find, settle, tally
 from mm2mgr.audit.records import Records, fastest_algorithm, records_of
 
 BATCH = 5_000
@@ -89,14 +90,20 @@ def core(records: int, payload: bytes) -> int:
             built.add(records_of(batch, algorithm=algorithm))
         return built
 
-    def read(mirrored: bool) -> Callable[[int, int], Records]:
-        return lambda first, end: Records.join(
-            [records_of(batch, algorithm=algorithm) for batch in batches(records, payload, mirrored, first, end)]
-        )
+    def read(mirrored: bool, bounds: tuple[int, int] = (0, 1 << 60)) -> Iterator[Records]:
+        return (records_of(batch, algorithm=algorithm) for batch in batches(records, payload, mirrored, *bounds))
 
-    blocks = sums(False).blocks(), sums(True).blocks()
-    differences = find_differences(blocks, (read(False), read(True)))
-    return sum(tally(differences)[0].values())
+    gaps = align_blocks(sums(False).blocks(), sums(True).blocks()).gaps
+    compared = [
+        compare_gap(Records.join([*read(False, gap.source)]), Records.join([*read(True, gap.target)])) for gap in gaps
+    ]
+    rest = Unmatched.from_arrow(pa.Table.from_batches([gap.to_arrow() for gap in compared]))
+    wanted = copies_to_find(rest)
+    copies = []
+    if len(wanted):  # a copy has the timestamp of its record
+        first, last = (10 * (int(at) - START_MS) for at in (wanted.time_ms.min(), wanted.time_ms.max()))
+        copies = [part.take(np.isin(part.hash, wanted.hash)) for part in read(False, (first, last + 10))]
+    return sum(tally(settle(rest, copies))[0].values())
 
 
 def counter(records: int, payload: bytes) -> int:

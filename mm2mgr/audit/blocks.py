@@ -68,12 +68,6 @@ class Blocks:
             number = mix(number + part)
         return number
 
-    def to_arrow(self) -> pa.RecordBatch:
-        """Return the columns of BLOCK_SCHEMA."""
-        return pa.RecordBatch.from_arrays(
-            [pa.array(getattr(self, name)) for name in BLOCK_SCHEMA.names], schema=BLOCK_SCHEMA
-        )
-
     @classmethod
     def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Blocks:
         """Read the columns of BLOCK_SCHEMA, sums also as signed numbers; others may be there."""
@@ -214,20 +208,6 @@ def align_blocks(source: Blocks, target: Blocks, context: int = 1) -> Alignment:
             )
         )
     return Alignment(source_rows, target_rows, int(source.count[source_rows].sum()), tuple(gaps))
-
-
-def ranges_to_search(source: Blocks, times_ms: Ints, timestamps_count: bool = True) -> tuple[tuple[int, int], ...]:
-    """Return the offset ranges of the source that may hold records with these timestamps, last first; end excluded.
-
-    Where a record came twice, its first copy is in one of them. Each is a block; without timestamps that count, all of
-    them are to be searched.
-    """
-    rows = np.arange(len(source))
-    if timestamps_count:
-        times = np.unique(times_ms)
-        inside = np.searchsorted(times, source.max_time_ms, "right") - np.searchsorted(times, source.min_time_ms)
-        rows = rows[inside > 0]
-    return tuple((int(source.first_offset[row]), int(source.last_offset[row]) + 1) for row in rows[::-1].tolist())
 
 
 def _without_context(source: Blocks, target: Blocks, source_rows: Rows, target_rows: Rows, context: int) -> Flags:

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mm2mgr.audit.blocks import Blocks, Gap, align_blocks, ranges_to_search
+from mm2mgr.audit.doubts import Doubts, Span, find_doubts
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
-from mm2mgr.audit.sequences import Rows, embed_early, subsequence_in_runs
+from mm2mgr.audit.sequences import Rows, pair_among_others, pair_in_order
 from mm2mgr.audit.windows import ALL_FIELDS
 
 Flags = npt.NDArray[np.bool_]
@@ -37,8 +37,7 @@ class Unmatched:
     `place` is the same number for records of both sides between the same two partners; it is unique within a partition.
     `copy_of` is for target records: the offset of an equal source record in the gap that has its partner, NO_COPY for
     none, OUTSIDE for none where the record may be of before or after the window, and so is no fault by itself, NOT_OURS
-    where it is not one as a copy either.
-    `matched` is how many pairs there are.
+    where it is not one as a copy either. `doubts` are what equal records leave open of one gap.
     """
 
     source: Records
@@ -46,10 +45,10 @@ class Unmatched:
     target: Records
     target_place: Ints
     copy_of: Ints
-    matched: int
+    doubts: Doubts | None = None
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Return the columns of REST_SCHEMA; `matched` is not in it."""
+        """Return the columns of REST_SCHEMA."""
         both = Records.join([self.source, self.target]).to_arrow()
         sources, targets = len(self.source), len(self.target)
         columns = [
@@ -60,28 +59,14 @@ class Unmatched:
         return pa.RecordBatch.from_arrays([*both.columns, *columns], schema=REST_SCHEMA)
 
     @classmethod
-    def from_arrow(cls, table: pa.Table | pa.RecordBatch, matched: int) -> Unmatched:
-        """Read the columns of REST_SCHEMA; others may be there."""
-        flags, place, copy_of = (
-            table.column(name).to_numpy(zero_copy_only=False) for name in ("is_target", "place", "copy_of")
-        )
+    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Unmatched:
+        """Read the columns of REST_SCHEMA, of gaps in any order; others may be there."""
+        names = ("is_target", "place", "copy_of")
+        flags, place, copy_of = (table.column(name).to_numpy(zero_copy_only=False) for name in names)
         records = Records.from_arrow(table)
-        return cls(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)
-
-    @classmethod
-    def join(cls, parts: Sequence[Unmatched]) -> Unmatched:
-        """Return the rest of several gaps, in the order of their offsets."""
-        empty = np.zeros(0, np.int64)
-        source, target = Records.join([part.source for part in parts]), Records.join([p.target for p in parts])
-        by_source, by_target = np.argsort(source.offset, kind="stable"), np.argsort(target.offset, kind="stable")
-        return cls(
-            source.take(by_source),
-            np.concatenate([empty, *(part.source_place for part in parts)])[by_source],
-            target.take(by_target),
-            np.concatenate([empty, *(part.target_place for part in parts)])[by_target],
-            np.concatenate([empty, *(part.copy_of for part in parts)])[by_target],
-            sum(part.matched for part in parts),
-        )
+        order = np.argsort(records.offset, kind="stable")
+        source, target = order[~flags[order]], order[flags[order]]
+        return cls(records.take(source), place[source], records.take(target), place[target], copy_of[target])
 
 
 @dataclass(frozen=True)
@@ -92,13 +77,16 @@ class Edges:
     (after) the window, so they are never extra; set them for a gap `at_start` or `at_end` unless the target's window is
     bounded there. `open_copies`: those that equal a record of the window came twice; say no where timestamps do not
     count, as an equal record may be that of another time. `due`: source records from this offset on need not have
-    arrived yet; where the source is read beyond it, the target's end need not be open.
+    arrived yet; where the source is read beyond it, the target's end need not be open. `window`: what is judged of the
+    source, where that is to be told from what is around it. `among_others`: the target has records of other sources, too.
     """
 
     open_start: bool = False
     open_end: bool = False
     due: int | None = None
     open_copies: bool = True
+    window: Span | None = None
+    among_others: bool = False
 
 
 CLOSED = Edges()
@@ -109,17 +97,13 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
 
     Where several matches are as long, what came twice is the later copy, or the earlier one at an open start.
     """
-    if edges.open_start:
-        left, right = subsequence_in_runs(source.hash[::-1], target.hash[::-1])
-        left, right = len(source) - 1 - left[::-1], len(target) - 1 - right[::-1]
-        if edges.open_end and len(right):  # as near to the longest run as can be, at both ends
-            ends = np.append(np.flatnonzero(np.diff(right) != 1), len(right) - 1)
-            pivot = int(ends[np.argmax(np.diff(ends, prepend=-1))])
-            behind = right[pivot:] - right[pivot]
-            embed_early(target.hash[right[pivot] :], behind)
-            right[pivot:] = behind + right[pivot]
+    due = len(source) if edges.due is None else int(np.searchsorted(source.offset, edges.due))
+    is_open = edges.open_start, edges.open_end
+    if edges.among_others:
+        pairs, others = pair_among_others(source.hash, target.hash, due), []
     else:
-        left, right = subsequence_in_runs(source.hash, target.hash)
+        pairs, *others = pair_in_order(source.hash, target.hash, due, is_open)
+    left, right = pairs
     lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
     lost[left] = surplus[right] = False
     lost_rows, surplus_rows = np.flatnonzero(lost), np.flatnonzero(surplus)
@@ -133,13 +117,19 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
     if edges.open_start:
         outside |= surplus_rows < (right[0] if len(right) else len(target))
-        unsure |= (rest.time_ms <= source.time_ms[0]) & (outside | (copy_of >= 0)) if len(source) else outside
+        unsure |= outside & (rest.time_ms <= source.time_ms[0]) if len(source) else outside
     if edges.open_end:
         outside |= surplus_rows > (right[-1] if len(right) else -1)
-        unsure |= (rest.time_ms >= source.time_ms[-1]) & (outside | (copy_of >= 0)) if len(source) else outside
+        unsure |= outside & (rest.time_ms >= source.time_ms[-1]) if len(source) else outside
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
-    return Unmatched(source.take(lost_rows), before[np.searchsorted(left, lost_rows)], rest, place, copy_of, len(left))
+    doubts, source_place = None, before[np.searchsorted(left, lost_rows)]
+    if edges.window is not None:
+        bounds = *edges.window, edges.window[1] if edges.due is None else edges.due
+        doubts = find_doubts(source, target, [pairs, *others], bounds, is_open)
+        copy_of[doubts.surplus] = NOT_OURS
+        lost_rows, source_place = lost_rows[~doubts.lost], source_place[~doubts.lost]
+    return Unmatched(source.take(lost_rows), source_place, rest, place, copy_of, doubts)
 
 
 def copies(target: Records, places: Ints, source: Records) -> Ints:
@@ -166,14 +156,13 @@ def settle(
     earlier: Sequence[Records] = (),
     counted: Sequence[str] = ALL_FIELDS,
     explain: Explain = lambda difference: "",
-    *,
-    due: int | None,
+    window: Span | None = None,
 ) -> list[RecordDifference]:
     """Say what happened to each record without a partner, in the order of source offsets.
 
     A record that both sides have at other places is reordered; a further copy of a source record that arrived (in the
     gaps or in `earlier`) is duplicated; two records at one place that share their key, value or timestamp are one that
-    was altered. The others are missing (source records from offset `due` on never), or extra.
+    was altered. The others are missing (source records behind the window never), or extra.
     """
     source, target = rest.source, rest.target
     lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
@@ -187,7 +176,14 @@ def settle(
                 differences.append(difference_of(kind, source, row, target, other))
         lost[pairs[0]] = surplus[pairs[1]] = False
 
-    add_pairs(DifferenceKind.REORDERED, _pair_equal(source.hash, target.hash))
+    # What is not judged is in another place only where it is nowhere else.
+    is_judged = np.ones(len(source), np.bool_)
+    if window is not None:
+        is_judged = (source.offset >= window[0]) & (source.offset < window[1])
+    for from_rows, to_rows in ((is_judged, rest.copy_of > NOT_OURS), (~is_judged, rest.copy_of < 0)):
+        rows, others = np.flatnonzero(from_rows), np.flatnonzero(to_rows & surplus & (rest.copy_of > NOT_OURS))
+        left, right = _pair_equal(source.hash[rows], target.hash[others])
+        add_pairs(DifferenceKind.REORDERED, (rows[left], others[right]))
     copy_of = rest.copy_of
     for records in earlier:
         offsets = copies(target, rest.target_place, records)
@@ -198,8 +194,8 @@ def settle(
         differences.append(replace(copy, source_offset=int(copy_of[row])))
     surplus[duplicated] = False
     add_pairs(DifferenceKind.ALTERED, _pair_altered(rest, lost, surplus, counted))
-    if due is not None:
-        lost &= source.offset < due
+    if window is not None:
+        lost &= source.offset < window[1]
     for row in np.flatnonzero(lost).tolist():
         differences.append(difference_of(DifferenceKind.MISSING, source, row, None, 0))
     for row in np.flatnonzero(surplus & (copy_of == NO_COPY)).tolist():
@@ -210,8 +206,8 @@ def settle(
 def copies_to_find(rest: Unmatched, counted: Sequence[str] = ALL_FIELDS) -> Records:
     """Return the target records that may be copies of source records that are in no gap.
 
-    Look for these (blocks.ranges_to_search) and hand what was read to `settle`; without any, `settle` needs no
-    `earlier`. Where timestamps do not count, each block would be searched: what can be an altered record is left out.
+    Look for these on the source and hand what was read to `settle`; without any, `settle` needs no `earlier`. Where
+    timestamps do not count, most of the log would be searched: what can be an altered record is left out.
     """
     lost, surplus = np.ones(len(rest.source), np.bool_), (rest.copy_of == NO_COPY) | (rest.copy_of == OUTSIDE)
     moved = _pair_equal(rest.source.hash, rest.target.hash)
@@ -219,50 +215,6 @@ def copies_to_find(rest: Unmatched, counted: Sequence[str] = ALL_FIELDS) -> Reco
     if "timestamp" not in counted:
         surplus[_pair_altered(rest, lost, surplus, counted)[1]] = False
     return rest.target.take(surplus)
-
-
-ReadRange = Callable[[int, int], Records]
-"""Reads the records of one log between two offsets (the end excluded), hashed over the fields that count."""
-
-
-def find_differences(
-    blocks: tuple[Blocks, Blocks],
-    readers: tuple[ReadRange, ReadRange],
-    edges: Edges = CLOSED,
-    counted: Sequence[str] = ALL_FIELDS,
-    explain: Explain = lambda difference: "",
-) -> list[RecordDifference]:
-    """Compare a partition whose blocks are summed up, source first: read the gaps again and say what is different.
-
-    `edges` are those of the windows. What compares gaps on other machines calls align_blocks, compare_gap and settle.
-    """
-    alignment = align_blocks(*blocks)
-    rest = Unmatched.join(
-        [compare_gap(readers[0](*gap.source), readers[1](*gap.target), gap_edges(gap, edges)) for gap in alignment.gaps]
-    )
-    return settle(rest, read_earlier(rest, blocks[0], readers[0], counted), counted, explain, due=edges.due)
-
-
-def gap_edges(gap: Gap, edges: Edges) -> Edges:
-    """Return what the windows leave open at the ends of one gap."""
-    return Edges(edges.open_start and gap.at_start, edges.open_end and gap.at_end, edges.due, edges.open_copies)
-
-
-def read_earlier(
-    rest: Unmatched, source: Blocks, read: ReadRange, counted: Sequence[str] = ALL_FIELDS
-) -> list[Records]:
-    """Read of the source what records that came twice may be copies of, the latest first, until all are found."""
-    records = copies_to_find(rest, counted)
-    earlier: list[Records] = []
-    for first, end in ranges_to_search(source, records.time_ms, "timestamp" in counted) if len(records) else ():
-        read_records = read(first, end)
-        equal = read_records.take(np.isin(read_records.hash, records.hash))
-        if len(equal):
-            earlier.append(equal)
-            records = records.take(~np.isin(records.hash, equal.hash))
-            if not len(records):
-                break
-    return earlier
 
 
 def tally(differences: Iterable[RecordDifference]) -> tuple[dict[DifferenceKind, int], dict[str, int]]:
@@ -293,8 +245,8 @@ def _pair_altered(rest: Unmatched, lost: Flags, surplus: Flags, counted: Sequenc
         if len(subset) < len(names) - 1 or not {"value", "timestamp"} & {*subset}:
             sources = sources[_has_identity(source, sources, subset)]
             targets = targets[_has_identity(target, targets, subset)]
-        if "value" not in subset or len({"key", "timestamp"} & {*subset}) == 0:
-            # Too little of a record that may be of another window; a key and a timestamp will do.
+        if not {"value", "timestamp"} <= {*subset}:
+            # Too little of a record that may be of another window; its timestamp with a key or a value will do.
             keyed = {"key", "timestamp"} <= {*subset}
             targets = targets[inside[targets] | (keyed & (target.key_hash[targets] != NULL_HASH))]
         if not len(sources) or not len(targets):

@@ -76,7 +76,9 @@ def promises(config: Mapping[str, str], facts: TopicFacts, expected: Expectation
         )
     elif expected.matching is Matching.FAN_IN:
         others = ", ".join(facts.other_writers)
-        judged = "each record is there, in order; whether it came twice, and records of others, are not judged"
+        judged = (
+            "each record, or one like it, is there, in order; what came twice, and records of others, are not judged"
+        )
         yield f"the target is also written by {others}: {judged}"
     else:
         yield "each record is on the target once, in order, and the target has no other"

@@ -21,7 +21,7 @@ from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of, signed_colu
 from mm2mgr.audit.scan import ScanRange, as_mirrored
 from mm2mgr.audit.windows import LogAccess
 
-REST, MATCHED, FAULT, COPY = "rest", "matched", "fault", "found"
+REST, FAULT, COPY, DOUBT, REPEATS = "rest", "fault", "copy", "doubt", "repeats"
 _SIGNED = [pa.field(f.name, pa.int64()) for f in RECORD_SCHEMA]
 _HEAD = [("part", pa.int32()), ("kind", pa.string()), ("text", pa.string())]
 _TAIL = [("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64()), ("before_ms", pa.int64())]
@@ -131,15 +131,18 @@ def _compare(tasks: Sequence[GapTask], consumers: _Consumers) -> Iterator[pa.Rec
     except _Unreadable as error:
         name = "source" if error.side is source_side else "target"
         text = f"the {name}'s records from offset {error.offset} on could not be read again: {error.reason}"
-        yield _note(part, FAULT, text, 0)
+        yield _note(part, FAULT, text)
         return
     for task in tasks:
         assert task.target is not None
         source, source_values = _cut(*sources, task.source)
         target, target_values = _cut(*targets, task.target)
         rest = compare_gap(source, target, task.edges)
-        yield _note(part, MATCHED, "", rest.matched)
         yield _rest(task, rest, source, target, (source_values, target_values))
+        for low, high in rest.doubts.spans if rest.doubts else ():
+            yield _note(part, DOUBT, "", low, high)
+        if rest.doubts and rest.doubts.repeats:
+            yield _note(part, REPEATS, "")
 
 
 def _up_to(first: LogSide, last: LogSide) -> LogSide:
@@ -219,22 +222,13 @@ def _copy_rows(part: int, records: Records) -> pa.RecordBatch:
     return _in_schema(part, COPY, "", [*signed, flags, zeros, zeros, zeros, edges, pa.nulls(count, pa.binary())], count)
 
 
-def _note(part: int, kind: str, text: str, number: int) -> pa.RecordBatch:
-    zero = pa.array(np.zeros(1, np.int64))
-    signed = [pa.array(np.full(1, number, np.int64)), *[zero] * (len(_SIGNED) - 1)]
+def _note(part: int, kind: str, text: str, offset: int = 0, place: int = 0) -> pa.RecordBatch:
+    zero, first, second = (pa.array(np.full(1, number, np.int64)) for number in (0, offset, place))
+    signed = [first, *[zero] * (len(_SIGNED) - 1)]
     flags, edges = pa.array(np.zeros(1, np.bool_)), pa.array(np.zeros(1, np.int8))
-    return _in_schema(part, kind, text, [*signed, flags, zero, zero, zero, edges, pa.nulls(1, pa.binary())], 1)
+    return _in_schema(part, kind, text, [*signed, flags, second, zero, zero, edges, pa.nulls(1, pa.binary())], 1)
 
 
 def _in_schema(part: int, kind: str, text: str, arrays: list[pa.Array], count: int) -> pa.RecordBatch:
     head = [pa.array(np.full(count, part, np.int32)), pa.array([kind] * count, pa.string())]
     return pa.RecordBatch.from_arrays([*head, pa.array([text] * count, pa.string()), *arrays], schema=GAP_SCHEMA)
-
-
-def rest_in(table: pa.Table, matched: int) -> Unmatched:
-    """Return the records without a partner of one or more gaps."""
-    flags, place, copy_of = (
-        table.column(name).to_numpy(zero_copy_only=False) for name in ("is_target", "place", "copy_of")
-    )
-    records = Records.from_arrow(table)
-    return Unmatched(records.take(~flags), place[~flags], records.take(flags), place[flags], copy_of[flags], matched)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -83,7 +83,8 @@ class PartitionAudit:
 
     The windows are offsets, first included, end excluded. `counts` has all differences that no config explains, also
     those that `differences` leaves out beyond its limit. `not_judged` has a sentence with offsets for each part of the
-    window that could not be compared; where it has any, the partition is never equal.
+    window that could not be compared; where it has any, the partition is never equal. `unlisted` has the ranges of the
+    differences beyond that limit, by kind, as `ranges_of` returns them.
     """
 
     source: TopicPartition
@@ -98,6 +99,7 @@ class PartitionAudit:
     not_judged: tuple[str, ...] = ()
     source_topic_id: str = ""
     target_topic_id: str = ""
+    unlisted: Mapping[DifferenceKind, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     json_keys = (
         "topic=source.topic partition=source.partition target_topic=target.topic target_partition=target.partition "
         "verdict source_window target_window source_records target_records counts expected not_told differences "
@@ -115,6 +117,27 @@ class PartitionAudit:
         if any(self.counts.values()):
             return Verdict.DIFFERS
         return Verdict.NOT_JUDGED if self.not_judged else Verdict.EQUAL
+
+
+def ranges_of(differences: Iterable[RecordDifference]) -> dict[DifferenceKind, tuple[tuple[int, int], ...]]:
+    """Return by kind the offsets of faults as ranges, first and last: of the target for extra records, else of the
+    source."""
+    offsets: dict[DifferenceKind, set[int]] = {}
+    for difference in differences:
+        is_extra = difference.kind is DifferenceKind.EXTRA
+        offset = difference.target_offset if is_extra else difference.source_offset
+        if not difference.expected and offset is not None:
+            offsets.setdefault(difference.kind, set()).add(offset)
+    ranges: dict[DifferenceKind, tuple[tuple[int, int], ...]] = {}
+    for kind, places in offsets.items():
+        runs: list[tuple[int, int]] = []
+        for offset in sorted(places):
+            if runs and runs[-1][1] == offset - 1:
+                runs[-1] = runs[-1][0], offset
+            else:
+                runs.append((offset, offset))
+        ranges[kind] = tuple(runs)
+    return ranges
 
 
 @dataclass(frozen=True)

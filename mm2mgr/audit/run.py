@@ -15,14 +15,15 @@ import pyarrow as pa
 from mm2mgr import timing
 from mm2mgr.audit import gaps
 from mm2mgr.audit.blocks import Gap, align_blocks, block_bits
-from mm2mgr.audit.differences import Edges, copies_to_find, settle, tally
+from mm2mgr.audit.differences import Edges, Unmatched, copies_to_find, settle, tally
+from mm2mgr.audit.doubts import Span
 from mm2mgr.audit.engines import Engine, InProcess, LogSums, OnSpark
-from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare, rest_in
+from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare
 from mm2mgr.audit.latest import sides_of
 from mm2mgr.audit.latest_records import compare_latest
 from mm2mgr.audit.reading import SILENCE_SECONDS
 from mm2mgr.audit.records import SLOWEST_ALGORITHM, Records, fastest_algorithm
-from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference
+from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference, ranges_of
 from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, ScanTask, tasks_of
 from mm2mgr.audit.verdicts import sent_again_behind
 from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
@@ -90,6 +91,8 @@ class _Part:
     number: int
     flow: FlowOrder
     order: PartitionOrder
+    context: int
+    """So many source offsets around the window are read, too."""
 
     @property
     def is_read(self) -> bool:
@@ -100,13 +103,24 @@ class _Part:
     def source_ranges(self) -> list[LogWindow]:
         """What is read of the source: what is judged, and some records around it."""
         log, window = self.order.source_log, self.order.source
-        first, end = max(log.start, window.first - CONTEXT), min(log.end, window.end + CONTEXT)
+        first, end = max(log.start, window.first - self.context), min(log.end, window.end + self.context)
         bounds = [(first, window.first), (window.first, window.end), (window.end, end)]
         return [LogWindow(window.partition, low, high) for low, high in bounds if low < high]
 
     @property
     def bits(self) -> int:
         return block_bits(max(entry.end - entry.first for entry in (self.order.source, self.order.target)))
+
+    def has(self, offset: int, spans: Sequence[Span], *, is_extra: bool) -> bool:
+        """Return whether a difference at a source offset is one of the window, and not in a span that is in doubt; an
+        extra record is behind that offset, or it is not known where (below zero)."""
+        window = self.order.source
+        if not is_extra:
+            return window.first <= offset < window.end and not any(low <= offset < end for low, end in spans)
+        if spans and (self.has_open_start or self.has_open_end):
+            return False
+        low = window.first if self.source_ranges[0].first < window.first else 0
+        return offset < 0 or low <= offset < window.end
 
     def range(self, side: int, window: LogWindow) -> ScanRange:
         steps = self.order.expectation.steps if side == SOURCE else ()
@@ -120,8 +134,8 @@ class _Part:
 
     @property
     def has_open_start(self) -> bool:
-        """Whether the source had records before those that are read."""
-        return self.source_ranges[0].first > 0
+        """Whether one of the logs had records before those that are read."""
+        return self.source_ranges[0].first > 0 or self.order.target.first > 0
 
     @property
     def has_open_end(self) -> bool:
@@ -140,6 +154,7 @@ class _Findings:
     not_judged: list[str] = field(default_factory=list)
     leads: bool = False
     trails: bool = False
+    repeats: bool = False
 
 
 @dataclass
@@ -153,7 +168,7 @@ class _Run:
     def partitions(self) -> list[PartitionAudit]:
         """Return what was found of each partition of all flows, in order."""
         every = [(flow, part) for flow in self.order.flows for part in flow.partitions]
-        parts = [_Part(number, flow, part) for number, (flow, part) in enumerate(every)]
+        parts = [_Part(number, flow, part, CONTEXT) for number, (flow, part) in enumerate(every)]
         findings = {part.number: _Findings() for part in parts}
         todo = [part for part in parts if part.is_read]
         for turn in range(_ROUNDS):
@@ -253,14 +268,14 @@ class _Run:
     # --- pass 2 -------------------------------------------------------------------------------------------------------
 
     def _gaps(self, part: _Part, finding: _Findings) -> Iterator[GapTask]:
-        if finding.not_judged or finding.sums is None:
-            return
-        alignment = align_blocks(finding.sums.source, finding.sums.target)
-        for gap in alignment.gaps:
-            yield from self._gap(part, finding, gap)
+        if part.context > CONTEXT:
+            yield from self._whole(part, finding)
+        elif not finding.not_judged and finding.sums is not None:
+            for gap in align_blocks(finding.sums.source, finding.sums.target).gaps:
+                yield from self._gap(part, finding, gap)
 
     def _whole(self, part: _Part, finding: _Findings) -> Iterator[GapTask]:
-        """One gap of both windows: among the records of others no block is equal."""
+        """One gap of both windows: among the records of others no block is equal, and few kinds make few blocks."""
         if finding.not_judged or finding.sums is None:
             return
         ranges, target = part.source_ranges, part.order.target
@@ -270,8 +285,8 @@ class _Run:
 
     def _gap(self, part: _Part, finding: _Findings, gap: Gap) -> Iterator[GapTask]:
         source, target = gap.source, gap.target
-        is_open = gap.at_end and part.has_open_end
-        if is_open:  # what the target has behind the records that were read of the source is not read again
+        open_end = gap.at_end and part.has_open_end
+        if open_end:  # what the target has behind the records that were read of the source is not read again
             behind = 2 * gap.source_records + 10 * CONTEXT
             target = target[0], min(target[1], target[0] + max(behind, 2 * (source[1] - source[0])))
         for name, bounds, count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
@@ -280,7 +295,10 @@ class _Run:
                 finding.not_judged.append(f"{rest}: too many differ to compare them one by one")
         is_cut = bool(finding.not_judged)
         timed = "timestamp" in part.order.expectation.fields  # else an equal record may be that of another time
-        edges = Edges(gap.at_start and part.has_open_start, is_open or is_cut, part.order.source.end, timed)
+        alone = part.order.expectation.matching is Matching.ORDERED
+        window = (part.order.source.first, part.order.source.end) if alone else None
+        is_open = gap.at_start and part.has_open_start, open_end or is_cut
+        edges = Edges(*is_open, part.order.due, timed, window, among_others=not alone)
         yield GapTask(
             part.side(SOURCE, source[0], min(source[1], source[0] + MOST_IN_A_GAP)),
             part.side(TARGET, target[0], min(target[1], target[0] + MOST_IN_A_GAP)),
@@ -313,7 +331,7 @@ class _Run:
 
     def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
         """Look for the first copies of records that no gap explains in the source before them."""
-        rest = rest_in(_of_kind(rows, gaps.REST), 0)
+        rest = Unmatched.from_arrow(_of_kind(rows, gaps.REST))
         surplus = copies_to_find(rest, part.order.expectation.fields)
         if not len(surplus) or part.order.expectation.matching is Matching.FAN_IN:
             return
@@ -329,29 +347,36 @@ class _Run:
 
     def _settle(self, part: _Part, rows: pa.Table, searched: pa.Table | None, finding: _Findings) -> None:
         rest_rows = _of_kind(rows, gaps.REST)
-        rest_rows = rest_rows.take(pa.array(_in_order(rest_rows)))
         earlier = []
         if searched is not None:
             finding.not_judged += _faults(searched)
             earlier = [Records.from_arrow(_of_kind(searched, gaps.COPY))]
         expectation, window = part.order.expectation, part.order.source
-        differences = settle(rest_in(rest_rows, 0), earlier, expectation.fields, _without_timestamp, due=window.end)
+        doubts = _of_kind(rows, gaps.DOUBT)
+        spans = sorted(zip(doubts.column("offset").to_pylist(), doubts.column("place").to_pylist(), strict=True))
+        finding.repeats = bool(spans) or len(_of_kind(rows, gaps.REPEATS)) > 0
+        finding.not_judged += [_doubt_text(low, end) for low, end in _joined(spans)]
+        rest = Unmatched.from_arrow(rest_rows)
+        differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
         source_rows, target_rows = _row_by_offset(rest_rows)
         edges = rest_rows.column("edge").to_numpy()
+        places = rest_rows.column("place").to_pylist()
         leading = {offset for offset, row in source_rows.items() if edges[row] & LEADS}
         trailing = {offset for offset, row in source_rows.items() if edges[row] & TRAILS}
         told, unknown = [], []
         for entry in differences:
             difference, offset, kind = entry, entry.source_offset, entry.kind
-            if offset is not None and not window.first <= offset < window.end:
+            row = target_rows[entry.target_offset or 0] if offset is None else 0
+            if not part.has(places[row] if offset is None else offset, spans, is_extra=offset is None):
                 continue
             if kind in _MAY_BE_OF_OTHERS and expectation.matching is Matching.FAN_IN:
                 continue
-            if kind is DifferenceKind.MISSING and offset in leading:
+            if offset in leading and kind is not DifferenceKind.DUPLICATED:
                 finding.leads = True
                 if part.order.target_log.start > 0:
                     unknown.append(offset)
                     continue
+            if kind is DifferenceKind.MISSING and offset in leading:
                 begins = "before the first record of the target's log: the flow began later, or it was created again"
                 difference = replace(difference, expected=expectation.late, note=begins)
             if kind is DifferenceKind.MISSING and offset in trailing:
@@ -361,6 +386,7 @@ class _Run:
             where = f"source offsets {unknown[0]}-{unknown[-1]}"
             begins = f"the target's log begins at {part.order.target_log.start}"
             finding.not_judged.append(f"{where}: {begins}, so that retention may have removed them there")
+        finding.repeats |= bool(told) and expectation.matching is Matching.FAN_IN  # more may have an equal one
         told = _with_restarts(told, rest_rows, target_rows)
         if self.order.show_values:
             told = _with_values(told, rest_rows, source_rows, target_rows)
@@ -370,6 +396,7 @@ class _Run:
 
     def _audit(self, part: _Part, finding: _Findings) -> PartitionAudit:
         order = part.order
+        most = self.order.most_differences
         counts, expected = tally(finding.differences)
         again = sent_again_behind(part.flow, order) if part.is_read else ""
         return PartitionAudit(
@@ -380,24 +407,48 @@ class _Run:
             *finding.counts,
             counts,
             {**expected, **finding.expected},
-            tuple(finding.differences[: self.order.most_differences]),
+            tuple(finding.differences[:most]),
             (*order.not_judged, *dict.fromkeys(finding.not_judged), *([again] if again else [])),
             order.source_topic_id,
             order.target_topic_id,
+            ranges_of(finding.differences[most:]),
         )
 
 
 def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
-    """Return the partition with a larger window of the target, None where what is missing is not at its edges."""
-    target, log = part.order.target, part.order.target_log
-    first, end, more = target.first, target.end, 8 * (target.end - target.first) + 10 * CONTEXT
+    """Return the partition with a larger window of the target, and where equal records leave doubts with more around
+    that of the source; None where nothing more would tell.
+    """
+    order, log = part.order, part.order.target_log
+    first, end, more = order.target.first, order.target.end, 8 * (order.target.end - order.target.first) + 10 * CONTEXT
     if finding.leads and first > log.start:
         first = log.start if is_last else max(log.start, first - more)
     if finding.trails and end < log.end:
         end = log.end if is_last else min(log.end, end + more)
-    if (first, end) == (target.first, target.end):
-        return None
-    return replace(part, order=replace(part.order, target=replace(target, first=first, end=end)))
+    wider = replace(part, order=replace(order, target=replace(order.target, first=first, end=end)))
+    if finding.repeats:
+        around = max(order.source_log.end, log.end) if is_last else 8 * part.context
+        target = replace(order.target, first=max(log.start, first - around), end=min(log.end, end + around))
+        wide = replace(part, order=replace(order, target=target), context=around)
+        if max(wide.source_ranges[-1].end - wide.source_ranges[0].first, target.end - target.first) <= _SEARCHED:
+            wider = wide
+    is_same = (wider.order.target, wider.source_ranges) == (order.target, part.source_ranges)
+    return None if is_same and part.context != CONTEXT else None if wider == part else wider
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Join spans, in order, that overlap or touch."""
+    joined: list[Span] = []
+    for low, end in spans:
+        if joined and low <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((low, end))
+    return joined
+
+
+def _doubt_text(low: int, end: int) -> str:
+    return f"source offsets {low}-{end - 1}: equal records around them leave open which of them are on the target"
 
 
 def _without_timestamp(difference: RecordDifference) -> str:
@@ -417,10 +468,6 @@ def _of_kind(rows: pa.Table, kind: str) -> pa.Table:
 
 def _faults(rows: pa.Table) -> list[str]:
     return [row["text"] for row in _of_kind(rows, gaps.FAULT).to_pylist()]
-
-
-def _in_order(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    return np.lexsort((rows.column("offset").to_numpy(), rows.column("is_target").to_numpy(zero_copy_only=False)))
 
 
 def _row_by_offset(rows: pa.Table) -> tuple[dict[int, int], dict[int, int]]:

@@ -38,16 +38,75 @@ def common_subsequence(first: Hashes, second: Hashes, weights: Rows | None = Non
     return left, right
 
 
+def pair_in_order(first: Hashes, second: Hashes, due: int, is_open: tuple[bool, bool]) -> list[Pairs]:
+    """Match two logs in order so that most records have a partner that need one: all of the second, and those of the
+    first before row `due`. More than one answer where several are as good.
+
+    At an open start or end the second may have more than the first has, and partners are as near as they can be.
+    """
+    best = _pair_between(first, second, is_open)
+    outside = int(best[1][0]) if is_open[0] and len(best[1]) else 0
+    if is_open[1] or _explained(best, due) == due + len(second) - outside or len(np.unique(first)) == len(first):
+        return [best]
+    answers = [best]
+    if not is_open[0]:
+        pairs, is_done = _by_edits(first, second, MOST_EDITS, due)
+        if is_done:
+            embed_early(first, pairs[0])
+            embed_early(second, pairs[1])
+        answers.append(pairs if is_done else common_subsequence(first, second))
+    if due < len(first):  # what need not have arrived only explains what is left
+        left, right = _pair_between(first[:due], second, is_open)
+        behind = int(right[-1]) + 1 if len(right) else 0
+        later, further = common_subsequence(first[due:], second[behind:])
+        answers.append((np.concatenate([left, later + due]), np.concatenate([right, further + behind])))
+    most = max(_explained(pairs, due) for pairs in answers)
+    return [pairs for pairs in answers if _explained(pairs, due) == most]
+
+
+def pair_among_others(first: Hashes, second: Hashes, due: int) -> Pairs:
+    """Match a log with one that has others' records, too: what is due as early as can be where all of it is there in
+    order, else as much as can be.
+    """
+    rows: list[int] = []
+    needed = iter(first.tolist())
+    code = next(needed, None)
+    for row, other in enumerate(second.tolist()):
+        if other == code:
+            rows.append(row)
+            code = next(needed, None)
+    if len(rows) < due:
+        return common_subsequence(first, second)
+    return np.arange(len(rows)), np.array(rows, np.intp)
+
+
+def _explained(pairs: Pairs, due: int) -> int:
+    return int((pairs[0] < due).sum()) + len(pairs[1])
+
+
+def _pair_between(first: Hashes, second: Hashes, is_open: tuple[bool, bool]) -> Pairs:
+    if not is_open[0]:
+        return subsequence_in_runs(first, second)
+    left, right = subsequence_in_runs(first[::-1], second[::-1])
+    left, right = len(first) - 1 - left[::-1], len(second) - 1 - right[::-1]
+    if is_open[1] and len(right):  # as near to the longest run as can be, at both ends
+        ends = np.append(np.flatnonzero(np.diff(right) != 1), len(right) - 1)
+        pivot = int(ends[np.argmax(np.diff(ends, prepend=-1))])
+        behind = right[pivot:] - right[pivot]
+        embed_early(second[right[pivot] :], behind)
+        right[pivot:] = behind + right[pivot]
+    return left, right
+
+
 def subsequence_in_runs(first: Hashes, second: Hashes) -> Pairs:
     """Return rows of a common subsequence in few long runs: where elements repeat, they say less than their neighbours.
 
     Matches runs of RUN equal elements, then what is between; before the first and after the last run only as much as
     is as near to it on both sides. The subsequence may be shorter than the longest.
     """
-    shorter = min(len(first), len(second))
-    if shorter < 4 * RUN or not _repeats(first, second, 4 * shorter):
+    if not _repeat(first, second):
         return common_subsequence(first, second)
-    left, right = common_subsequence(_runs_at(first), _runs_at(second))
+    left, right = common_subsequence(runs_at(first), runs_at(second))
     if not len(left):
         return common_subsequence(first, second)
     starts = np.flatnonzero(np.append(True, (np.diff(left) != 1) | (np.diff(right) != 1)))
@@ -81,15 +140,18 @@ def _between_runs(
     return rows[1] - 1 - left[::-1], columns[1] - 1 - right[::-1]
 
 
-def _repeats(first: Hashes, second: Hashes, most_pairs: int) -> bool:
-    """Return whether there are more pairs of equal elements."""
+def _repeat(first: Hashes, second: Hashes) -> bool:
+    """Return whether two sequences repeat themselves so much that single elements say little."""
+    shorter = min(len(first), len(second))
+    if shorter < 4 * RUN:
+        return False
     hashes, counts = np.unique(first, return_counts=True)
     others, other_counts = np.unique(second, return_counts=True)
     _, left, right = np.intersect1d(hashes, others, assume_unique=True, return_indices=True)
-    return int(counts[left] @ other_counts[right]) > most_pairs
+    return int(counts[left] @ other_counts[right]) > 4 * shorter
 
 
-def _runs_at(hashes: Hashes) -> Hashes:
+def runs_at(hashes: Hashes) -> Hashes:
     """Return a hash of the RUN elements from each row on."""
     length = 1
     while length < RUN:
@@ -106,9 +168,9 @@ def _between_common_ends(
 ) -> Pairs:
     """Pair common ends in their order, and what is between them by the function."""
     shorter = min(len(first), len(second))
-    head = _common_length(first[:shorter], second[:shorter])
+    head = common_length(first[:shorter], second[:shorter])
     rest = shorter - head
-    tail = _common_length(first[len(first) - rest :][::-1], second[len(second) - rest :][::-1])
+    tail = common_length(first[len(first) - rest :][::-1], second[len(second) - rest :][::-1])
     first_middle, second_middle = first[head : len(first) - tail], second[head : len(second) - tail]
     heads, tails = np.arange(head), np.arange(-tail, 0)
     if not len(first_middle) or not len(second_middle):
@@ -122,7 +184,7 @@ def _between_common_ends(
     )
 
 
-def _common_length(first: Hashes, second: Hashes) -> int:
+def common_length(first: Hashes, second: Hashes) -> int:
     """Return how many leading elements of two arrays of one length are equal."""
     start, step = 0, 64
     while start < len(first):
@@ -153,7 +215,7 @@ def _middle(first: Hashes, second: Hashes, weights: Rows | None) -> Pairs:
     right_counts = np.bincount(right, minlength=len(hashes))
     if int(left_counts @ right_counts) <= MOST_PAIRS:
         return _by_pairs(left.tolist(), right.tolist(), weights)
-    pairs, is_done = _by_edits(first, second, MOST_EDITS)
+    pairs, is_done = _by_edits(first, second, MOST_EDITS, len(first))
     if is_done:
         return pairs
     once = (left_counts == 1) & (right_counts == 1)
@@ -173,8 +235,9 @@ def _by_pairs(left: list[int], right: list[int], weights: Rows | None) -> Pairs:
     return rows[chain], partners[chain]
 
 
-def _by_edits(first: Hashes, second: Hashes, most_edits: int) -> tuple[Pairs, bool]:
-    """Myers: pair with the fewest insertions and deletions; equal stretches are compared as arrays.
+def _by_edits(first: Hashes, second: Hashes, most_edits: int, due: int) -> tuple[Pairs, bool]:
+    """Myers: pair with the fewest insertions and deletions; equal stretches are compared as arrays. What the first has
+    behind row `due` may be left over.
 
     Beyond so many edits: the pairs of the way that came farthest, and False.
     """
@@ -188,10 +251,10 @@ def _by_edits(first: Hashes, second: Hashes, most_edits: int) -> tuple[Pairs, bo
             column = row - diagonal
             if row < rows and column < columns and first[row] == second[column]:
                 length = min(rows - row, columns - column)
-                row += _common_length(first[row : row + length], second[column : column + length])
+                row += common_length(first[row : row + length], second[column : column + length])
             reached[diagonal] = row
-            if row >= rows and row - diagonal >= columns:
-                return _trace_back(history, edits, rows, columns), True
+            if due <= row <= rows and row - diagonal == columns:
+                return _trace_back(history, edits, row, columns), True
     inside = [
         (2 * row - diagonal, diagonal, row) for diagonal, row in reached.items() if (most_edits - diagonal) % 2 == 0
     ]
@@ -229,7 +292,7 @@ def _by_stretches(first: Hashes, second: Hashes, weights: Rows | None) -> Pairs:
     parts: list[Pairs] = []
     row = column = 0
     for _ in range(MOST_STRETCHES):
-        (left, right), is_done = _by_edits(first[row:], second[column:], EDITS_OF_A_STRETCH)
+        (left, right), is_done = _by_edits(first[row:], second[column:], EDITS_OF_A_STRETCH, len(first) - row)
         parts.append((left + row, right + column))
         if is_done or not len(left):
             break
@@ -345,6 +408,6 @@ def embed_early(hashes: Hashes, rows: Rows) -> None:
                 break
             start += int(equal.argmax())
             stretch = following[number] - index
-            moved = _common_length(hashes[start : start + stretch], hashes[row : row + stretch])
+            moved = common_length(hashes[start : start + stretch], hashes[row : row + stretch])
             rows[index : index + moved] = np.arange(start, start + moved)
             index += moved

@@ -39,7 +39,7 @@ def checked_again(order: AuditOrder, report: AuditReport, later: Mapping[str, La
             reasons += [reason] if reason else []
             is_other |= other
         if is_other:  # what was found may be of two logs
-            audit = replace(audit, counts={}, expected={}, differences=())
+            audit = replace(audit, counts={}, expected={}, differences=(), unlisted={})
         return replace(audit, not_judged=(*audit.not_judged, *reasons))
 
     flows = [

@@ -82,7 +82,7 @@ class PartitionOrder:
     `source_log` and `target_log` are what both logs held before anything was read, the source's end taken last: each
     record of the target's log is in the source's, or was before its start. `not_judged` has what could not be part of
     the windows, with the reason. Where it is not empty and
-    the windows are, nothing is read.
+    the windows are, nothing is read. `stored_end`: records before this offset are mirrored, also behind the window.
     """
 
     source: LogWindow
@@ -93,6 +93,12 @@ class PartitionOrder:
     source_topic_id: str = ""
     target_topic_id: str = ""
     not_judged: tuple[str, ...] = ()
+    stored_end: int = 0
+
+    @property
+    def due(self) -> int:
+        """The end of what must have arrived."""
+        return max(self.source.end, self.stored_end)
 
 
 @dataclass(frozen=True)

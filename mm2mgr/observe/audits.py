@@ -2,8 +2,8 @@
 flow. Pure.
 
 A record that an audit finds missing, or that differs, is a range of offsets in the ledger like any other loss: of the
-source log, or of the target log where the record is extra. Ranges are exact; where there are more than a hundred in one
-window, or the audit does not list all records, one range spans them, with their number.
+source log, or of the target log where the record is extra. Ranges are exact; of more than a thousand in one window the
+last one spans what is left, and where only counts are known one spans the window, with the number of records.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, Verdict, worst
+from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, Verdict, ranges_of, worst
 from mm2mgr.observe.losses import Cause, LossEntry, LostRange, row_of
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import AuditRow, LossRow, utc_text
 from mm2mgr.text import few, fit_text, number_of
 from mm2mgr.topology import Flow
 
-MOST_RANGES = 100
-"""Of one kind of difference in one window; more than that are one range."""
+MOST_RANGES = 1_000
+"""Of one kind of difference in one window."""
 _LONGEST_REASON = 500
 
 
@@ -117,34 +117,22 @@ def _is_covered(row: LossRow, ledger: Mapping[_Key, list[tuple[int, float]]]) ->
 
 
 def _ranges(part: PartitionAudit) -> Iterator[tuple[DifferenceKind, LostRange]]:
-    for kind in DifferenceKind:
-        count = part.counts.get(kind, 0)
+    listed = ranges_of(part.differences)
+    for kind, count in part.counts.items():
         is_extra = kind is DifferenceKind.EXTRA
         topic_id = part.target_topic_id if is_extra else part.source_topic_id
-        cause: Cause = kind.value
-        listed = [record for record in part.differences if record.kind is kind and not record.expected]
-        places = [record.target_offset if is_extra else record.source_offset for record in listed]
-        offsets = sorted({place for place in places if place is not None})
         first, end = part.target_window if is_extra else part.source_window
-        runs = list(_runs(offsets))
-        if count and (count > len(listed) or not offsets):
-            size = min(count, end - first)
-            yield kind, LostRange(cause, "records", topic_id, first, end - 1, size, size, None)
-            continue
-        if len(runs) > MOST_RANGES:
-            yield kind, LostRange(cause, "records", topic_id, offsets[0], offsets[-1], len(offsets), len(offsets), None)
-            continue
-        for begin, last in runs:
-            size = last - begin + 1
-            yield kind, LostRange(cause, "records", topic_id, begin, last, size, size, None)
-
-
-def _runs(offsets: list[int]) -> Iterator[tuple[int, int]]:
-    begin = 0
-    for place in range(1, len(offsets) + 1):
-        if place == len(offsets) or offsets[place] != offsets[place - 1] + 1:
-            yield offsets[begin], offsets[place - 1]
-            begin = place
+        cause: Cause = kind.value
+        runs = [*listed.get(kind, ()), *part.unlisted.get(kind, ())]
+        ranges = [(low, last, last - low + 1) for low, last in runs]
+        named = sum(difference.kind is kind and not difference.expected for difference in part.differences)
+        if count > named and kind not in part.unlisted:
+            ranges = [(first, end - 1, min(count, end - first))]
+        elif len(ranges) > MOST_RANGES:
+            rest = ranges[MOST_RANGES - 1 :]
+            ranges[MOST_RANGES - 1 :] = [(rest[0][0], rest[-1][1], sum(size for _, _, size in rest))]
+        for low, last, size in ranges if count else ():
+            yield kind, LostRange(cause, "records", topic_id, low, last, size, size, None)
 
 
 # --- the newest verdicts ----------------------------------------------------------------------------------------------

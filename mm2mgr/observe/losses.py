@@ -19,10 +19,10 @@ by its end.
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Literal, NamedTuple
 
 from mm2mgr.errors import Mm2mgrError
@@ -390,15 +390,16 @@ _ENDLESS = float("inf")
 
 def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
     loss_rows = [row for row in rows if row.kind in (LOSS, AUDIT)]
-    acks = sorted((row for row in rows if row.kind == ACKNOWLEDGEMENT), key=lambda row: (row.time_ms, row.id, row.who))
-    for bounds in _join_ranges(map(_bounds, loss_rows)):
-        left = [bounds]
-        for row in acks:
+    losses_in = _finder(loss_rows)
+    acks_in = _finder([row for row in rows if row.kind == ACKNOWLEDGEMENT])
+    for joined in _join_ranges(map(_bounds, loss_rows)):
+        left, lost = [joined], losses_in(joined)
+        for row in sorted(acks_in(joined), key=lambda row: (row.time_ms, row.id, row.who)):
             ack = Acknowledgement(row.who or "", row.time_ms / 1000, row.reason or "")
             parts = [part for bounds in left if (part := _common(bounds, _bounds(row)))]
-            yield from (replace(_entry(key, part, loss_rows), acknowledged=ack) for part in parts)
+            yield from (replace(_entry(key, part, lost), acknowledged=ack) for part in parts)
             left = [rest for bounds in left for rest in _cut_out(bounds, _bounds(row))]
-        yield from (_entry(key, part, loss_rows) for part in left)
+        yield from (_entry(key, part, lost) for part in left)
 
 
 def _entry(key: _Key, part: _Bounds, loss_rows: Sequence[LossRow]) -> LossEntry:
@@ -471,6 +472,18 @@ def _join_ranges(ranges: Iterable[_Bounds]) -> list[_Bounds]:
 def _common(bounds: _Bounds, other: _Bounds) -> _Bounds | None:
     first, behind = max(bounds[0], other[0]), min(bounds[1], other[1])
     return (first, behind) if first < behind else None
+
+
+def _finder(rows: Sequence[LossRow]) -> Callable[[_Bounds], list[LossRow]]:
+    """Return a function that finds the rows, in the order of their first offsets, that overlap a range."""
+    firsts = [row.first_offset for row in rows]
+    furthest = list(accumulate((_bounds(row)[1] for row in rows), max))
+
+    def find(bounds: _Bounds) -> list[LossRow]:
+        near = rows[bisect_right(furthest, bounds[0]) : bisect_left(firsts, bounds[1])]
+        return [row for row in near if _common(_bounds(row), bounds)]
+
+    return find
 
 
 def _cut_out(whole: _Bounds, part: _Bounds) -> list[_Bounds]:

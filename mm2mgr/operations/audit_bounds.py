@@ -384,6 +384,7 @@ class _TopicView:
             self.there.topic_ids.get(self.topic, ""),
             self.here.topic_ids.get(remote, ""),
             (reason,) if reason else (),
+            judged.end,
         )
 
     def _read_failure(self, source: TopicPartition, target: TopicPartition) -> str:

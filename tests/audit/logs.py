@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
-from mm2mgr.audit.blocks import Blocks, BlockSums, blocks_of, join_blocks
-from mm2mgr.audit.differences import CLOSED, Edges, find_differences
+from mm2mgr.audit.blocks import Blocks, BlockSums, align_blocks, blocks_of, join_blocks
+from mm2mgr.audit.differences import CLOSED, REST_SCHEMA, Edges, Unmatched, compare_gap, copies_to_find, settle
 from mm2mgr.audit.records import Records, records_of
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.windows import ALL_FIELDS
@@ -202,6 +203,11 @@ def any_blocks(records: Records, bits: int, rng: random.Random) -> Blocks:
     return join_blocks(parts)
 
 
+def joined(gaps: Sequence[Unmatched]) -> Unmatched:
+    """Return what is without a partner in several gaps, as it comes back from the machines that compare them."""
+    return Unmatched.from_arrow(pa.Table.from_batches([gap.to_arrow() for gap in gaps], REST_SCHEMA))
+
+
 def audit_logs(
     source: Records,
     target: Records,
@@ -212,18 +218,28 @@ def audit_logs(
     rng: random.Random | None = None,
 ) -> list[RecordDifference]:
     """Run both passes over two logs in memory."""
-    logs = source, target
-    blocks = tuple(any_blocks(log, bits, rng) if rng else blocks_of(log, bits) for log in logs)
+    blocks = [any_blocks(log, bits, rng) if rng else blocks_of(log, bits) for log in (source, target)]
 
-    def read(log: Records, first: int, end: int) -> Records:
-        return log.take((log.offset >= first) & (log.offset < end))
+    def read(log: Records, bounds: tuple[int, int]) -> Records:
+        return log.take((log.offset >= bounds[0]) & (log.offset < bounds[1]))
 
-    return find_differences(
-        (blocks[0], blocks[1]),
-        (lambda first, end: read(source, first, end), lambda first, end: read(target, first, end)),
-        edges,
-        counted,
-    )
+    gaps = [
+        compare_gap(
+            read(source, gap.source),
+            read(target, gap.target),
+            replace(
+                edges,
+                open_start=edges.open_start and gap.at_start,
+                open_end=edges.open_end and gap.at_end,
+                window=(int(source.offset[0]), edges.due or int(source.offset[-1]) + 1) if len(source) else None,
+            ),
+        )
+        for gap in align_blocks(blocks[0], blocks[1]).gaps
+    ]
+    rest = joined(gaps)
+    wanted = copies_to_find(rest, counted)
+    window = None if edges.due is None else (0, edges.due)
+    return settle(rest, [source.take(np.isin(source.hash, wanted.hash))], counted, window=window)
 
 
 def longest_common(first: Sequence[int], second: Sequence[int]) -> int:

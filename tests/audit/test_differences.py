@@ -23,6 +23,7 @@ from .logs import (
     audit_logs,
     distinct_records,
     few_records,
+    joined,
     longest_common,
     mirrored_with_faults,
     with_offsets,
@@ -313,7 +314,7 @@ def test_expected_differences_are_counted_by_reason_and_are_no_fault():
     explain = lambda item: "tombstones are dropped" if item.source_offset == 5 else ""  # noqa: E731
     source, copy = as_log(records).columns(), as_log(target).columns()
     rest = compare_gap(source, copy)
-    differences = settle(rest, explain=explain, due=None)
+    differences = settle(rest, explain=explain)
     assert tally(differences) == ({K.MISSING: 1}, {"tombstones are dropped": 1})
 
 
@@ -329,7 +330,7 @@ def test_among_the_records_of_another_source_those_of_one_are_each_there_in_orde
     entries = [next(queues[number]) for number in order]
     target = as_log([record for record, _ in entries])
     places = {offset: place for place, (_, offset) in enumerate(entries) if offset >= 0}
-    settled = settle(compare_gap(sources[0].columns(), target.columns()), due=None)
+    settled = settle(compare_gap(sources[0].columns(), target.columns()))
     actual = [as_tuple(item) for item in settled if item.kind is not K.EXTRA]
     wanted = [
         (kind, source, None if place is None else places[place], fields)
@@ -337,19 +338,17 @@ def test_among_the_records_of_another_source_those_of_one_are_each_there_in_orde
         if kind is not K.EXTRA
     ]
     assert sorted(actual, key=str) == sorted(wanted, key=str)
-    others = settle(compare_gap(sources[1].columns(), target.columns()), due=None)
+    others = settle(compare_gap(sources[1].columns(), target.columns()))
     assert {item.kind for item in others} <= {K.EXTRA}
 
 
 def test_the_rest_of_a_gap_comes_back_from_arrow():
     records = numbered(50)
     gap = compare_gap(as_log(records).columns(), as_log([*records[:20], *records[15:40], *records[41:]]).columns())
-    back = Unmatched.from_arrow(gap.to_arrow(), gap.matched)
+    back = Unmatched.from_arrow(gap.to_arrow())
     assert back.to_arrow().equals(gap.to_arrow())
-    assert Unmatched.join([back]).to_arrow().equals(gap.to_arrow())
-    assert settle(back, due=None) == settle(gap, due=None)
-    empty = Unmatched.join([])
-    assert settle(empty, due=None) == []
+    assert settle(back) == settle(gap)
+    assert settle(joined([])) == []
 
 
 class WrongReader:
@@ -410,7 +409,7 @@ def test_a_gap_of_100_000_altered_records_is_compared_in_linear_time():
     source = Records(offset, offset, hashes[0], keys, hashes[0], keys)
     target = Records(offset, offset, hashes[1], keys, hashes[1], keys)
     rest = compare_gap(source, target)
-    assert (rest.matched, len(rest.source), len(rest.target)) == (0, count, count)
+    assert (len(rest.source), len(rest.target)) == (count, count)
     assert len(copies_to_find(rest, ("key", "value", "headers"))) == 0
 
 

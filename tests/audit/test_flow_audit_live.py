@@ -17,9 +17,9 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from mm2mgr.audit.report import DifferenceKind, FlowAudit, Verdict
+from mm2mgr.audit.report import DifferenceKind, FlowAudit, PartitionAudit, Verdict
 from mm2mgr.audit.run import AuditProgress
-from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations import AuditOptions, audit, audit_compare
 from mm2mgr.partitions import TopicPartition
@@ -176,6 +176,15 @@ def connector(settings: dict[str, str]) -> str:
     return f", source_connector: {{{items}}}, silence: {{transform-renames: the test reads there}}"
 
 
+WITHOUT_TOMBSTONES = {
+    "transforms": "no",
+    "transforms.no.type": "org.apache.kafka.connect.transforms.Filter",
+    "transforms.no.predicate": "p",
+    "predicates": "p",
+    "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+}
+
+
 def router(regex: str, replacement: str) -> dict[str, str]:
     name = "org.apache.kafka.connect.transforms.RegexRouter"
     settings = {"type": name, "regex": regex, "replacement": replacement}
@@ -227,17 +236,14 @@ def test_what_the_config_makes_of_records_is_expected(pair: Pair, tree: Tree) ->
             [replace(each, value=(each.value or b"") + name.encode() if each.value else None) for each in log],
         )
     create(pair.target, ["src.stamped"], config={"message.timestamp.type": "LogAppendTime"})
-    transforms = {
-        "transforms": "no",
-        "transforms.no.type": "org.apache.kafka.connect.transforms.Filter",
-        "transforms.no.predicate": "p",
-        "predicates": "p",
-        "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
-    }
     merging = connector(router("src[.](fan|merged)", "together"))
     create(pair.target, ["together"])
 
-    flows = flow("dropping", "dropping", connector(transforms)) + flow("stamped", "stamped") + flow("latest", "latest")
+    flows = (
+        flow("dropping", "dropping", connector(WITHOUT_TOMBSTONES))
+        + flow("stamped", "stamped")
+        + flow("latest", "latest")
+    )
     flows += flow("fan", "fan", merging) + flow("merged", "merged", merging)
     declare(pair, tree, flows)
     for name in names:
@@ -248,6 +254,127 @@ def test_what_the_config_makes_of_records_is_expected(pair: Pair, tree: Tree) ->
             assert sum(found.partitions[0].expected.values()) == sum(each.value is None for each in log) > 0
         wanted = {"stamped": "LogAppendTime", "latest": "compacted", "fan": "merged:src->tgt", "dropping": "tombstones"}
         assert wanted.get(name, "") in said
+
+
+def delete_records(access: KafkaAccess, topic: str, end: int) -> None:
+    for future in admin(access).delete_records([confluent_kafka.TopicPartition(topic, 0, end)]).values():
+        future.result(20)
+
+
+def transactional(access: KafkaAccess, name: str) -> confluent_kafka.Producer:
+    producer = confluent_kafka.Producer({**librdkafka_config(access), "transactional.id": name})
+    producer.init_transactions(30)
+    return producer
+
+
+def look(tree: Tree, name: str, **more: object) -> PartitionAudit | str:  # noqa: F811
+    """Audit the one partition of a flow; where the flow is not judged at all, return the reasons."""
+    (found,) = audit(tree.workspace(), (name,), AuditOptions(spark=False, **more)).flows  # type: ignore[arg-type]
+    return found.partitions[0] if found.partitions else "; ".join(found.not_judged)
+
+
+def reason(found: PartitionAudit | str) -> str:
+    if isinstance(found, str):
+        return found
+    assert found.verdict is Verdict.NOT_JUDGED, found
+    return "; ".join(found.not_judged)
+
+
+NOW = round(time.time() * 1000)
+HOUR_AGO = NOW - 3_600_000
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+
+
+def plain(count: int, base_ms: int = HOUR_AGO) -> list[Message]:
+    return [Message(0, b"k%d" % (row % 7), b"v%d" % row, (), base_ms + 100 * row) for row in range(count)]
+
+
+@pytest.mark.matrix
+def test_what_may_be_lost_or_stands_still_is_never_equal(pair: Pair, tree: Tree) -> None:  # noqa: F811
+    """Each of these was once said to be equal."""
+    names = ("eaten", "emptied", "still", "ahead")
+    create(pair.source, names, config=ANY_TIME)
+    create(pair.target, ["src.ahead"], config=ANY_TIME)
+    for name in ("eaten", "emptied"):
+        write(pair.source, name, plain(200))
+    write(pair.source, "still", plain(50, NOW - 7_200_000))
+    ahead = Message(0, b"k", b"ahead", (), NOW + 315_360_000_000)
+    write(pair.source, "ahead", [*plain(5), ahead, *plain(300, NOW - 1_000_000)])
+    declare(pair, tree, "".join(flow(name, name) for name in names))
+    for name in names:
+        assert stored_all(tree, pair, name, [name]).verdict is Verdict.EQUAL, name
+        stop(tree, name)
+    # Retention took what was never mirrored.
+    write(pair.source, "eaten", plain(300, NOW - 1_000_000))
+    delete_records(pair.source, "eaten", 500)
+    for more in ({}, {"since_ms": NOW - 3_000_000}, {"counts": True}):
+        assert "offsets 200-499 were never mirrored" in reason(look(tree, "eaten", **more))
+    # The topic was created again, and is empty.
+    delete(pair.source, ["emptied"])
+    until(lambda: topics(pair.source), lambda there: "emptied" not in there)
+    create(pair.source, ["emptied"])
+    until(lambda: reason(look(tree, "emptied")), lambda why: "created again" in why)
+    # One new record, and the flow stands still.
+    assert look(tree, "still", since_ms=NOW - 600_000).verdict is Verdict.EQUAL  # type: ignore[union-attr]
+    write(pair.source, "still", plain(1, NOW - 60_000))
+    assert "not mirrored yet" in reason(look(tree, "still", since_ms=NOW - 600_000))
+    # A record has a timestamp ten years ahead, and most behind it are lost.
+    log = messages(pair.target, "src.ahead")
+    delete(pair.target, ["src.ahead"])
+    until(lambda: topics(pair.target), lambda there: "src.ahead" not in there)
+    create(pair.target, ["src.ahead"], config=ANY_TIME)
+    write(pair.target, "src.ahead", log[:100])
+    for more in ({}, {"since_ms": NOW - 2_000_000}):
+        assert look(tree, "ahead", **more).counts == {DifferenceKind.MISSING: 206}  # type: ignore[union-attr]
+    assert "leave out the end of the window" in reason(look(tree, "ahead", since_ms=NOW - 2_000_000, until_ms=NOW))
+
+
+@pytest.mark.matrix
+def test_transactions_and_markers_of_real_producers(pair: Pair, tree: Tree) -> None:  # noqa: F811
+    """Each of these was once said to differ, or not to be judged, or ended with a traceback."""
+    create(pair.source, ["open", "marked"])
+    create(pair.source, ["filtered"], config={"cleanup.policy": "compact"})
+    write(pair.source, "open", plain(200))
+    keyed = [(b"a", b"1"), (b"k", b"2"), (b"k", None), (b"z", b"3")]
+    write(pair.source, "filtered", [Message(0, key, value, (), NOW + row) for row, (key, value) in enumerate(keyed)])
+    marker = transactional(pair.source, "marker")
+    for row in range(10):
+        marker.begin_transaction()
+        marker.produce("marked", b"v%d" % row, b"k", 0, timestamp=HOUR_AGO + row)
+        marker.commit_transaction(30)
+    flows = flow("open", "open", ", source_consumer: {isolation.level: read_committed}") + flow("marked", "marked")
+    declare(pair, tree, flows + flow("filtered", "filtered", connector(WITHOUT_TOMBSTONES)))
+    assert stored_all(tree, pair, "open", ["open"]).verdict is Verdict.EQUAL
+    # The last offset is the marker of a transaction: no record is behind what is stored.
+    level = until(lambda: look(tree, "marked"), lambda found: getattr(found, "source_records", 0) == 10)
+    assert isinstance(level, PartitionAudit)
+    assert (level.verdict, level.source_window) == (Verdict.EQUAL, (0, 19))
+    for name in ("open", "marked", "filtered"):
+        stop(tree, name)
+    # A transaction is open on the source.
+    writer = transactional(pair.source, "open")
+    writer.begin_transaction()
+    for row in range(20):
+        writer.produce("open", b"open%d" % row, b"k", 0)
+    writer.flush(10)
+    began = time.monotonic()
+    found = look(tree, "open")
+    assert not isinstance(found, str)
+    assert (found.verdict, found.source_window) == (Verdict.EQUAL, (0, 200))
+    assert time.monotonic() - began < 25, "nothing is waited for that cannot come"
+    writer.abort_transaction(30)
+    assert look(tree, "open").verdict is Verdict.EQUAL  # type: ignore[union-attr]
+    # Compacted, and a transformation drops records.
+    assert "a transformation drops records" in reason(look(tree, "filtered"))
+    # Markers take offsets: counts cannot tell, records can; behind what is stored there is only a marker.
+    assert "markers of transactions" in reason(look(tree, "marked", counts=True))
+    later = look(tree, "marked", since_ms=NOW + 3_600_000)  # markers have timestamps, too
+    assert not isinstance(later, str)
+    assert (later.verdict, later.source_records) == (Verdict.EQUAL, 0)
+    with Kafka(pair.source) as kafka:
+        assert kafka.offsets([TopicPartition("marked", 0)])[TopicPartition("marked", 0)].end == 20
+    write(pair.source, "marked", plain(1, NOW - 10_000_000))
+    assert "not mirrored yet" in reason(look(tree, "marked", since_ms=NOW + 3_600_000))
 
 
 @pytest.mark.matrix

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.audit.report import AuditReport, DifferenceKind, PartitionAudit
+from mm2mgr.audit.report import AuditReport, DifferenceKind, PartitionAudit, RecordDifference, ranges_of
 from mm2mgr.observe.audits import AuditState, audit_rows, audit_states, ledger_rows
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of
 from mm2mgr.partitions import TopicPartition
@@ -142,13 +142,33 @@ def test_a_second_audit_writes_nothing_that_the_ledger_has_acknowledged_or_not(f
     assert lost(flow, report(replace(MISSING, source_topic_id="created again")), entries), "other offsets, same names"
 
 
-def test_many_ranges_are_one_entry_with_their_number_and_a_ledger_of_many_is_quick(flow: Flow) -> None:
-    apart = tuple(record(DifferenceKind.MISSING, 1000 + 2 * number, None) for number in range(101))
-    whole = part(0, source_window=(1000, 2000), counts={DifferenceKind.MISSING: 101}, differences=apart)
-    (entry,) = entries_of(lost(flow, report(whole)))
-    assert (entry.offsets_text, entry.records, entry.least_records) == ("1000 to 1200", 101, 101)
-    fewer = replace(whole, counts={DifferenceKind.MISSING: 100}, differences=apart[:100])
-    parts = [replace(fewer, source=TopicPartition("orders", number)) for number in range(100)]
+def test_each_of_many_ranges_is_an_entry_so_that_a_new_one_between_them_is_told(flow: Flow) -> None:
+    gone = [record(DifferenceKind.MISSING, 1000 + 2 * number, None) for number in range(1_500)]
+
+    def audit(*more: RecordDifference, most: int = 300) -> AuditReport:
+        every = sorted((*gone, *more), key=lambda each: each.source_offset or 0)
+        counts = {DifferenceKind.MISSING: len(every)}
+        listed, unlisted = tuple(every[:most]), ranges_of(every[most:])
+        return report(part(0, source_window=(1000, 5000), counts=counts, differences=listed, unlisted=unlisted))
+
+    rows = lost(flow, audit())
+    assert len(rows) == 1_000
+    assert [(row.first_offset, row.records) for row in rows[:2]] == [(1000, 1), (1002, 1)]
+    assert (rows[-1].first_offset, rows[-1].last_offset, rows[-1].records) == (2998, 3998, 501)
+    assert lost(flow, audit(), entries_of(rows)) == []
+    acks = [acknowledgement_of(entry, Acknowledgement("jo", BEGAN, "known")) for entry in entries_of(rows)]
+    (again,) = [
+        row
+        for row in lost(flow, audit(record(DifferenceKind.MISSING, 1101, None)), entries_of([*rows, *acks]))
+        if row.first_offset < 2990
+    ]
+    assert (again.first_offset, again.last_offset) == (1100, 1102)
+
+
+def test_a_ledger_of_many_ranges_is_quick(flow: Flow) -> None:
+    apart = tuple(record(DifferenceKind.MISSING, 1000 + 2 * number, None) for number in range(100))
+    whole = part(0, source_window=(1000, 2000), counts={DifferenceKind.MISSING: 100}, differences=apart)
+    parts = [replace(whole, source=TopicPartition("orders", number)) for number in range(100)]
     rows = lost(flow, report(*parts))
     assert len(rows) == 10_000
     assert lost(flow, report(*parts), entries_of(rows)) == []

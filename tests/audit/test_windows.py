@@ -1,0 +1,249 @@
+"""Windows at random places of logs with few kinds of record: no false difference, and not equal where a record must be lost."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mm2mgr.audit import run, verdicts
+from mm2mgr.audit.report import DifferenceKind, PartitionAudit, RecordDifference, Verdict
+from mm2mgr.audit.run import run_audit
+from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow, Matching
+from mm2mgr.partitions import TopicPartition
+from tests.live.seen import Message
+
+from .fake_logs import FakeLogs
+
+SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("src.t", 0)
+AROUND = 40
+START_MS = 1_700_000_000_000
+WITHOUT_TIMES = tuple(name for name in ALL_FIELDS if name != "timestamp")
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Both logs from their first record on, what retention removed of them, and how far the flow is."""
+
+    source: list[Message]
+    target: list[Message]
+    starts: tuple[int, int]
+    stored_end: int
+    arrived_end: int
+    fields: tuple[str, ...]
+    what: str
+    is_sent_again: bool
+
+
+def random_logs(chance: random.Random) -> Logs:
+    """Mirror a log with records that were lost, altered, or sent again by a restart; some of it is not mirrored yet."""
+    count = chance.choice((30, 120, 400, 700))
+    kinds = chance.choice((1, 1, 2, 2, 3, 6, 50, count))
+    order = chance.choice(("random", "random", "in turn", "stretches"))
+    times = chance.choice(("same", "bursts", "apart", "not compared"))
+    kind, source = 0, []
+    for row in range(count):
+        if order == "in turn":
+            kind = row % kinds
+        elif order == "random" or chance.random() < 0.02:
+            kind = chance.randrange(kinds)
+        at = {"same": 0, "bursts": row // 25}.get(times, row)
+        source.append(Message(0, b"k", b"v%d" % kind, (), START_MS + 1_000 * at))
+    stored_end = count - chance.choice((0, 0, 1, 10, count // 3))
+    arrived_end = chance.randint(stored_end, count)
+    arrived = source[:arrived_end]
+    faults = [chance.choice(("lost", "sent again", "altered")) for _ in range(chance.choice((0, 0, 1, 1, 2)))]
+    for fault in faults:
+        place = chance.randrange(stored_end)
+        if fault == "lost":
+            del arrived[place : place + chance.choice((1, 1, 3, 40))]
+        elif fault == "altered" and place < len(arrived):
+            arrived[place] = replace(arrived[place], value=chance.choice((b"v0", b"other")))
+        elif fault == "sent again":
+            arrived[place:place] = arrived[max(0, place - chance.choice((1, 3, 30, 300))) : place]
+    if times == "not compared":
+        lag = chance.choice((0, 5, 500))
+        arrived = [replace(each, timestamp_ms=START_MS + 1_000 * (lag + row)) for row, each in enumerate(arrived)]
+    starts = [chance.choice((0, 0, 0, chance.randrange(1 + end // 3))) for end in (stored_end, len(arrived))]
+    fields = WITHOUT_TIMES if times == "not compared" else ALL_FIELDS
+    what = f"{count} records, {kinds} kinds {order}, times {times}, {faults}, starts {starts}, stored {stored_end}"
+    return Logs(source, arrived, (starts[0], starts[1]), stored_end, arrived_end, fields, what, "sent again" in faults)
+
+
+class Truth:
+    """All the shortest explanations of a target: what of it may be lost, or surplus, in at least one of them."""
+
+    def __init__(self, source: list[Message], logs: Logs) -> None:
+        texts = [
+            [(each.value, each.timestamp_ms if "timestamp" in logs.fields else 0) for each in log]
+            for log in (source, logs.target)
+        ]
+        codes = {text: code for code, text in enumerate(dict.fromkeys([*texts[0], *texts[1]]))}
+        self.source, self.target = (np.array([codes[text] for text in log], np.int64) for log in texts)
+        self.before = _common_lengths(self.source, self.target)
+        self.after = _common_lengths(self.source[::-1], self.target[::-1])[::-1, ::-1]
+        self.length = self.before[-1, -1]
+
+    def may_lack(self, row: int) -> bool:
+        return bool((self.before[row] + self.after[row + 1]).max() == self.length)
+
+    def may_exceed(self, row: int) -> bool:
+        return bool((self.before[:, row] + self.after[:, row + 1]).max() == self.length)
+
+    def may_be_equal(self, first: int, end: int) -> bool:
+        size = end - first
+        if size > len(self.target):
+            return False
+        sums = self.before[first, : len(self.target) + 1 - size] + size + self.after[end, size:]
+        places = np.flatnonzero(sums == self.length).tolist()
+        return any((self.target[place : place + size] == self.source[first:end]).all() for place in places)
+
+    def may_differ(self, first: int, end: int) -> bool:
+        inside = (int((self.before[row, :-1] + self.after[row, 1:]).max()) for row in range(first + 1, end))
+        return any(map(self.may_lack, range(first, end))) or self.length in inside
+
+    def may_be(self, difference: RecordDifference) -> bool:
+        source, target = difference.source_offset, difference.target_offset
+        if difference.kind is DifferenceKind.DUPLICATED:
+            is_copy = self.source[source or 0] == self.target[target or 0]
+            return bool(is_copy) and self.may_exceed(target or 0)
+        return (source is None or self.may_lack(source)) and (target is None or self.may_exceed(target))
+
+
+def all_truths(logs: Logs) -> Iterator[Truth]:
+    """Yield what can be true: how many records have arrived nobody knows, and the fewest differences are likely."""
+    whole = Truth(logs.source, logs)
+    ends = range(logs.stored_end, len(logs.source) + 1)
+    costs = [end + len(logs.target) - 2 * int(whole.before[end, -1]) for end in ends]
+    likely = [end for end, cost in zip(ends, costs, strict=True) if cost == min(costs)]
+    for end in {*(likely if len(logs.source) < 200 else likely[:: max(1, len(likely) - 1)]), logs.arrived_end}:
+        yield Truth(logs.source[:end], logs)
+
+
+def _common_lengths(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Return the length of a longest common subsequence of each pair of beginnings."""
+    lengths = np.zeros((len(first) + 1, len(second) + 1), np.int32)
+    for row, code in enumerate(first):
+        lengths[row + 1, 1:] = np.maximum.accumulate(np.maximum(lengths[row, 1:], lengths[row, :-1] + (second == code)))
+    return lengths
+
+
+def audited(fake: FakeLogs, logs: Logs, first: int, end: int) -> PartitionAudit:
+    """Audit a window of the source, with the target's found by time as for `--since` and `--until`."""
+    fake.put(logs.source, logs.target)
+    fake.clusters["src"].starts[SOURCE], fake.clusters["tgt"].starts[TARGET] = logs.starts
+    whole = fake.part(Expectation(fields=logs.fields))
+    log, mirror, around = whole.source_log, whole.target_log, AROUND
+
+    def place(offset: int, otherwise: int) -> int:
+        if not log.start < offset < log.end:
+            return otherwise
+        at = logs.source[offset].timestamp_ms
+        return next((row for row in range(*mirror) if logs.target[row].timestamp_ms >= at), otherwise)
+
+    low, high = place(max(log.start, first - around), mirror.start), place(min(log.end, end + around), mirror.end)
+    target = LogWindow(TARGET, min(low, high + around), min(mirror.end, high + around))
+    part = replace(whole, source=LogWindow(SOURCE, first, end), target=target, stored_end=logs.stored_end)
+    return run_audit(fake.order(part, most_differences=100_000)).flows[0].partitions[0]
+
+
+def check_windows(fake: FakeLogs, seed: int, windows: int) -> Counter[str]:
+    chance = random.Random(seed)
+    logs = random_logs(chance)
+    truths = list(all_truths(logs))
+    outcomes: Counter[str] = Counter()
+    for _ in range(windows):
+        if logs.starts[0] >= logs.stored_end:
+            break
+        first = chance.choice((logs.starts[0], chance.randrange(logs.starts[0], logs.stored_end)))
+        end = chance.choice((logs.stored_end, chance.randrange(first, logs.stored_end) + 1))
+        found = audited(fake, logs, first, end)
+        may_be_equal = any(truth.may_be_equal(first, end) for truth in truths)
+        may_differ = any(truth.may_differ(first, end) for truth in truths)
+        is_sure = may_be_equal != may_differ
+        outcomes[f"{found.verdict}, {'sure' if is_sure else 'not sure'}"] += 1
+        told = (seed, logs.what, (first, end), found.differences[:5], found.not_judged)
+        assert found.verdict is not Verdict.EQUAL or may_be_equal, told
+        assert all(any(truth.may_be(each) for truth in truths) for each in found.differences), told
+        if is_sure and found.verdict is Verdict.NOT_JUDGED and logs.starts == (0, 0):
+            assert logs.is_sent_again, told
+    return outcomes
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeLogs:
+    """Logs in memory, of which few records around a window are read."""
+    for module in (run, verdicts):
+        monkeypatch.setattr(module, "CONTEXT", AROUND)
+    logs = FakeLogs()
+    logs.install(monkeypatch)
+    return logs
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_window_of_equal_records_has_no_difference_that_cannot_be(fake: FakeLogs, block: int) -> None:
+    for seed in range(15):
+        check_windows(fake, 1_000 * block + seed, 3)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("block", range(10))
+def test_many_windows_of_equal_records(fake: FakeLogs, block: int) -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(100):
+        outcomes += check_windows(fake, 1_000_000 + 1_000 * block + seed, 5)
+        check_among_others(fake, 1_000_000 + 1_000 * block + seed)
+    print(dict(outcomes))
+
+
+def test_which_of_equal_records_is_lost_is_known_of_the_whole_log_only(
+    fake: FakeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = [Message(0, b"k", b"v", (), START_MS) for _ in range(1_000)]
+    same = Logs(log, log, (0, 0), 1_000, 1_000, ALL_FIELDS, "", is_sent_again=False)
+    one_lost = replace(same, target=log[1:])
+    assert audited(fake, same, 400, 500).verdict is Verdict.EQUAL
+    part = audited(fake, one_lost, 400, 500)
+    where = "source offsets 400-499: equal records around them leave open which of them are on the target"
+    assert (part.verdict, part.not_judged) == (Verdict.NOT_JUDGED, (where,))
+    assert audited(fake, one_lost, 0, 1_000).counts == {DifferenceKind.MISSING: 1}
+    monkeypatch.setattr(run, "_SEARCHED", 900)  # so much is read around a window
+    assert audited(fake, same, 400, 500).not_judged == (where,)
+
+
+def check_among_others(fake: FakeLogs, seed: int) -> None:
+    """A log is mirrored with one of another source, of the same few kinds; only a lost record of a kind of its own is told."""
+    chance = random.Random(seed)
+    logs = random_logs(chance)
+    count = len(logs.source)
+    lost = chance.randrange(count)
+    sources = [list(logs.source), [chance.choice(logs.source) for _ in range(count)]]
+    sources[0][lost] = replace(sources[0][lost], value=b"once")
+    is_lost = chance.random() < 0.5
+    queues = [[row for row in range(count) if not (is_lost and row == lost)], list(range(count))]
+    target: list[Message] = []
+    while any(queues):
+        number, size = chance.randrange(2), chance.choice((1, 1, 5, 40))
+        target += [sources[number][row] for row in queues[number][:size]]
+        del queues[number][:size]
+    fake.put(sources[0], target)
+    first = chance.choice((0, chance.randrange(count)))
+    end = chance.randrange(first, count) + 1
+    low = chance.choice((0, min(first, len(target))))
+    whole = fake.part(Expectation(Matching.FAN_IN, logs.fields))
+    windows = LogWindow(SOURCE, first, end), LogWindow(TARGET, low, chance.randrange(low, len(target)) + 1)
+    part = replace(whole, source=windows[0], target=windows[1], stored_end=count)
+    found = run_audit(fake.order(part)).flows[0].partitions[0]
+    wanted = [lost] if is_lost and first <= lost < end else []
+    assert [each.source_offset for each in found.differences] == wanted, (seed, logs.what, windows)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_a_window_among_records_of_others_lacks_only_what_has_no_equal(fake: FakeLogs, block: int) -> None:
+    for seed in range(20):
+        check_among_others(fake, 1_000 * block + seed)
