@@ -262,7 +262,7 @@ class _TopicStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:
         return {str(number): low for number, (low, _) in self._reader.bounds().items()}
 
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # as in PySpark 4.0; later ones call it, too
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # as in PySpark 4.1; later ones call it, too
         return {str(number): high for number, (_, high) in self._reader.bounds().items()}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
