@@ -122,6 +122,7 @@ def _become_daemon(arguments: Sequence[str], environment: dict[str, str], stream
         os.environ.clear()
         os.environ.update(environment)
         sys.argv = ["pyspark.daemon", *arguments]
+        sys.modules.pop("pyspark.daemon", None)  # that of 4.1 chose its worker by these arguments when it was imported
         from pyspark.daemon import manager
 
         manager()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -152,7 +152,7 @@ class TableReader(DataSourceReader):
 
         table = StoredTable(self._store, self._name)
         schema = pa.schema([pa.field(column.name, column.type) for column in table.schema])
-        for file in partition.value or ():  # Spark asks for nothing where there is no partition
+        for file in _task_of(partition):
             rows = table.read_file(file, table.file_schema.names)
             columns = dict(zip(rows.column_names, rows.columns, strict=True))
             for name, value in zip(table.partitioned_by, file.values, strict=True):
@@ -250,7 +250,7 @@ class _TopicBatchReader(DataSourceReader):
         return [InputPartition(task) for task in self._reader.partitions(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._reader.read(partition.value)
+        return self._reader.read(_task_of(partition))
 
 
 class _TopicStreamReader(DataSourceStreamReader):
@@ -262,7 +262,7 @@ class _TopicStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:
         return {str(number): low for number, (low, _) in self._reader.bounds().items()}
 
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # as in PySpark 4.0; later ones call it, too
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # as in PySpark 4.1; later ones call it, too
         return {str(number): high for number, (_, high) in self._reader.bounds().items()}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
@@ -270,7 +270,12 @@ class _TopicStreamReader(DataSourceStreamReader):
         return [InputPartition(task) for task in self._reader.partitions(first, last)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._reader.read(partition.value)
+        return self._reader.read(_task_of(partition))
+
+
+def _task_of(partition: InputPartition | None) -> Any:
+    """Return what to read: nothing where there is no partition, which Spark reads all the same (4.1 without an object)."""
+    return () if partition is None or partition.value is None else partition.value
 
 
 def _ddl(columns: Iterable[tuple[str, str]]) -> str:
