@@ -71,24 +71,36 @@ class ScanTask:
         return sum(scan_range.window.end - scan_range.window.first for scan_range in self.ranges)
 
 
+_TASKS_WITH_ROOM = 16
+
+
 def tasks_of(
     ranges: Iterable[tuple[LogAccess, ScanRange]], offsets_per_task: int, algorithm: str, silence_seconds: float
 ) -> list[ScanTask]:
-    """Share ranges out to tasks of about so many offsets each, those of one cluster together."""
-    tasks: list[tuple[LogAccess, list[ScanRange]]] = []
-    open_tasks: dict[tuple[str, bool], tuple[list[ScanRange], set[TopicPartition], int]] = {}
+    """Share ranges out to tasks of about so many offsets each, those of one cluster together.
+
+    A partition is in no task twice, so its ranges are in as many; those of all partitions share these, since a
+    consumer takes a tenth of a second to start.
+    """
+    tasks: list[tuple[LogAccess, dict[TopicPartition, ScanRange]]] = []
+    open_tasks: dict[tuple[str, bool], list[tuple[dict[TopicPartition, ScanRange], int]]] = {}
     for access, whole in ranges:
-        window, place = whole.window, (access.alias, access.committed)
+        window, with_room = whole.window, open_tasks.setdefault((access.alias, access.committed), [])
         for first in range(window.first, window.end, offsets_per_task):
             end = min(window.end, first + offsets_per_task)
-            task, held, size = open_tasks.get(place, ([], set(), offsets_per_task))
-            if size + end - first > offsets_per_task or window.partition in held:
-                task, held, size = [], set(), 0
+            most = offsets_per_task - (end - first)
+            fitting = (
+                place for place, (task, size) in enumerate(with_room) if size <= most and window.partition not in task
+            )
+            place = next(fitting, None)
+            task, size = ({}, 0) if place is None else with_room.pop(place)
+            if place is None:
                 tasks.append((access, task))
-            task.append(replace(whole, window=LogWindow(window.partition, first, end)))
-            held.add(window.partition)
-            open_tasks[place] = task, held, size + end - first
-    return [ScanTask(access, tuple(task), algorithm, silence_seconds) for access, task in tasks]
+            task[window.partition] = replace(whole, window=LogWindow(window.partition, first, end))
+            if size + end - first < offsets_per_task:
+                with_room.append((task, size + end - first))
+                del with_room[:-_TASKS_WITH_ROOM]
+    return [ScanTask(access, tuple(task.values()), algorithm, silence_seconds) for access, task in tasks]
 
 
 def scan(task: ScanTask) -> Iterator[pa.RecordBatch]:

@@ -30,19 +30,21 @@ from mm2mgr.lint.subject import Spot, Subject
 from mm2mgr.lint.target_names import filters_of, naming_of
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.kafka_state import KafkaState, RunningKafka, WantedLogs
-from mm2mgr.live.questions import PartitionCounts, PartitionEnds, StoredOffsets
+from mm2mgr.live.questions import Configs, PartitionCounts, PartitionEnds, StoredOffsets
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.snapshot import Question, ask
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.spec.scalars import is_name
-from mm2mgr.text import nearest, one_line
+from mm2mgr.text import list_names, nearest, one_line
 from mm2mgr.truth.reach import text_of
 
 if TYPE_CHECKING:
-    from mm2mgr.connectors import Connector
+    from mm2mgr.connectors import Connector, RunningConnector
     from mm2mgr.topology import Flow, Topology
 
+_ALTERING = ("transforms", "predicates", "header.converter", "replication.policy", "source.consumer.isolation.level")
+"""Settings that decide what becomes of records, by their beginnings."""
 _LIMITS = Limits(kafka_seconds=10.0, measuring_seconds=20.0, kafka_at_once=32)
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
@@ -156,6 +158,7 @@ class _Bounds:
     """By flow, those that were found on its source or in its stored offsets."""
     names: Mapping[str, frozenset[str]]
     """By cluster, all topics of the sources that flows to the same targets have."""
+    warnings: tuple[str, ...]
 
     def transactions(self, entry: AuditedFlow) -> tuple[Mapping[TopicPartition, int | None], ...]:
         """Return where open transactions begin on a flow's target and source, where its records are read committed."""
@@ -169,7 +172,10 @@ def _read_bounds(workspace: Workspace, chosen: list[AuditedFlow]) -> _Bounds:
     targets_chosen = {entry.flow.target.alias for entry in chosen}
     source_aliases = {flow.source.alias for flow in workspace.topology.flows if flow.target.alias in targets_chosen}
     counts = {alias: PartitionCounts(alias) for alias in source_aliases}
-    first = workspace.ask(ask([*offsets.values(), *counts.values()]), _LIMITS)
+    connects = {entry.connector.connect: Configs(entry.connector.connect) for entry in chosen}
+    first = workspace.ask(ask([*offsets.values(), *counts.values(), *connects.values()]), _LIMITS)
+    running = {connect: _or_nothing(first.get(question)) for connect, question in connects.items()}
+    warnings = tuple(filter(None, (_other_settings(entry, running[entry.connector.connect]) for entry in chosen)))
     every_name = {alias: frozenset(_or_nothing(first.get(question))) for alias, question in counts.items()}
     stored: dict[str, Mapping[TopicPartition, int] | Mm2mgrError] = {}
     topics: dict[str, tuple[str, ...]] = {}
@@ -191,7 +197,21 @@ def _read_bounds(workspace: Workspace, chosen: list[AuditedFlow]) -> _Bounds:
     sources = read_clusters(workspace, away)
     read = {entry.flow.source.alias for entry in chosen if entry.reads_committed}
     readable = _read_committed(workspace, read, sources)
-    return _Bounds(stored, targets, sources, committed, readable, topics, every_name)
+    return _Bounds(stored, targets, sources, committed, readable, topics, every_name, warnings)
+
+
+def _other_settings(entry: AuditedFlow, running: Mapping[str, RunningConnector]) -> str:
+    """Return a warning where the connector that runs does other things to records than that of the tree, else ""."""
+    connector = running.get(entry.connector.name)
+    if connector is None:
+        return ""
+    pairs = (
+        (key, entry.connector.config.get(key), connector.config.get(key))
+        for key in {*entry.connector.config, *connector.config}
+    )
+    keys = sorted(key for key, tree, runs in pairs if tree != runs and key.startswith(_ALTERING))
+    judged = "records are judged by the tree; apply it first"
+    return f"{entry.flow.id}: the connector that runs differs in {list_names(keys)}: {judged}" if keys else ""
 
 
 def _or_nothing(answer: Mapping[Key, Answer] | Mm2mgrError) -> Mapping[Key, Answer]:
@@ -230,7 +250,7 @@ def read_whole_windows(workspace: Workspace, chosen: list[AuditedFlow], options:
     bounds = _read_bounds(workspace, chosen)
     writers = writers_of(workspace, bounds.names)
     flows = [_flow_order(entry, bounds, writers, options) for entry in chosen]
-    return AuditOrder(tuple(flows), options.show_values, options.most_differences)
+    return AuditOrder(tuple(flows), options.show_values, options.most_differences, bounds.warnings)
 
 
 def writers_of(workspace: Workspace, topics_by_cluster: Mapping[str, Iterable[str]]) -> Callable[[str, str], list[str]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import confluent_kafka
 import pytest
 
 from mm2mgr.audit.report import DifferenceKind, PartitionAudit, Verdict
 from mm2mgr.audit.run import run_audit
-from mm2mgr.audit.windows import CONTEXT, Expectation, LogWindow, Matching, PartitionOrder, RecordStep
+from mm2mgr.audit.scan import ScanRange, tasks_of
+from mm2mgr.audit.windows import CONTEXT, Expectation, LogAccess, LogWindow, Matching, PartitionOrder, RecordStep
 from mm2mgr.partitions import Offsets, TopicPartition
 from tests.clock import Clock, go_by
 from tests.live.seen import Message
@@ -32,6 +34,35 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> FakeLogs:
 def audited(logs: FakeLogs, *parts: PartitionOrder, **more: object) -> PartitionAudit:
     found = run_audit(logs.order(*parts, most_differences=100_000, **more)).flows[0].partitions
     return found[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranges_of_all_partitions_share_few_tasks(seed: int) -> None:
+    """A window of a sample is three ranges of its partition; no task has a partition twice, and none too much."""
+    chance = random.Random(seed)
+    ranges = []
+    for number in range(200):
+        bounds = [0, *sorted(chance.sample(range(1, 6_000), 2)), 6_000]
+        for side, alias in ((0, "src"), (1, "tgt")):
+            windows = [LogWindow(TopicPartition("t", number), low, high) for low, high in pairwise(bounds)]
+            ranges += [(LogAccess(alias, {}), ScanRange(number, side, window, 4, ())) for window in windows]
+    tasks = tasks_of(ranges, 50_000, "blake2b", 1.0)
+    total = 2 * 200 * 6_000
+    assert total / 50_000 <= len(tasks) <= 1.3 * total / 50_000 + 6
+    covered: dict[tuple[str, TopicPartition], list[tuple[int, int]]] = {}
+    for task in tasks:
+        assert task.offsets <= 50_000
+        assert len({entry.window.partition for entry in task.ranges}) == len(task.ranges)
+        for entry in task.ranges:
+            covered.setdefault((task.access.alias, entry.window.partition), []).append(
+                (entry.window.first, entry.window.end)
+            )
+    for windows in covered.values():
+        ordered = sorted(windows)
+        assert (ordered[0][0], ordered[-1][1]) == (0, 6_000)
+        assert all(before[1] == after[0] for before, after in pairwise(ordered))
+    few = [(access, entry) for access, entry in ranges if entry.part < 12]
+    assert len(tasks_of(few, 200_000, "blake2b", 1.0)) == 6
 
 
 def faulty(seed: int, count: int = 3_000, faults: int = 30) -> tuple[list[Message], Mirror]:

@@ -369,6 +369,7 @@ def mirrored(
 def test_real_logs_are_compared_in_this_process(mm2mgr: Command, mirrored: FakeConnect) -> None:
     mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
     said = mm2mgr("audit", "orders", "--no-spark", "--show-values", "--store", "store", "-o", "json", code=2)
+    assert "differs in" not in said.err
     (flow,) = said.json["flows"]
     (part,) = [part for part in flow["partitions"] if part["verdict"] != "equal"]
     assert (part["source_window"], part["source_records"], part["target_records"]) == ([0, 100], 100, 99)
@@ -383,6 +384,18 @@ def test_real_logs_are_compared_in_this_process(mm2mgr: Command, mirrored: FakeC
         ("altered", 20, 20),
         ("missing", 30, 30),
     ]
+
+
+def test_a_connector_that_runs_with_other_transformations_than_the_tree_is_told(
+    mm2mgr: Command, mirrored: FakeConnect
+) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 9}, alias="a")
+    mirrored.connectors[ORDERS_SOURCE].config |= {"transforms": "x", "transforms.x.type": "a.b.C", "tasks.max": "9"}
+    said = mm2mgr("audit", "orders", "--no-spark", "--partition", "0")
+    assert (
+        "orders:a->b: the connector that runs differs in transforms, transforms.x.type: records are judged by"
+        in said.err
+    )
 
 
 def test_what_is_not_mirrored_yet_is_never_an_empty_window_that_is_equal(

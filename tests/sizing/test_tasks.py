@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mm2mgr.json_values import to_json
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.stability import overrides_document
-from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Prediction, Rules, Sizing
+from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Prediction, Rules, Sizing, flow_load
 from mm2mgr.text import list_names, rate_text
 from tests.sizing.sizes import size_flow
 
@@ -245,6 +245,21 @@ def test_the_minimum_is_a_reason_of_its_own() -> None:
     sizing = sized(load, Rules(bounds=Bounds(minimum=3)))
     assert (sizing.tasks, sizing.capped_by) == (3, None)
     assert "The configured minimum is 3 tasks." in sizing.reasons
+
+
+def test_heartbeats_of_workers_before_4_have_a_place_in_the_order_and_count_nowhere() -> None:
+    """Which partitions share a task depends on their place."""
+    logs, heartbeats = [TopicPartition("logs", number) for number in range(4)], TopicPartition("heartbeats", 0)
+    order, rates = (logs[0], heartbeats, *logs[1:]), {logs[1]: 5 * MB, logs[2]: 6 * MB}
+    prediction = Prediction(order, "live", without_load=frozenset({heartbeats}))
+    known = flow_load(prediction, rates, Rules())
+    assert known.load.per_task(2) == pytest.approx([5.5 * MB + 5 * MB + 5.5 * MB, 6 * MB])
+    assert known.coverage == (2, 2, 0, 0)
+    with_them = size_flow("f", prediction, rates)
+    assert with_them.bytes_per_second == size_flow("f", Prediction(tuple(logs), "live"), rates).bytes_per_second
+    assert "22 MB/s over 4 partitions" in with_them.reasons[0]
+    alone = size_flow("f", Prediction((heartbeats,), "live", without_load=frozenset({heartbeats})), {})
+    assert alone.reasons == ("No matching topic exists yet; one task is enough.",)
 
 
 def test_a_flow_without_partitions_gets_one_task_and_a_reason() -> None:
