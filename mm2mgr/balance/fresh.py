@@ -157,9 +157,11 @@ class FlowToPack:
         Where exchanges end above the level, the busiest task is packed anew with some others.
         """
         packing = self._pack(tasks, pinned_tasks or {}, by_sum=False)
-        if len(self.weights.dimensions) > 1 and packing.strain(packing.level) > 1 + ROUNDING:
+        if _strain(packing) <= 1 + ROUNDING or len(self.rates) > _REPACKED_PARTITIONS:
+            return packing
+        if len(self.weights.dimensions) > 1:
             packing = min(packing, self._pack(tasks, pinned_tasks or {}, by_sum=True), key=_strain)
-        for attempt in range(_REPACKED if len(self.rates) <= _REPACKED_PARTITIONS else 0):
+        for attempt in range(_REPACKED):
             if _strain(packing) <= 1 + ROUNDING:
                 break
             packing = min(packing, self._packed_anew(packing, attempt), key=_strain)
