@@ -28,6 +28,7 @@ _VECTOR_CHOICES = 8  # where bytes and records both count, the lightest task nee
 _PARTNERS = 8  # the lightest tasks that the busiest one exchanges with
 _EXCHANGED = 48  # the partitions of a large task that are tried
 _NEAREST = 2
+_COMPARED = 512  # with more tasks, the lightest ones of all are near enough
 _SPLIT = 16  # two tasks with more partitions have pairs to exchange
 _SPLIT_SCALE = 10_000  # loads that differ by less are one
 _THRESHOLDS = 256
@@ -354,7 +355,7 @@ class Packing:
 
     def _lightest(self, besides: int) -> list[int]:
         """Return some of the tasks with the least load; with two dimensions, with the least of the one that counts."""
-        if len(self._loads) > 1:
+        if len(self._loads) > 1 and len(self.members) <= _COMPARED:
             loads = max(self._loads, key=lambda loads: loads[besides])
             return nsmallest(_PARTNERS, range(len(loads)), key=lambda task: (loads[task], self.share(task)))
         entries: list[tuple[float, int]] = []
