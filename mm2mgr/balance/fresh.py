@@ -220,7 +220,8 @@ class FlowToPack:
         """Return tasks without partitions; `level`: which multiple of the bound needs no relief."""
         _, bound = self.weights.least_load_beside_hot(tasks)
         room = max(self.most_partitions, math.ceil(len(self.rates) / tasks))
-        return Packing(self.weights, tasks, room, max(_LEAST_LOAD, bound * level), relief)
+        needs_no_relief = max(_LEAST_LOAD, bound * level if bound * level < 1 or bound > 1 else 1.0)
+        return Packing(self.weights, tasks, room, needs_no_relief, relief)
 
     def steps(self, tasks: int) -> int:
         """Return how many exchanges are worth trying."""
