@@ -20,6 +20,7 @@ Choice = Literal["fresh", "keep", "rebalance", "grow", "shrink"]
 LEVEL = 1.001
 """A fresh plan stops to exchange a thousandth above the bound."""
 _LEAST_LOAD = 1e-9  # of a flow without traffic, so that nothing is divided by zero
+_TOO_TIGHT = 5e-5  # whether so little is left to spare is not worth finding out
 _SINGLE_STEPS = 4
 _REPACKED, _REPACKED_PARTITIONS = 48, 2_000
 
@@ -220,7 +221,7 @@ class FlowToPack:
         """Return tasks without partitions; `level`: which multiple of the bound needs no relief."""
         _, bound = self.weights.least_load_beside_hot(tasks)
         room = max(self.most_partitions, math.ceil(len(self.rates) / tasks))
-        needs_no_relief = max(_LEAST_LOAD, bound * level if bound * level < 1 or bound > 1 else 1.0)
+        needs_no_relief = 1.0 if bound < 1 - _TOO_TIGHT and bound * level > 1 else max(_LEAST_LOAD, bound * level)
         return Packing(self.weights, tasks, room, needs_no_relief, relief)
 
     def steps(self, tasks: int) -> int:
