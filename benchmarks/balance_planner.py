@@ -2,7 +2,7 @@
 
 Prints, as multiples of the bound max(mean, heaviest partition, p_m + p_(m+1)): the busiest task for 36 published traffic
 shapes and random sets, and the tasks needed; 30 days of drift with 1 % new partitions a day; and the time and memory for
-half a million partitions. Exits with 1 when the planner is above 1.02 (1.10 in drift), needs more than the packing bound
+half a million partitions. Exits with 1 when the planner is above 1.02 (1.03 where records count, too; 1.10 in drift), needs more than the packing bound
 and one, is worse than stock, restarts more than once a day or when nothing changed, or takes over 30 s or 2 GiB. It
 contacts nothing.
 """
@@ -42,6 +42,7 @@ from tests.balance.shapes import (  # noqa: E402
     stock_order,
 )
 
+EVEN_BOTH = 1.03  # the bound takes bytes and records each by itself: where both are short, no assignment need reach it
 EVEN, DRIFTING, BOUND_SECONDS, BOUND_BYTES = 1.02, 1.10, 30.0, 2 * 2**30
 DAY = 86_400.0
 LOOKS_A_DAY = 4
@@ -89,11 +90,11 @@ class Figures:
     stock_needed: int | None
     searched: int
 
-    def missed_bounds(self, name: str) -> list[str]:
+    def missed_bounds(self, name: str, even: float | None = None) -> list[str]:
         return [
             f"{name}: {what}"
             for what, is_missed in (
-                (f"{self.planned:.3f} of the bound", self.planned > EVEN),
+                (f"{self.planned:.3f} of the bound", self.planned > (even or EVEN)),
                 ("more tasks than the packing bound and one", self.tasks > self.packing_bound + 1),
                 ("worse than stock", self.planned > self.stock + 1e-9),
             )
@@ -157,7 +158,7 @@ def random_sets(count: int) -> list[str]:
     for seed in range(count):
         figures = measure(random_shape(seed), with_needed=False)
         by_kind["bytes" if seed % 3 else "bytes and records"].append(figures)
-        missed += figures.missed_bounds(f"random set {seed}")
+        missed += figures.missed_bounds(f"random set {seed}", EVEN if seed % 3 else EVEN_BOTH)
     for kind, sets in by_kind.items():
         if sets:
             ways = {"stock": "stock", "plain LPT": "plain", "plan": "planned"}
@@ -166,8 +167,9 @@ def random_sets(count: int) -> list[str]:
                 for name, way in ways.items()
             ]
             over = max(one.tasks - one.packing_bound for one in sets)
+            above = sum(one.planned > EVEN for one in sets)
             print(
-                f"{len(sets)} random sets, {kind}: {', '.join(texts)}; at most {over} more tasks than the packing bound"
+                f"{len(sets)} random sets, {kind}: {', '.join(texts)}; {above} above {EVEN}; at most {over} more tasks than the packing bound"
             )
     return missed
 

@@ -20,6 +20,7 @@ Choice = Literal["fresh", "keep", "rebalance", "grow", "shrink"]
 LEVEL = 1.001
 """A fresh plan stops to exchange a thousandth above the bound."""
 _LEAST_LOAD = 1e-9  # of a flow without traffic, so that nothing is divided by zero
+_TOO_TIGHT = 5e-5  # whether so little is left to spare is not worth finding out
 _SINGLE_STEPS = 4
 _REPACKED, _REPACKED_PARTITIONS = 48, 2_000
 
@@ -157,9 +158,11 @@ class FlowToPack:
         Where exchanges end above the level, the busiest task is packed anew with some others.
         """
         packing = self._pack(tasks, pinned_tasks or {}, by_sum=False)
-        if len(self.weights.dimensions) > 1 and packing.strain(packing.level) > 1 + ROUNDING:
+        if _strain(packing) <= 1 + ROUNDING or len(self.rates) > _REPACKED_PARTITIONS:
+            return packing
+        if len(self.weights.dimensions) > 1:
             packing = min(packing, self._pack(tasks, pinned_tasks or {}, by_sum=True), key=_strain)
-        for attempt in range(_REPACKED if len(self.rates) <= _REPACKED_PARTITIONS else 0):
+        for attempt in range(_REPACKED):
             if _strain(packing) <= 1 + ROUNDING:
                 break
             packing = min(packing, self._packed_anew(packing, attempt), key=_strain)
@@ -218,7 +221,8 @@ class FlowToPack:
         """Return tasks without partitions; `level`: which multiple of the bound needs no relief."""
         _, bound = self.weights.least_load_beside_hot(tasks)
         room = max(self.most_partitions, math.ceil(len(self.rates) / tasks))
-        return Packing(self.weights, tasks, room, max(_LEAST_LOAD, bound * level), relief)
+        needs_no_relief = 1.0 if bound < 1 - _TOO_TIGHT and bound * level > 1 else max(_LEAST_LOAD, bound * level)
+        return Packing(self.weights, tasks, room, needs_no_relief, relief)
 
     def steps(self, tasks: int) -> int:
         """Return how many exchanges are worth trying."""

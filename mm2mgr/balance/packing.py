@@ -24,10 +24,11 @@ _LIGHT = 1e-3
 """The lightest partitions that together are this share of the load are spread by number: a load of nothing has no
 lightest task."""
 _CHOICES = 4  # the lightest tasks of which one without a partition of the same topic is chosen
-_VECTOR_CHOICES = 16  # where bytes and records both count, the lightest task need not be the best one
+_VECTOR_CHOICES = 8  # where bytes and records both count, the lightest task need not be the best one
 _PARTNERS = 8  # the lightest tasks that the busiest one exchanges with
 _EXCHANGED = 48  # the partitions of a large task that are tried
 _NEAREST = 2
+_COMPARED = 512  # with more tasks, the lightest ones of all are near enough
 _SPLIT = 16  # two tasks with more partitions have pairs to exchange
 _SPLIT_SCALE = 10_000  # loads that differ by less are one
 _THRESHOLDS = 256
@@ -292,10 +293,9 @@ class Packing:
 
     def _preference(self, place: int, entry: tuple[float, int, int]) -> tuple[bool, int, float, int]:
         task = entry[2]
-        share = max(
-            loads[task] + dimension[place]
-            for dimension, loads in zip(self.weights.dimensions, self._loads, strict=True)
-        )
+        share = 0.0
+        for dimension, loads in zip(self.weights.dimensions, self._loads, strict=True):
+            share = max(share, loads[task] + dimension[place])
         is_above = share > self.level
         topic = 0 if is_above else self._topics[task].get(self.weights.partitions[place].topic, 0)
         return is_above, topic, share, entry[1]
@@ -355,7 +355,7 @@ class Packing:
 
     def _lightest(self, besides: int) -> list[int]:
         """Return some of the tasks with the least load; with two dimensions, with the least of the one that counts."""
-        if len(self._loads) > 1:
+        if len(self._loads) > 1 and len(self.members) <= _COMPARED:
             loads = max(self._loads, key=lambda loads: loads[besides])
             return nsmallest(_PARTNERS, range(len(loads)), key=lambda task: (loads[task], self.share(task)))
         entries: list[tuple[float, int]] = []

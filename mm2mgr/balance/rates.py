@@ -64,7 +64,7 @@ def resolve_rates(
     nothing, as with sources that contradict each other, these take the mean of the measured ones.
     """
     by_topic: dict[str, list[TopicPartition]] = {}
-    for partition in sorted(set(partitions)):
+    for partition in sorted({TopicPartition(*partition) for partition in partitions}):  # a notebook may give pairs
         by_topic.setdefault(partition.topic, []).append(partition)
     rate_of = dict(_possible_rates(rates))
     shares = {name: _topic_share(group, rate_of, rate_of.get(name)) for name, group in by_topic.items()}

@@ -79,8 +79,8 @@ class RunningTasks:
         tasks."""
         begun = max(self.history.rounds_seconds, default=-math.inf)
         earlier = [look for look in self.history.looks if look.seconds > begun and look.tasks == self.tasks]
-        even = LoadLook(0.0, self.tasks, 0.0, 0.0, 0.0, self.tasks)
-        return [even] * (self.rules.looks - 1 - len(earlier)) + [*earlier, self.look][-self.rules.looks :]
+        even, count = LoadLook(0.0, self.tasks, 0.0, 0.0, 0.0, self.tasks), max(1, self.rules.looks)
+        return [*[even] * count, *earlier, self.look][-count:]
 
     def _is_strained(self, look: LoadLook) -> bool:
         above_mean = look.busiest > self.rules.imbalance * max(look.bound, _LEAST_BOUND)

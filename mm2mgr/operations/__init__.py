@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.assignment import Assignment
     from mm2mgr.audit.report import AuditReport
     from mm2mgr.audit.run import AuditProgress
+    from mm2mgr.balance.elastic import LimitPassed, LoadWeek, forecast_limits, rates_of_coming_hours, week_of_load
     from mm2mgr.balance.fresh import BalancePlan, PartitionMove, TaskShare
     from mm2mgr.balance.planner import plan_balance
     from mm2mgr.balance.rates import MeasuredRate, PlannedRate
@@ -147,6 +148,7 @@ _HOMES: Mapping[str, str] = {
         "audit.report": "AuditReport",
         "audit.run": "AuditProgress",
         "assignment": "Assignment",
+        "balance.elastic": "LimitPassed LoadWeek forecast_limits rates_of_coming_hours week_of_load",
         "balance.fresh": "BalancePlan PartitionMove TaskShare",
         "balance.planner": "plan_balance",
         "balance.rates": "MeasuredRate PlannedRate",

@@ -275,6 +275,33 @@ def test_a_new_partition_goes_to_the_lightest_task_and_is_no_reason_to_restart()
     assert held_sets(plan) == [{"a0"}, {"b0", "n0"}]
 
 
+def test_three_looks_can_be_asked_for_and_no_round_at_all() -> None:
+    measured, current = rates(a0=0.4, b0=0.4, c0=0.2, d0=0.2), running("a0 b0", "c0 d0")
+    assert in_two_looks(measured, current, replace(OFTEN, looks=3)).choice == "keep"
+    assert plan_balance(measured, measured, current, replace(OFTEN, looks=1)).choice == "rebalance"
+    assert in_two_looks(measured, current, replace(OFTEN, rounds_per_day=0)).choice == "keep"
+
+
+def test_a_change_waits_for_the_rates_of_new_partitions() -> None:
+    measured = rates(a0=0.4, b0=0.4, c0=0.1, d0=0.1, e0=0.1, f0=0.1)
+    current = running("a0 b0", "c0 d0 e0 f0")
+    first = plan_balance(measured, measured, current, OFTEN, BalanceHistory(HOUR))
+    assert first.look is not None
+    names = [*measured, partition("n-0")]
+    second = plan_balance(names, measured, current, OFTEN, BalanceHistory(2 * HOUR, (first.look,)))
+    assert second.choice == "keep"
+    assert "but 1 new partition without a rate yet" in second.reasons[0]
+    assert second.look is not None
+    history = BalanceHistory(3 * HOUR, (first.look, second.look))
+    assert plan_balance(names, measured, second.assignment, OFTEN, history).choice == "rebalance"
+
+
+def test_pairs_of_topic_and_number_are_partitions_too() -> None:
+    measured = {("a", 0): 0.9 * USABLE, ("a", 1): 0.9 * USABLE}
+    plan = plan_balance(list(measured), measured)  # type: ignore[arg-type]
+    assert held_sets(plan) == [{"a0"}, {"a1"}]
+
+
 def test_partitions_that_are_gone_are_in_no_task() -> None:
     measured = rates(a0=0.5, b0=0.5)
     assert held_sets(plan_balance(measured, measured, running("a0 x0", "b0 x1"))) == [{"a0"}, {"b0"}]
