@@ -261,6 +261,7 @@ def test_the_command_follows_the_topic_and_goes_on_after_it_was_stopped(
         assert done.returncode == 0, done.stderr
         printed = done.stdout + done.stderr  # spark-submit makes one of the two
         assert "records skipped: of unknown version 7" in printed or number == 2
+        assert ("is read in this process (--no-spark)" in printed) is (engine == "--no-spark")
     times = [time_ms - now for _, time_ms in rows(tmp_path / "store", "topic", "time_ms") if time_ms >= now]
     assert sorted(times) == [1, 2]
 
