@@ -324,7 +324,10 @@ def test_a_frame_of_the_topic_answers_questions_that_the_table_cannot(spark: Spa
     assert (row.leader, row.cpu, row.produce_requests_per_second) == (3, 0.5, 11.0)
 
 
-@pytest.mark.parametrize("engine", ["--spark", "--no-spark", pytest.param("executors", marks=pytest.mark.matrix)])
+# The same reading and writing by Spark in this process, above, and the command on Spark in cli/test_throughput.py are the gate's samples.
+@pytest.mark.parametrize(
+    "engine", ["--no-spark", *(pytest.param(way, marks=pytest.mark.matrix) for way in ("--spark", "executors"))]
+)
 def test_the_command_follows_the_topic_and_goes_on_after_it_was_stopped(
     access: KafkaAccess, tmp_path: Path, engine: str
 ) -> None:

@@ -86,6 +86,7 @@ def submitted(
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
+@pytest.mark.matrix  # a task that finds no file: test_job.py is the gate's sample of it
 @pytest.mark.skipif(not can_unshare(), reason="this system lets nobody make a mount namespace")
 def test_executors_without_the_store_fail_the_job_and_those_with_it_do_the_work(cluster: str, tmp_path: Path) -> None:
     store = tmp_path / "store"
