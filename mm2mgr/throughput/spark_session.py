@@ -157,6 +157,7 @@ def _start_local(java_home: Path | None, log_file: Path | None, archives_classes
             return spark
         except Mm2mgrError:
             _end_fork_server()
+            _let_py4j_log(True)
             raise
 
 
