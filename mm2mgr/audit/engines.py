@@ -215,7 +215,7 @@ class OnSpark:
 
     @property
     def name(self) -> str:
-        return f"Spark on {self.spark.sparkContext.master}"
+        return f"on Spark ({self.spark.sparkContext.master})"
 
     def scan(self, tasks: Sequence[ScanTask], numbers: Sequence[int]) -> Scanned:
         from mm2mgr.audit.log_source import different_blocks, read_tasks

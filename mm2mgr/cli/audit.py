@@ -23,6 +23,7 @@ from mm2mgr.cli.options import (
     invalid_arguments,
     option,
     output_in,
+    spark_option,
     store_option,
     write_html,
 )
@@ -87,7 +88,7 @@ _MOMENT = Parsed("time", _moment)
 @option("--every", type=Duration(1), default="1h", help="With --follow: time between two audits.")
 @option("--show-values", is_flag=True, help="Print values of records that differ, secrets masked.")
 @option("--repair-plan", is_flag=True, help="Print the commands that would replay what is missing; write nothing.")
-@option("--spark/--no-spark", default=None, help="Where to compare. Default: on Spark where it and Java 17+ are found.")
+@spark_option
 @store_option("Folder or URI of the tables, for those of audits and losses.")
 @option("--page", type=OUTPUT_FILE, help="Write a page (one HTML file) too.")
 @output_in("text", "json", "markdown")
@@ -142,11 +143,15 @@ def audit(
     _check_usage(names, options, compare=compare, follow=follow, page=page, repair_plan=repair_plan)
     if follow:
         return _follow(workspace, names, options, every, store, output)
+    from mm2mgr.output.console import talk
+
     with _progress("reading Connect and Kafka") as progress, invalid_arguments():
         if compare:
             report = _compare(workspace, names, options, progress)
         else:
             report = operations.audit(workspace, names, options, progress)
+    if not counts:
+        talk(f"compared {report.engine}")
     warnings = [] if counts or compare else operations.record_audit(workspace, report, store=store)
     _say(report, warnings, output, operations.repair_plan(report) if repair_plan else None)
     if page:

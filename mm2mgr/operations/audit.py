@@ -108,8 +108,7 @@ def _run(
 
     engine = workspace.engine(options.spark)
     if not engine.on_spark:
-        report = run_audit(order, progress=progress)
-        return replace(report, engine=f"{report.engine} ({engine.reason})" if engine.reason else report.engine)
+        return replace(run_audit(order, progress=progress), engine=str(engine))
     from mm2mgr.throughput.spark_session import SPARK_ERRORS, end, failure, session
 
     spark = session(engine.java_home, cache_file("spark-audit", suffix=".log"))

@@ -85,7 +85,7 @@ def sample(
 
     kind = next((kind for kind in METRIC_SOURCES if kind.name == order.source), None)
     engine = workspace.engine(order.spark) if kind and kind.on_spark else None
-    if kind and engine and not engine.on_spark and order.spark is None:
+    if kind and engine and not engine.on_spark:
         warn(f"{kind.service} is read {engine}")
     readers = (
         _metric_source_readers(kind, order, _clusters_to_sample(chosen), store, engine)

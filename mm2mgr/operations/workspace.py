@@ -146,8 +146,8 @@ class Workspace:
         """Choose where to compute; `option` is --spark, --no-spark or None. JavaMissing where Spark is demanded without
         a Java.
 
-        No session starts here. The tree is read only where nothing else decides, and one that cannot be read decides
-        nothing: a command that needs it fails by itself.
+        No session starts here. The tree is read only where nothing else decides. Of one with mistakes counts what can
+        be read of this setting: a command that needs the rest fails by itself.
         """
         from mm2mgr.throughput.engine import choose_engine
 
@@ -155,7 +155,9 @@ class Workspace:
             try:
                 return self.spec.tree.defaults.spark
             except Mm2mgrError:
-                return True
+                from mm2mgr.spec.files import turns_spark_off
+
+                return not turns_spark_off(self.files, self.contents)
 
         return choose_engine(option, setting, spark_java)
 

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from mm2mgr.errors import Mm2mgrError, Problem, SpecError
 from mm2mgr.files import hold_lock, read_regular, replace_file, resolved_within
 from mm2mgr.secrets import remember
-from mm2mgr.spec.models import OVERRIDE_KEYS, FlowSettings, Tree
+from mm2mgr.spec.models import OVERRIDE_KEYS, Defaults, FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, nearest_place, read_yaml
 
 OVERRIDES = "overrides"
@@ -87,6 +87,26 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
             [Problem(nearest_place(merged.places, path), message) for path, message in problems_found]
         ) from error
     return Spec(tree, merged.values, merged.places, tuple(str(path) for path, _ in files), overrides)
+
+
+def turns_spark_off(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyType({})) -> bool:
+    """Say whether a file of a tree has `defaults: {spark: false}`, whatever else is wrong in it or in others; a file
+    that cannot be read says nothing."""
+    written: list[object] = []
+    with suppress(Mm2mgrError):
+        for path, _ in _tree_files(sources)[0]:
+            with suppress(SpecError):
+                for document in read_yaml(path, contents.get(str(path))):
+                    defaults = document.values.get("defaults")
+                    written.append(defaults.get("spark") if isinstance(defaults, dict) else None)
+    return any(_is_off(value) for value in written if value is not None)
+
+
+def _is_off(spark: object) -> bool:
+    try:
+        return not Defaults.model_validate({"spark": spark}).spark
+    except ValidationError:
+        return False
 
 
 def _remember(values: object) -> None:

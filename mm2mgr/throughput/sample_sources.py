@@ -36,6 +36,19 @@ if TYPE_CHECKING:
 SAMPLES_FORMAT, TOPIC_FORMAT = "mm2mgr.samples", "mm2mgr.cruise-control-topic"
 _BYTES_PER_TASK = 16_000_000
 _KINDS = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "float64": "DOUBLE", "double": "DOUBLE"}
+PERIODS = ("first", "last")
+"""The options of a format that reads a table."""
+_OF_SPARK = frozenset({"path", "paths", "checkpointlocation", "queryname"})
+"""What Spark itself hands on among the options of a source and a sink, beside names that begin with two underscores."""
+
+
+def check_options(options: Mapping[str, str], format_name: str, *valid: str) -> None:
+    """Mm2mgrError for an option that a format does not have: Spark ignores what nobody asks for."""
+    names = {*valid, *_OF_SPARK}
+    unknown = sorted(name for name in map(str.lower, options) if name not in names and not name.startswith("__"))
+    if unknown:
+        has = f"it has {', '.join(valid)}" if valid else "it has none"
+        raise Mm2mgrError(f"{format_name} has no option {', '.join(unknown)} here: {has}")
 
 
 def register_samples(spark: SparkSession) -> None:
@@ -82,12 +95,15 @@ class SamplesSource(DataSource):
         return _ddl((column.name, column.type) for column in TABLES[SAMPLES])
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_options(self.options, SAMPLES_FORMAT, *PERIODS)
         return TableReader(self._store(), SAMPLES, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        check_options(self.options, SAMPLES_FORMAT)
         return _BatchWriter(self._writer(schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        check_options(self.options, SAMPLES_FORMAT, "app")
         app = self.options.get("app")
         if not app:
             raise Mm2mgrError('a stream of samples has no name: add .option("app", "NAME")')
@@ -229,9 +245,11 @@ def _topic_source(name: str, reader: TopicReader, start: Offsets | None, end: Of
             return _ddl((of.name, str(of.type)) for of in SCHEMA)
 
         def reader(self, schema: StructType) -> DataSourceReader:
+            check_options(self.options, name)
             return _TopicBatchReader(reader, start, end)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            check_options(self.options, name)
             return _TopicStreamReader(reader)
 
     return SampleTopic

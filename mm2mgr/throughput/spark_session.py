@@ -7,6 +7,7 @@ changed. It knows nothing of what runs on it.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -114,6 +115,7 @@ def end(spark: SparkSession) -> None:
         if _local.users > 0 and is_running(spark):
             return
         _stop(spark)
+        _let_py4j_log(True)
 
 
 class _Local:
@@ -145,6 +147,7 @@ def _start_local(java_home: Path | None, log_file: Path | None, archives_classes
         builder = builder.config(key, value)
     where = f"; its own messages are in {log_file}" if log_file else ""
     hint = f"run `java -version`; PySpark 4 needs Java 17 or newer{where}"
+    _let_py4j_log(False)
     with _stderr_into(log_file):
         _start_fork_server()
         try:
@@ -154,7 +157,20 @@ def _start_local(java_home: Path | None, log_file: Path | None, archives_classes
             return spark
         except Mm2mgrError:
             _end_fork_server()
+            _let_py4j_log(True)
             raise
+
+
+def _let_py4j_log(lets: bool) -> None:
+    """Keep from the terminal what py4j logs, or no longer: a traceback of each call that Ctrl-C, or the end of the JVM,
+    interrupts. Both are raised too, and whoever called says so. Some of it comes from the root logger."""
+    root = logging.getLogger()
+    (root.removeFilter if lets else root.addFilter)(_is_not_of_py4j)
+    logging.getLogger("py4j").propagate = lets
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _stop(spark: SparkSession) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import TABLES, store_of
 from mm2mgr.samples.schema import THROUGHPUT as _TABLE
+from mm2mgr.throughput.sample_sources import PERIODS, TableReader, check_options, register_samples
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,8 +42,6 @@ ANSWER = "answer"
 
 def register(spark: SparkSession) -> None:
     """Give a session the formats `mm2mgr.rollups`, `mm2mgr.throughput` and `mm2mgr.samples`."""
-    from mm2mgr.throughput.sample_sources import register_samples
-
     for source in (RollupSource, ThroughputSink):
         spark.dataSource.register(source)
     register_samples(spark)
@@ -77,7 +76,7 @@ class RollupSource(DataSource):
         return f"{columns_of(_TABLE)}, {_PERIOD_REPORT} STRING"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a store."""
+        """Return the reader of a store; Mm2mgrError for an option that it does not have."""
         return _Rollups(self.options)
 
 
@@ -94,13 +93,13 @@ class ThroughputSink(DataSource):
         return columns_of(_TABLE)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a store's table."""
-        from mm2mgr.throughput.sample_sources import TableReader
-
+        """Return the reader of a store's table; Mm2mgrError for an option that it does not have."""
+        check_options(self.options, THROUGHPUT, *PERIODS)
         return TableReader(_store_in(self.options, THROUGHPUT), _TABLE, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the writer of a store; Mm2mgrError for a frame of something else."""
+        """Return the writer of a store; Mm2mgrError for a frame of something else, and an unknown option."""
+        check_options(self.options, THROUGHPUT, ANSWER)
         expected = [*(column.name for column in TABLES[_TABLE]), _PERIOD_REPORT]
         if schema.names != expected or overwrite:
             raise Mm2mgrError(f"{THROUGHPUT} appends frames of {ROLLUPS} as they are, with all of their columns")
@@ -115,6 +114,7 @@ class _Rollups(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         from mm2mgr.throughput.rollup_reader import RollupReader
 
+        check_options(options, ROLLUPS, *RollupReader.OPTIONS)
         options = {name.lower(): value for name, value in options.items()}
         store = _store_in(options, ROLLUPS)
         self._reader = RollupReader(store, **{name: options[name] for name in RollupReader.OPTIONS if name in options})

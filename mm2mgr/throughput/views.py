@@ -45,33 +45,33 @@ _READ = ("bytes_out_per_second", "replication_bytes_in_per_second", "replication
 _BUSIEST = ("bytes_per_second_mean", "bytes_per_second_busiest_hour", "busiest_hour")
 
 
-_COUNTED = """WITH numbers AS (
-  SELECT number FROM (
-    VALUES ('00'), ('01'), ('02'), ('03'), ('04'), ('05'), ('06'), ('07'), ('08'), ('09'), ('10'), ('11'), ('12'),
-      ('13'), ('14'), ('15'), ('16'), ('17'), ('18'), ('19'), ('20'), ('21'), ('22'), ('23')
-  ) AS words (number)
-), hours AS (
-  SELECT DISTINCT period FROM throughput WHERE length(period) = 13
+# Spark runs the text of a view anew wherever another view names it: two reads of the table, not one per question.
+_COUNTED = """WITH periods AS (
+  SELECT period, substr(period, 1, 10) AS day, length(period) AS digits, max(concat(' ', made_from, ' ')) AS made_from
+  FROM throughput GROUP BY period
 ), days AS (
-  SELECT DISTINCT period, made_from FROM throughput WHERE length(period) = 10
-), merged AS (
-  SELECT days.period AS day, concat(days.period, 'T', numbers.number) AS hour
-  FROM days JOIN numbers ON concat(' ', days.made_from, ' ') LIKE concat('% ', numbers.number, ' %')
-), whole AS (
-  SELECT merged.day FROM merged
-  LEFT JOIN hours ON hours.period = merged.hour AND hours.period >= '{first}' AND hours.period <= '{last}'
-  GROUP BY merged.day HAVING count(hours.period) = count(*)
-), past AS (
-  SELECT period AS day FROM days
-  WHERE period NOT IN (SELECT substr(period, 1, 10) FROM hours)
-    AND concat(period, 'T00') >= '{first}' AND concat(period, 'T00') <= '{last}'
-), replaced AS (
-  SELECT merged.hour FROM merged JOIN whole ON whole.day = merged.day
+  SELECT period, day, digits, digits = 13 AND period >= '{first}' AND period <= '{last}' AS inside,
+    max(CASE WHEN digits = 10 THEN made_from END) OVER (PARTITION BY day) AS of_day,
+    sum(CASE WHEN digits = 13 THEN 1 ELSE 0 END) OVER (PARTITION BY day) AS hours
+  FROM periods
+), named AS (
+  SELECT period, day, digits, inside, hours,
+    coalesce(of_day LIKE concat('% ', substr(period, 12), ' %'), false) AS merged,
+    translate(of_day, '0123456789', '##########') AS words
+  FROM days
+), judged AS (
+  SELECT period, digits, inside, hours, merged,
+    coalesce(words LIKE '% ## %' AND length(words) - length(replace(words, ' ##', ''))
+      = 3 * sum(CASE WHEN inside AND merged THEN 1 ELSE 0 END) OVER (PARTITION BY day), false) AS whole
+  FROM named
+), chosen AS (
+  SELECT period FROM judged WHERE (inside AND NOT (whole AND merged)) OR (digits = 10
+    AND (whole OR (hours = 0 AND concat(period, 'T00') >= '{first}' AND concat(period, 'T00') <= '{last}')))
 )
-SELECT cluster, topic, partition, samples, covered_ms, records, bytes, record_bytes FROM throughput
-WHERE (length(period) = 10 AND (period IN (SELECT day FROM whole) OR period IN (SELECT day FROM past)))
-   OR (length(period) = 13 AND period >= '{first}' AND period <= '{last}'
-       AND period NOT IN (SELECT hour FROM replaced))"""
+SELECT cluster, topic, partition, samples, covered_ms, records, bytes, record_bytes
+FROM throughput WHERE period IN (SELECT period FROM chosen)"""
+_SIZES = """sum(record_bytes * samples) AS total,
+    CAST(sum(CASE WHEN record_bytes IS NOT NULL THEN samples END) AS DOUBLE) AS weight"""
 
 VIEWS = (
     View(
@@ -95,24 +95,22 @@ VIEWS = (
         " cluster's",
         {"counted_periods": _COUNTED_ROW, "all_periods": _COUNTED_ROW},
         (*_PLACE, "record_bytes"),
-        """WITH here AS (
-  SELECT cluster, topic, partition, sum(record_bytes * samples) AS total, CAST(sum(samples) AS DOUBLE) AS weight
-  FROM counted_periods WHERE record_bytes IS NOT NULL GROUP BY cluster, topic, partition
+        f"""WITH here AS (
+  SELECT cluster, topic, partition, {_SIZES}
+  FROM counted_periods GROUP BY cluster, topic, partition
 ), ever AS (
-  SELECT cluster, topic, partition, sum(record_bytes * samples) AS total, CAST(sum(samples) AS DOUBLE) AS weight
-  FROM all_periods WHERE record_bytes IS NOT NULL GROUP BY cluster, topic, partition
-), of_topic AS (
-  SELECT cluster, topic, sum(total) / sum(weight) AS size FROM ever GROUP BY cluster, topic
-), of_cluster AS (
-  SELECT cluster, sum(total) / sum(weight) AS size FROM ever GROUP BY cluster
-), places AS (SELECT DISTINCT cluster, topic, partition FROM counted_periods)
-SELECT places.cluster, places.topic, places.partition,
-  coalesce(here.total / here.weight, ever.total / ever.weight, of_topic.size, of_cluster.size) AS record_bytes
-FROM places
-LEFT JOIN here ON here.cluster = places.cluster AND here.topic = places.topic AND here.partition = places.partition
-LEFT JOIN ever ON ever.cluster = places.cluster AND ever.topic = places.topic AND ever.partition = places.partition
-LEFT JOIN of_topic ON of_topic.cluster = places.cluster AND of_topic.topic = places.topic
-LEFT JOIN of_cluster ON of_cluster.cluster = places.cluster""",
+  SELECT cluster, topic, partition, {_SIZES}
+  FROM all_periods GROUP BY cluster, topic, partition
+), wider AS (
+  SELECT cluster, topic, partition, total / weight AS own,
+    sum(total) OVER (PARTITION BY cluster, topic) / sum(weight) OVER (PARTITION BY cluster, topic) AS of_topic,
+    sum(total) OVER (PARTITION BY cluster) / sum(weight) OVER (PARTITION BY cluster) AS of_cluster
+  FROM ever
+)
+SELECT here.cluster, here.topic, here.partition,
+  coalesce(here.total / here.weight, wider.own, wider.of_topic, wider.of_cluster) AS record_bytes
+FROM here LEFT JOIN wider
+  ON wider.cluster = here.cluster AND wider.topic = here.topic AND wider.partition = here.partition""",  # noqa: S608
     ),
     View(
         "partition_hours",
@@ -244,18 +242,19 @@ FROM loads GROUP BY hour_of_week""",
         " busiest",
         {
             CAPACITIES: ("flow", "bytes_per_second"),
-            "flow_hours": ("flow", "bytes_per_second"),
-            "busiest_hours_of_flows": ("hour", "flow", "bytes_per_second"),
+            "flow_hours": ("hour", "flow", "bytes_per_second"),
         },
         ("flow", "capacity", "hours_over", "hours", "bytes_per_second_busiest_hour", "busiest_hour"),
-        """WITH counts AS (
-  SELECT hours.flow, capacities.bytes_per_second AS capacity, CAST(count(*) AS BIGINT) AS hours,
-    CAST(sum(CASE WHEN hours.bytes_per_second > capacities.bytes_per_second THEN 1 ELSE 0 END) AS BIGINT) AS hours_over
-  FROM flow_hours hours JOIN capacities ON capacities.flow = hours.flow GROUP BY hours.flow, capacities.bytes_per_second
+        """WITH ranked AS (
+  SELECT hours.flow, hours.hour, hours.bytes_per_second, capacities.bytes_per_second AS capacity,
+    CASE WHEN hours.bytes_per_second > capacities.bytes_per_second THEN 1 ELSE 0 END AS above,
+    row_number() OVER (PARTITION BY hours.flow, capacities.bytes_per_second
+      ORDER BY hours.bytes_per_second DESC, hours.hour) AS place
+  FROM flow_hours hours JOIN capacities ON capacities.flow = hours.flow
 )
-SELECT counts.flow, counts.capacity, counts.hours_over, counts.hours,
-  busiest.bytes_per_second AS bytes_per_second_busiest_hour, busiest.hour AS busiest_hour
-FROM counts JOIN busiest_hours_of_flows busiest ON busiest.flow = counts.flow WHERE counts.hours_over > 0""",
+SELECT flow, capacity, CAST(sum(above) AS BIGINT) AS hours_over, CAST(count(*) AS BIGINT) AS hours,
+  max(bytes_per_second) AS bytes_per_second_busiest_hour, max(CASE WHEN place = 1 THEN hour END) AS busiest_hour
+FROM ranked GROUP BY flow, capacity HAVING sum(above) > 0""",
     ),
     View(
         "growth_by_topic",
@@ -263,12 +262,12 @@ FROM counts JOIN busiest_hours_of_flows busiest ON busiest.flow = counts.flow WH
         " multiple of the other",
         {"topic_hours": ("cluster", "topic", "bytes_per_second", "hour_number")},
         ("cluster", "topic", "bytes_per_second_before", "bytes_per_second_now", "growth"),
-        """WITH newest AS (SELECT max(hour_number) AS hour_number FROM topic_hours), weeks AS (
-  SELECT hours.cluster, hours.topic,
-    avg(CASE WHEN newest.hour_number - hours.hour_number < 168 THEN hours.bytes_per_second END) AS now_rate,
-    avg(CASE WHEN newest.hour_number - hours.hour_number BETWEEN 168 AND 335 THEN hours.bytes_per_second END)
-      AS before_rate
-  FROM topic_hours hours CROSS JOIN newest GROUP BY hours.cluster, hours.topic
+        """WITH hours AS (
+  SELECT cluster, topic, bytes_per_second, max(hour_number) OVER () - hour_number AS hours_ago FROM topic_hours
+), weeks AS (
+  SELECT cluster, topic, avg(CASE WHEN hours_ago < 168 THEN bytes_per_second END) AS now_rate,
+    avg(CASE WHEN hours_ago BETWEEN 168 AND 335 THEN bytes_per_second END) AS before_rate
+  FROM hours GROUP BY cluster, topic
 )
 SELECT cluster, topic, before_rate AS bytes_per_second_before, now_rate AS bytes_per_second_now,
   CASE WHEN before_rate > 0 THEN now_rate / before_rate END AS growth FROM weeks""",
@@ -310,11 +309,13 @@ def create_views(
     """
     for hour in (first, last):
         hour_start_ms(hour)
-    present = {"throughput", *tables}
+    present, columns = {"throughput", *tables}, dict[str, list[str]]()
     names = []
     for view in _creatable(present):
-        for table, columns in view.needs.items():
-            lacking = sorted(set(columns) - set(_columns(run, table)))
+        for table, needed in view.needs.items():
+            if table not in columns:
+                columns[table] = _columns(run, table)
+            lacking = sorted(set(needed) - set(columns[table]))
             if lacking:
                 raise Mm2mgrError(
                     f"the view {view.name} needs {', '.join(lacking)} of {table}, which has no such column",
@@ -322,7 +323,7 @@ def create_views(
                 )
         text = view.sql.replace("{first}", first).replace("{last}", last)
         run(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {text}")
-        gives = _columns(run, view.name)
+        gives = columns[view.name] = _columns(run, view.name)
         if gives != list(view.gives):
             raise Mm2mgrError(f"the view {view.name} gives {', '.join(gives)}, not {', '.join(view.gives)}")
         names.append(view.name)

@@ -132,7 +132,7 @@ def test_the_command_under_spark_submit_gives_the_answer_of_this_process(
         equal = here()
         code, found = there()
         assert (code, found["flows"]) == (0, equal["flows"])
-        assert found["engine"] == f"Spark on {url}"
+        assert found["engine"] == f"on Spark ({url})"
         assert equal["verdict"] == "equal"
         write(pair.target, "src.paid", [*log[100:140], *records(random.Random(9), 7, 2)])
         differs = here()

@@ -247,7 +247,7 @@ def test_spark_gives_the_same_answer_and_shows_no_secret(clusters: Clusters, spa
     here = run_audit(order)
     there = run_audit(order, spark)
     assert there.flows == here.flows
-    assert there.engine.startswith("Spark on local")
+    assert there.engine.startswith("on Spark (local")
     assert sum(sum(part.counts.values()) for part in here.flows[0].partitions) >= 50
     assert here.flows[1].verdict is Verdict.DIFFERS
     written = "".join(file.read_text(errors="replace") for file in event_logs.rglob("*") if file.is_file())

@@ -83,6 +83,7 @@ def test_the_exit_code_is_the_verdict_in_every_format(
     text = mm2mgr("audit", "orders", code=code)
     assert text.lines[-1].startswith({0: "Equal", 1: "Not judged", 2: "Differs"}[code])
     assert "reading Connect and Kafka" in text.err
+    assert "compared in this process\n" in text.err, "as the report of the test says; with a reason in earnest"
     assert mm2mgr("audit", "orders", "-o", "json", code=code).json["verdict"] == answer.verdict
     assert mm2mgr("audit", "orders", "-o", "markdown", code=code).out.startswith("**")
 
@@ -370,6 +371,7 @@ def test_real_logs_are_compared_in_this_process(mm2mgr: Command, mirrored: FakeC
     mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
     said = mm2mgr("audit", "orders", "--no-spark", "--show-values", "--store", "store", "-o", "json", code=2)
     assert "differs in" not in said.err
+    assert "compared in this process (--no-spark)\n" in said.err
     (flow,) = said.json["flows"]
     (part,) = [part for part in flow["partitions"] if part["verdict"] != "equal"]
     assert (part["source_window"], part["source_records"], part["target_records"]) == ([0, 100], 100, 99)

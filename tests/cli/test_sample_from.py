@@ -110,3 +110,15 @@ def test_a_cluster_without_such_a_source_is_named_before_anything_is_written(mm2
     said = mm2mgr("sample", "--from", "cruise-control", *ONE_ROUND, code=1)
     assert "cluster 'a' has no `metrics: {cruise_control: …}`" in said.err
     assert not (mm2mgr.folder / "store").exists()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(("options", "reason"), [((), "MM2MGR_SPARK=off"), (("--no-spark",), "--no-spark")])
+def test_why_a_topic_is_not_read_on_spark_is_said(mm2mgr: Command, options: tuple[str, ...], reason: str) -> None:
+    tree = _TREE.format(a="127.0.0.1:1", url="http://127.0.0.1:1")
+    write(
+        mm2mgr.tree,
+        x=tree.replace("metrics: {prometheus: {labels", "metrics: {cruise_control_topic: s, prometheus: {labels"),
+    )
+    said = mm2mgr("sample", "--from", "cruise-control-topic", *options, *ONE_ROUND, code=1)
+    assert f"is read in this process ({reason})" in said.err

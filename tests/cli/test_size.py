@@ -10,12 +10,10 @@ import yaml
 
 from mm2mgr.evidence import read as evidence
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.samples.store import SampleStore
 from tests.fake_connect import FakeConnect, serving
-from tests.samples.rows import Sample, batches
 
 from .command import Command
-from .load import END_MS, addresses, declare, measured, produce
+from .load import addresses, declare, measured, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
 RESULT = ("--store", "result")
@@ -60,19 +58,6 @@ def test_tasks_are_written_with_their_reasons_and_reach_the_connectors(ready: Co
     assert "Of 4 partitions, 3 have a rate of their own, 1 takes the mean of their topic." in logs["reason"]
     assert logs["measured"].endswith("/2025-11-21T11:00:00Z")
     assert tasks_max(ready, "mm2.a.hub.source.logs") == "4"
-
-
-def test_no_java_is_started_however_much_is_due(ready: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    SampleStore(ready.folder / "result").append(*batches([Sample("a", "logs.web", 0, END_MS, 5, 0, None, 100.0, "t")]))
-    java, started = ready.folder / "jdk" / "bin" / "java", ready.folder / "started"
-    java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\ntouch {started}\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(ready.folder / "jdk"))
-    monkeypatch.delenv("MM2MGR_SPARK")
-    for command in ("size", "fleet", "throughput --show"):
-        ready(*command.split(), *RESULT)
-    assert not started.exists()
 
 
 def test_a_number_written_by_hand_wins(ready: Command, mock_cluster: KafkaAccess) -> None:

@@ -171,6 +171,7 @@ def python_with(folder: Path, *packages: str) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.matrix  # the next test, and throughput/test_executors_live.py, are the gate's samples of it
 def test_a_spark_cluster_decodes_what_mm2mgr_under_spark_submit_stores_and_rolls_up(
     declared: Tree, spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:

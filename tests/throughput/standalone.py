@@ -1,4 +1,5 @@
-"""A standalone Spark on this machine: its daemons, and what is submitted to them, with JVMs that start fast.
+"""A standalone Spark on this machine: its daemons, and what is submitted to them, with JVMs that start fast; and an S3
+server for its tables.
 
 In: commands. Out: processes that end with the block, with the executors that they started.
 """
@@ -13,8 +14,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pyspark
+import pytest
 
 from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from mm2mgr.sandbox.server import HOST, free_ports
@@ -100,3 +104,21 @@ def executors(group: int) -> list[int]:
     listed = subprocess.run(["ps", "-ww", "-eo", "pid=,pgid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     return [int(pid) for pid, of, args in rows if int(of) == group and "CoarseGrainedExecutorBackend" in args]
+
+
+BUCKET, S3_SECRET = "metrics", "s3cret-of-the-test"
+
+
+@contextmanager
+def s3_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Run an S3 server with an empty bucket, for this process and those that it starts; yields a client."""
+    (port,) = free_ports(1)
+    endpoint = f"http://{HOST}:{port}"
+    login = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": S3_SECRET, "AWS_REGION": "us-east-1"}
+    for name, value in {**login, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}.items():
+        monkeypatch.setenv(name, value)
+    # A process of its own: the library does not let other threads of its own process run while it waits for an answer.
+    with daemon(folder / "s3.log", [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)], "Running on"):
+        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        yield client

@@ -9,18 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
+from pyarrow.fs import FileSelector
 from pyspark.sql import SparkSession
 
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka, TopicInfo
 from mm2mgr.samples.batch import Inventory
-from mm2mgr.samples.schema import SAMPLES
+from mm2mgr.samples.schema import SAMPLES, Store
 from mm2mgr.samples.tables import StoredTable
 from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.throughput import cruise_reader, cruise_topic
@@ -29,7 +31,7 @@ from mm2mgr.throughput.cruise_topic import TopicSource
 from mm2mgr.throughput.sample_sources import TOPIC_FORMAT, register_samples, register_topic
 from mm2mgr.throughput.warm_session import WarmSpark
 
-from .standalone import environment, submit
+from .standalone import BUCKET, environment, s3_server, submit
 from .test_any_engine import lines
 from .test_cruise_topic import TIME, version_0, version_1
 
@@ -79,6 +81,61 @@ reader = TopicReader("dc1", topic, {"bootstrap.servers": servers})
 known = Inventory("dc1", {"a.b": TopicInfo(1500, "id", False)}, lambda name: True)
 list(TopicSource(reader, store).gather(known, None, int(now)))
 """
+# A Spark driver that is killed, with its JVM, by the process that commits what its tasks wrote.
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+from mm2mgr.kafka.client import TopicInfo
+from mm2mgr.samples.batch import Inventory
+from mm2mgr.samples.writer import SampleWriter
+from mm2mgr.throughput import cruise_topic
+from mm2mgr.throughput.cruise_reader import TopicReader
+from mm2mgr.throughput.sample_sources import TOPIC_FORMAT, SamplesSource, _StreamWriter, register_topic
+from mm2mgr.throughput.spark_session import end, session
+from mm2mgr.throughput.warm_session import WarmSpark
+
+way, moment, store, servers, topic, now, folder = sys.argv[1:]
+processes = Path(folder, "processes")
+
+def die():
+    for process in processes.read_text().split():
+        os.kill(int(process), signal.SIGKILL)
+
+class Stream(_StreamWriter):
+    def commit(self, messages, batchId):
+        if moment != "before":
+            super().commit(messages, batchId)
+        if moment != "never":
+            die()
+
+class Samples(SamplesSource):
+    def streamWriter(self, schema, overwrite):
+        made = super().streamWriter(schema, overwrite)
+        return Stream(made._writer, made._app)
+
+class Batch(SampleWriter):
+    def commit(self, messages):
+        answer = super().commit(messages) if moment != "before" else None
+        if moment != "never":
+            die()
+        return answer
+
+spark = session()
+processes.write_text(f"{spark.sparkContext._gateway.proc.pid} {os.getpid()}")
+reader = TopicReader("dc1", topic, {"bootstrap.servers": servers}, 60_000)
+if way == "stream":
+    spark.dataSource.register(Samples)
+    register_topic(spark, reader)
+    written = spark.readStream.format(TOPIC_FORMAT).load().writeStream.format("mm2mgr.samples").option("app", "cruise")
+    query = written.option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True).start(store)
+    query.awaitTermination(300)
+else:
+    cruise_topic.SampleWriter = Batch
+    known = Inventory("dc1", {"a.b": TopicInfo(1500, "id", False)}, lambda name: True)
+    source = cruise_topic.TopicSource(reader, store if "://" in store else Path(store), WarmSpark(spark=spark))
+    print(sum(piece.stored for piece in source.gather(known, None, int(now))))
+end(spark)
+"""
 EXPECTED = {
     (number, TIME + number // 300 * MINUTE, (number + 0.25) * 1024, None if number % 3 == 0 else 14.0 * 1024)
     for number in range(1500)
@@ -111,7 +168,7 @@ def gather(source: TopicSource, access: KafkaAccess, since_ms: int | None = None
     return sum(piece.stored for piece in pieces), [note for piece in pieces for note in piece.notes]
 
 
-def rows(store: Path, *names: str) -> list[tuple[Any, ...]]:
+def rows(store: Store, *names: str) -> list[tuple[Any, ...]]:
     table = StoredTable(store, SAMPLES)
     names = names or ("partition", "time_ms", "bytes_per_second", "replication_bytes_out_per_second")
     columns = [table.read_file(file, names).to_pydict() for file in table.files()]
@@ -201,6 +258,43 @@ def test_a_stream_stores_each_batch_once_wherever_it_is_killed(
     assert PASSWORD.encode() not in written
 
 
+@pytest.mark.matrix
+@pytest.mark.parametrize("place", ["a folder", "S3"])
+@pytest.mark.parametrize("way", ["stream", "sample"])
+def test_a_spark_driver_killed_around_its_commit_stores_each_sample_once(
+    access: KafkaAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, way: str
+) -> None:
+    """Killed after the tasks wrote and before the commit; started again and killed after it; then left in peace."""
+    store: Store = f"s3://{BUCKET}/mm2mgr" if place == "S3" else tmp_path / "store"
+    with s3_server(tmp_path, monkeypatch) if place == "S3" else nullcontext():
+        for moment, committed in (("before", 0), ("after", 1500), ("never", 1500)):
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    "-c",
+                    DRIVER,
+                    way,
+                    moment,
+                    str(store),
+                    access.bootstrap_servers,
+                    TOPIC,
+                    str(NOW),
+                    tmp_path,
+                ],
+                env=environment(PYTHONPATH=str(MAIN.parents[1])),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300,
+            )
+            assert done.returncode == (0 if moment == "never" else -signal.SIGKILL), done.stdout + done.stderr
+            assert len(rows(store)) == committed
+            if moment == "before":
+                files = StoredTable(store, SAMPLES).filesystem.get_file_info(FileSelector("", recursive=True))
+                assert [file.path for file in files if file.path.endswith(".parquet")], "its tasks had written"
+        assert same_rows(rows(store), EXPECTED)
+
+
 def test_no_plan_option_or_error_has_the_password(
     spark: SparkSession, access: KafkaAccess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,7 +324,10 @@ def test_a_frame_of_the_topic_answers_questions_that_the_table_cannot(spark: Spa
     assert (row.leader, row.cpu, row.produce_requests_per_second) == (3, 0.5, 11.0)
 
 
-@pytest.mark.parametrize("engine", ["--spark", "--no-spark", pytest.param("executors", marks=pytest.mark.matrix)])
+# The same reading and writing by Spark in this process, above, and the command on Spark in cli/test_throughput.py are the gate's samples.
+@pytest.mark.parametrize(
+    "engine", ["--no-spark", *(pytest.param(way, marks=pytest.mark.matrix) for way in ("--spark", "executors"))]
+)
 def test_the_command_follows_the_topic_and_goes_on_after_it_was_stopped(
     access: KafkaAccess, tmp_path: Path, engine: str
 ) -> None:
@@ -261,6 +358,7 @@ def test_the_command_follows_the_topic_and_goes_on_after_it_was_stopped(
         assert done.returncode == 0, done.stderr
         printed = done.stdout + done.stderr  # spark-submit makes one of the two
         assert "records skipped: of unknown version 7" in printed or number == 2
+        assert ("is read in this process (--no-spark)" in printed) is (engine == "--no-spark")
     times = [time_ms - now for _, time_ms in rows(tmp_path / "store", "topic", "time_ms") if time_ms >= now]
     assert sorted(times) == [1, 2]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.throughput import engine as engine_module
 from mm2mgr.throughput.engine import ChosenEngine, choose_engine, memory_limit
 
@@ -86,3 +87,34 @@ def test_the_least_limit_of_the_control_groups_counts(
 
 def test_a_system_that_tells_nothing_sets_no_limit(tmp_path: Path) -> None:
     assert memory_limit(tmp_path, tmp_path) is None
+
+
+OFF = "defaults: {spark: false}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "is_off"),
+    [
+        ({"a": f"{OFF}owner: 7\nflows: nonsense\n"}, True),  # mistakes beside it
+        ({"a": "defaults: {spark: no, flows: {refresh: never}}\n"}, True),  # beside it, in the same map
+        ({"a": "owner: [x\n", "b": OFF}, True),  # another file is no YAML
+        ({"a": OFF, "b": "defaults: {spark: true}\n"}, True),  # two answers: the one that starts nothing
+        ({"a": f"{OFF}owner: [x\n"}, False),  # the file itself is no YAML
+        ({"a": "defaults: {spark: perhaps}\n"}, False),
+        ({"a": "defaults: [spark]\n"}, False),
+        ({}, False),
+    ],
+)
+def test_what_a_tree_with_mistakes_says_of_spark_counts_where_it_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], is_off: bool
+) -> None:
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    monkeypatch.delenv("MM2MGR_SPARK", raising=False)
+    monkeypatch.setattr("mm2mgr.operations.workspace.spark_java", no_java)
+    workspace = Workspace((tmp_path,))
+    with pytest.raises(Mm2mgrError):
+        _ = workspace.spec
+    chosen = workspace.engine(None)
+    assert (chosen.reason == "`spark: false` below defaults: of the tree") is is_off, chosen
+    assert not Workspace((tmp_path / "nowhere",)).engine(None).reason.startswith("`spark")

@@ -16,18 +16,27 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 
 from mm2mgr.evidence.measured import read_rates
 from mm2mgr.samples.schema import Store
-from mm2mgr.sandbox.server import HOST, free_ports
 from mm2mgr.throughput import job
 from mm2mgr.throughput.rollup import throughput_table
 from mm2mgr.throughput.rollup_job import is_due
 from mm2mgr.throughput.windows import read_throughput
 
-from .standalone import DEADLINE_SECONDS, UNSHARE, daemon, environment, executors, master, submit, worker
+from .standalone import (
+    BUCKET,
+    DEADLINE_SECONDS,
+    S3_SECRET,
+    UNSHARE,
+    environment,
+    executors,
+    master,
+    s3_server,
+    submit,
+    worker,
+)
 from .stores import contents, rolled, series, stored
 
 STEPS = range(0, 3600, 600)
@@ -77,6 +86,7 @@ def submitted(
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
+@pytest.mark.matrix  # a task that finds no file: test_job.py is the gate's sample of it
 @pytest.mark.skipif(not can_unshare(), reason="this system lets nobody make a mount namespace")
 def test_executors_without_the_store_fail_the_job_and_those_with_it_do_the_work(cluster: str, tmp_path: Path) -> None:
     store = tmp_path / "store"
@@ -104,12 +114,7 @@ def test_executors_without_the_store_fail_the_job_and_those_with_it_do_the_work(
 def test_executors_share_nothing_but_the_uri_of_the_tables_and_one_is_killed_in_its_work(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (port,) = free_ports(1)
-    endpoint = f"http://{HOST}:{port}"
-    login = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "s3cret-of-the-test", "AWS_REGION": "us-east-1"}
-    for name, value in {**login, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}.items():
-        monkeypatch.setenv(name, value)
-    uri, local = "s3://metrics/mm2mgr", tmp_path / "local"
+    uri, local = f"s3://{BUCKET}/mm2mgr", tmp_path / "local"
     hours = [hour for hour in range(24) if hour % 3]  # eight runs of two hours: eight tasks
     rows = [
         series(
@@ -117,11 +122,7 @@ def test_executors_share_nothing_but_the_uri_of_the_tables_and_one_is_killed_in_
         )
         for n in range(4)
     ]
-    # A process of its own: the library does not let other threads of its own process run while it waits for an answer.
-    server = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
-    with daemon(tmp_path / "s3.log", server, "Running on"):
-        s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
-        s3.create_bucket(Bucket="metrics")
+    with s3_server(tmp_path, monkeypatch) as s3:
         stored(uri, *rows)
         stored(local, *rows)
         with worker(tmp_path, cluster, "one", None) as one, worker(tmp_path, cluster, "two", None) as two:
@@ -129,7 +130,7 @@ def test_executors_share_nothing_but_the_uri_of_the_tables_and_one_is_killed_in_
             def kill_an_executor() -> None:
                 """Kill an executor as soon as a task has written a file that is in no commit yet."""
                 ends_at = time.monotonic() + DEADLINE_SECONDS
-                while not s3.list_objects_v2(Bucket="metrics", Prefix="mm2mgr/throughput/period=").get("KeyCount"):
+                while not s3.list_objects_v2(Bucket=BUCKET, Prefix="mm2mgr/throughput/period=").get("KeyCount"):
                     assert time.monotonic() < ends_at
                     time.sleep(0.02)
                 assert throughput_table(uri).files() == []
@@ -144,7 +145,7 @@ def test_executors_share_nothing_but_the_uri_of_the_tables_and_one_is_killed_in_
             for path in tmp_path.rglob("*")
             if path.suffix in ("", ".log") and path.is_file()
         ]
-        assert all(login["AWS_SECRET_ACCESS_KEY"] not in text for text in (done.stdout, done.stderr, *logs))
+        assert all(S3_SECRET not in text for text in (done.stdout, done.stderr, *logs))
         rolled(local)
         assert contents(uri) == contents(local), "every number and sketch, nothing half and nothing twice"
         assert repr(read_rates(uri)) == repr(read_rates(local))  # what `size`, `fleet` and `simulate` plan with

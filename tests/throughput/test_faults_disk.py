@@ -105,6 +105,7 @@ def test_a_roll_up_that_does_not_fit_leaves_what_there_was(disk: SmallDisk) -> N
     assert compared(disk, (0, 3, 8, 30)) >= 2
 
 
+@pytest.mark.matrix  # the same in process, above, and a task that fails in test_job.py are the gate's samples of it
 @pytest.mark.spark
 def test_a_spark_job_that_finds_no_space_says_so_and_the_next_is_whole(disk: SmallDisk) -> None:
     assert compared(disk, (3,), on_spark) == 1

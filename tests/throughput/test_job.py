@@ -109,6 +109,7 @@ def submitted(samples: Path, folder: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.matrix  # the next test, and test_executors_live.py, are the gate's samples of it
 @pytest.mark.spark
 def test_it_runs_unchanged_under_spark_submit(samples: Path, tmp_path: Path) -> None:
     with submitted(samples, tmp_path) as process:

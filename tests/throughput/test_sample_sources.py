@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import SAMPLES
 from mm2mgr.samples.tables import StoredTable, UnreadableFile
 from mm2mgr.samples.writer import SampleWriter
-from mm2mgr.throughput.sample_sources import SamplesSource, TableReader, _StreamWriter, register_samples
+from mm2mgr.throughput.cruise_reader import TopicReader
+from mm2mgr.throughput.rollup_reader import frame_schema
+from mm2mgr.throughput.sample_sources import (
+    TOPIC_FORMAT,
+    SamplesSource,
+    TableReader,
+    _StreamWriter,
+    _topic_source,
+    register_samples,
+)
+from mm2mgr.throughput.spark_source import RollupSource, ThroughputSink
 
 from .stores import HOUR_MS, START, series, stored
 
+ANY = StructType([])
+FRAME = StructType([StructField(name, StringType()) for name in frame_schema().names])
+TOPIC = _topic_source(TOPIC_FORMAT, TopicReader("dc1", "samples", {}), None, None)
 HOURS = [f"2025-11-21T{hour}" for hour in range(10, 14)]
 
 
@@ -125,6 +140,45 @@ def test_a_store_that_is_none_is_named() -> None:
         SamplesSource({"path": "s3://"}).reader(None)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("use", "complaint"),
+    [
+        (
+            lambda options: SamplesSource(options).reader(ANY),
+            "mm2mgr.samples has no option perod here: it has first, last",
+        ),
+        (
+            lambda options: SamplesSource(options).writer(ANY, False),
+            "mm2mgr.samples has no option perod here: it has none",
+        ),
+        (lambda options: SamplesSource(options).streamWriter(ANY, False), "no option perod here: it has app"),
+        (
+            lambda options: ThroughputSink(options).reader(ANY),
+            "mm2mgr.throughput has no option perod here: it has first",
+        ),
+        (lambda options: ThroughputSink(options).writer(FRAME, False), "no option perod here: it has answer"),
+        (lambda options: RollupSource(options).reader(ANY), "no option perod here: it has period, since, until, due"),
+        (
+            lambda options: TOPIC(options).reader(ANY),
+            "mm2mgr.cruise-control-topic has no option perod here: it has none",
+        ),
+        (lambda options: TOPIC(options).streamReader(ANY), "no option perod here: it has none"),
+    ],
+)
+def test_an_option_that_a_format_does_not_have_is_named_with_those_that_it_has(
+    tmp_path: Path, use: Callable[[dict[str, str]], object], complaint: str
+) -> None:
+    given = {"path": str(tmp_path), "checkpointLocation": "c", "queryName": "q", "__of_a_platform": "x"}
+    with pytest.raises(Mm2mgrError, match=complaint):
+        use({**given, "Perod": "day"})
+    complaints = []
+    try:
+        use(given)
+    except Mm2mgrError as another:
+        complaints.append(str(another))
+    assert "no option" not in "".join(complaints)
+
+
 @pytest.mark.spark
 def test_spark_reads_and_appends_and_a_filter_stays_with_its_query(spark: SparkSession, tmp_path: Path) -> None:
     register_samples(spark)
@@ -145,6 +199,8 @@ def test_spark_reads_and_appends_and_a_filter_stays_with_its_query(spark: SparkS
         "cluster", "'u' AS topic", "partition", "'by-hand' AS source", "time_ms", "1.5D AS bytes_per_second"
     )
     new.write.format("mm2mgr.samples").mode("append").save(store)
+    with pytest.raises(Exception, match=r"mm2mgr\.samples has no option frist here: it has first, last"):
+        spark.read.format("mm2mgr.samples").option("Frist", HOURS[2]).load(store).count()
     again = spark.read.format("mm2mgr.samples").load(store).where("topic = 'u'")
     assert (again.count(), again.selectExpr("sum(bytes_per_second)").first()[0]) == (8, 12.0)  # type: ignore[index]
     with pytest.raises(Exception, match="samples are only appended"):
