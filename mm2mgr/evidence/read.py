@@ -190,7 +190,13 @@ def current_prediction(
     older, in_turn = running.older_tasks(is_stock=is_stock), now.is_round_robin
     tasks_max = _tasks_max(running)
     as_many = is_stock or tasks_max is None or len(now.tasks) == min(tasks_max, len(now.order))
-    live = Prediction(now.order, "live", without_load=frozenset(p for p in now.order if p.topic in others))
+    live = Prediction(
+        now.order,
+        "live",
+        running=now,
+        in_turn=in_turn,
+        without_load=frozenset(p for p in now.order if p.topic in others),
+    )
     if in_turn and as_many and _has_just(now, counts):
         return replace(live, remarks=tuple(_remarks(older, Defects())))
     carried = {TopicPartition(topic, number): None for topic, count in counts.items() for number in range(count)}
@@ -198,11 +204,12 @@ def current_prediction(
     remarks = tuple(_remarks(older, defects))
     if in_turn and is_stock:
         note = "the partitions of the running connector differ from those in Kafka"
-        return replace(predict_assignment(listing, carries, note), remarks=remarks)
+        return replace(predict_assignment(listing, carries, note), running=now, in_turn=True, remarks=remarks)
     order = (*(partition for partition in now.order if partition in carried), *defects.unassigned)
     running_now = Assignment(tuple(tuple(p for p in partitions if p in carried) for partitions in now.tasks))
     there = live.without_load.intersection(order)
-    return replace(live, order=order, without_load=there, running=running_now, tasks_max=tasks_max, remarks=remarks)
+    live = replace(live, order=order, without_load=there, remarks=remarks)
+    return replace(live, running=running_now, tasks_max=tasks_max, in_turn=False)
 
 
 def _tasks_max(running: RunningConnector) -> int | None:
