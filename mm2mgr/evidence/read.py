@@ -190,15 +190,10 @@ def current_prediction(
     older, in_turn = running.older_tasks(is_stock=is_stock), now.is_round_robin
     tasks_max = _tasks_max(running)
     as_many = is_stock or tasks_max is None or len(now.tasks) == min(tasks_max, len(now.order))
-    live = Prediction(
-        now.order,
-        "live",
-        running=now,
-        in_turn=in_turn,
-        without_load=frozenset(p for p in now.order if p.topic in others),
-    )
+    beats = frozenset(partition for partition in now.order if partition.topic in others)
     if in_turn and as_many and _has_just(now, counts):
-        return replace(live, remarks=tuple(_remarks(older, Defects())))
+        remarks = tuple(_remarks(older, Defects()))
+        return Prediction(now.order, "live", running=now, in_turn=True, without_load=beats, remarks=remarks)
     carried = {TopicPartition(topic, number): None for topic, count in counts.items() for number in range(count)}
     defects = now.defects(carried, listing.partitions)
     remarks = tuple(_remarks(older, defects))
@@ -207,9 +202,8 @@ def current_prediction(
         return replace(predict_assignment(listing, carries, note), running=now, in_turn=True, remarks=remarks)
     order = (*(partition for partition in now.order if partition in carried), *defects.unassigned)
     running_now = Assignment(tuple(tuple(p for p in partitions if p in carried) for partitions in now.tasks))
-    there = live.without_load.intersection(order)
-    live = replace(live, order=order, without_load=there, remarks=remarks)
-    return replace(live, running=running_now, tasks_max=tasks_max, in_turn=False)
+    there = beats.intersection(order)
+    return Prediction(order, "live", "", running_now, tasks_max, without_load=there, remarks=remarks)
 
 
 def _tasks_max(running: RunningConnector) -> int | None:
