@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mm2mgr.assignment import Assignment, Defects
-from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import RunningConnector
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
@@ -31,7 +30,6 @@ from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Prediction, Rules, predict_assignment
 from mm2mgr.text import few, whole_number
 from mm2mgr.topology import ConnectCluster, Flow, Topology, by_pair
-from mm2mgr.truth.reach import type_of
 
 if TYPE_CHECKING:
     from mm2mgr.connectors import Connector
@@ -183,11 +181,10 @@ def current_prediction(
     if isinstance(running, str) or not running.assignment.task_of:
         note = running if isinstance(running, str) else "the connector has no tasks yet"
         return predict_assignment(listing, carries, note)
-    now, class_name = running.assignment, running.config.get("connector.class", "")
-    is_stock = type_of(class_name) == "source" and not is_plugin_class(class_name)
+    now, is_stock = running.assignment, running.is_stock
     others = {topic for topic in now.topics if not carries(topic) and may_have(topic)}
     counts = {topic: count for topic, count in listing.partitions.items() if carries(topic) or topic in others}
-    older, in_turn = running.older_tasks(is_stock=is_stock), now.is_round_robin
+    older, in_turn = running.older_tasks, now.is_round_robin
     tasks_max = _tasks_max(running)
     as_many = is_stock or tasks_max is None or len(now.tasks) == min(tasks_max, len(now.order))
     beats = frozenset(partition for partition in now.order if partition.topic in others)
