@@ -385,7 +385,8 @@ def _assignment_reason(sizing: Sizing, flow_load: FlowLoad, bounds: Bounds) -> s
     first = max(load.least, bounds.minimum)
     if tasks <= first or sizing.capped_by:
         return sentence
-    return f"{sentence} With {number_of(first, 'task')}, one would handle {rate_text(load.busiest(first))}."
+    now = " as it is assigned now" if load.runs_now(first) else ""
+    return f"{sentence} With {number_of(first, 'task')}, one would handle {rate_text(load.busiest(first))}{now}."
 
 
 def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
