@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from mm2mgr.assignment import ASSIGNED_KEY, Assignment, read_back
+from mm2mgr.assignment import ASSIGNED_KEY, Assignment, deals_in_turn, read_back
 from mm2mgr.assignment_text import expected_task_config
 from mm2mgr.defaults import Origin
 from mm2mgr.errors import Failure
@@ -146,16 +146,22 @@ class RunningConnector:
         """The partitions of each task; no task when these could not be read."""
         return Assignment() if isinstance(self.tasks, Failure) else assignment_of(self.tasks)
 
-    def older_tasks(self, *, is_stock: bool) -> dict[int, list[str]]:
-        """Return the tasks that have another config than the connector, each with the keys that differ.
+    @property
+    def is_stock(self) -> bool:
+        """Whether MirrorMaker's own class deals its partitions."""
+        return deals_in_turn(self.config.get("connector.class", ""))
 
-        Kafka's classes copy the whole config into each task (`is_stock`); another class may keep keys to itself, so
-        there a key that no task has is no sign. What a worker resolved would look like a change, and is not compared.
+    @property
+    def older_tasks(self) -> dict[int, list[str]]:
+        """The tasks that have another config than the connector, each with the keys that differ.
+
+        MirrorMaker's class copies the whole config into each task; another class may keep keys to itself, so there a
+        key that no task has is no sign. What a worker resolved would look like a change, and is not compared.
         """
         if isinstance(self.tasks, Failure):
             return {}
         live = {key: value for key, value in expected_task_config(self.config).items() if "${" not in value}
-        if not is_stock:
+        if not self.is_stock:
             live = {key: value for key, value in live.items() if any(key in task.config for task in self.tasks)}
         older = {task.id: [key for key, value in live.items() if task.config.get(key) != value] for task in self.tasks}
         return {task: keys for task, keys in older.items() if keys}

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mm2mgr.assignment import Assignment, Defects
-from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import RunningConnector
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
@@ -31,7 +30,6 @@ from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Prediction, Rules, predict_assignment
 from mm2mgr.text import few, whole_number
 from mm2mgr.topology import ConnectCluster, Flow, Topology, by_pair
-from mm2mgr.truth.reach import type_of
 
 if TYPE_CHECKING:
     from mm2mgr.connectors import Connector
@@ -183,26 +181,26 @@ def current_prediction(
     if isinstance(running, str) or not running.assignment.task_of:
         note = running if isinstance(running, str) else "the connector has no tasks yet"
         return predict_assignment(listing, carries, note)
-    now, class_name = running.assignment, running.config.get("connector.class", "")
-    is_stock = type_of(class_name) == "source" and not is_plugin_class(class_name)
+    now, is_stock = running.assignment, running.is_stock
     others = {topic for topic in now.topics if not carries(topic) and may_have(topic)}
     counts = {topic: count for topic, count in listing.partitions.items() if carries(topic) or topic in others}
-    older, in_turn = running.older_tasks(is_stock=is_stock), now.is_round_robin
+    older, in_turn = running.older_tasks, now.is_round_robin
     tasks_max = _tasks_max(running)
     as_many = is_stock or tasks_max is None or len(now.tasks) == min(tasks_max, len(now.order))
-    live = Prediction(now.order, "live", without_load=frozenset(p for p in now.order if p.topic in others))
+    beats = frozenset(partition for partition in now.order if partition.topic in others)
     if in_turn and as_many and _has_just(now, counts):
-        return replace(live, remarks=tuple(_remarks(older, Defects())))
+        remarks = tuple(_remarks(older, Defects()))
+        return Prediction(now.order, "live", running=now, in_turn=True, without_load=beats, remarks=remarks)
     carried = {TopicPartition(topic, number): None for topic, count in counts.items() for number in range(count)}
     defects = now.defects(carried, listing.partitions)
     remarks = tuple(_remarks(older, defects))
     if in_turn and is_stock:
         note = "the partitions of the running connector differ from those in Kafka"
-        return replace(predict_assignment(listing, carries, note), remarks=remarks)
+        return replace(predict_assignment(listing, carries, note), running=now, in_turn=True, remarks=remarks)
     order = (*(partition for partition in now.order if partition in carried), *defects.unassigned)
     running_now = Assignment(tuple(tuple(p for p in partitions if p in carried) for partitions in now.tasks))
-    there = live.without_load.intersection(order)
-    return replace(live, order=order, without_load=there, running=running_now, tasks_max=tasks_max, remarks=remarks)
+    there = beats.intersection(order)
+    return Prediction(order, "live", "", running_now, tasks_max, without_load=there, remarks=remarks)
 
 
 def _tasks_max(running: RunningConnector) -> int | None:

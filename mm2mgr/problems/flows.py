@@ -24,7 +24,7 @@ from mm2mgr.problems.kind import (
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import text_of, type_of
+from mm2mgr.truth.reach import text_of
 
 
 @kind("no-task", "critical", 2)
@@ -253,7 +253,7 @@ def old_task_config(case: FlowCase) -> Iterator[LiveProblem]:
     running = case.connector.running
     if running is None or case.state == "PAUSED":
         return  # a paused connector's tasks take a new config when they are resumed
-    if stale := running.older_tasks(is_stock=type_of(running.config.get("connector.class", "")) == "source"):
+    if stale := running.older_tasks:
         keys = {key for differing in stale.values() for key in differing}
         yield case.problem(OldTaskConfig(tuple(sorted(keys))), tasks=stale)
 

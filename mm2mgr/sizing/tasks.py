@@ -97,8 +97,8 @@ class Prediction:
 
     `order`: the partitions that the flow has in Kafka now. `source` says where it comes from: read back from the
     running connector (`live`), `predicted`, or `guessed` where that is not certain; `note`: why it was not read back.
-    `running`: what the tasks have of `order` where they are not dealt in turn, with the `tasks_max` that they run with.
-    `without_load`: partitions of the order that are none of the flow's. `remarks`: what is wrong with what runs now, as
+    `running`: what the tasks have now, with the `tasks_max` that they run with; `in_turn`: dealing partitions in turn
+    gives just that, so that it need not be told apart. `without_load`: partitions of the order that are none of the flow's. `remarks`: what is wrong with what runs now, as
     sentences.
     """
 
@@ -107,6 +107,7 @@ class Prediction:
     note: str = ""
     running: Assignment | None = None
     tasks_max: int | None = None
+    in_turn: bool = False
     without_load: frozenset[TopicPartition] = frozenset()
     remarks: tuple[str, ...] = ()
 
@@ -245,7 +246,7 @@ def flow_load(
     capacity = rules.capacity
     limits = (capacity.usable_bytes_per_second, rules.statistic, capacity.bytes_per_second)
     load = Load(resolved, *limits, sizes, capacity.usable_records_per_second, rules.bounds.partitions)
-    if prediction.running:
+    if prediction.running and not prediction.in_turn:
         position_of = {partition: position for position, partition in enumerate(order)}
         running = [[position_of[partition] for partition in task] for task in prediction.running.tasks]
         load = replace(load, running=running, running_max=prediction.tasks_max)
@@ -384,7 +385,8 @@ def _assignment_reason(sizing: Sizing, flow_load: FlowLoad, bounds: Bounds) -> s
     first = max(load.least, bounds.minimum)
     if tasks <= first or sizing.capped_by:
         return sentence
-    return f"{sentence} With {number_of(first, 'task')}, one would handle {rate_text(load.busiest(first))}."
+    now = " as it is assigned now" if load.runs_now(first) else ""
+    return f"{sentence} With {number_of(first, 'task')}, one would handle {rate_text(load.busiest(first))}{now}."
 
 
 def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:

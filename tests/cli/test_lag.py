@@ -145,6 +145,30 @@ def test_a_row_is_about_what_by_says(behind: Behind, by: str, names: list[list[s
     assert "level" in said.out or len(names) == 1
 
 
+def test_lag_and_describe_tell_what_is_wrong_with_the_tasks_that_they_name(behind: Behind) -> None:
+    """As another class may deal them: a partition in two tasks, one in none, a task without any, a topic that is gone."""
+    connector = behind.connect.connectors[SOURCE]
+    connector.config |= {"connector.class": "org.example.EvenMirrorSourceConnector"}
+    connector.dealt = ["orders-0,orders-1", "orders-1,orders-2,gone-0", ""]
+    said = behind.mm2mgr("lag", "--by", "task")
+    notes = " ".join(line.strip() for line in said.lines)
+    for told in (
+        f"{FLOW}: partition orders-1 assigned to more than one task (2 tasks (0, 1)), so that each record arrives more",
+        f"{FLOW}: 1 partitions have no task",
+        f"{FLOW}: without a partition, so that it mirrors nothing: task 2",
+        f"{FLOW}: tasks still hold partitions that a no longer has: gone",
+    ):
+        assert told in notes
+    rows = behind.mm2mgr("lag", "--by", "task", "-o", "json").json["rows"]
+    assert {row["task"]: row["partitions"] for row in rows} == {0: 2, 1: 1, None: 1}
+    described = behind.mm2mgr("describe", FLOW, "-o", "json", code=1).json
+    assert [task["partitions"] for task in described["tasks"]] == [
+        ["orders-0", "orders-1"],
+        ["gone-0", "orders-1", "orders-2"],
+        [],
+    ]
+
+
 def test_rows_are_cut_as_text_and_whole_as_json(behind: Behind) -> None:
     said = behind.mm2mgr("lag", "--by", "partition", "--rows", "1")
     assert "3 rows less behind not shown: --rows shows more, -o json all" in said.out

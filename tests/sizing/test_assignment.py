@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.assignment import Defects, moved_partitions, read_back, round_robin, spread
+from mm2mgr.assignment import Defects, deals_in_turn, moved_partitions, read_back, round_robin, spread
 from mm2mgr.partitions import TopicPartition, java_spread, listing_of, predict
-from tests.sizing.assignments import Drawn, assignments, texts, topics
+from tests.sizing.assignments import STOCK, Drawn, assignments, texts, topics
 
 _JAVA = """
 import java.util.*;
@@ -114,6 +114,13 @@ def test_a_dash_in_a_topic_is_the_topics_own() -> None:
 def test_a_missing_task_is_one_without_partitions_and_a_number_that_is_none_is_left_out() -> None:
     assert read_back({2: "a-0", 10**12: "b-0", -1: "c-0"}).tasks == ((), (), (TopicPartition("a", 0),))
     assert read_back({}).tasks == ()
+
+
+@pytest.mark.parametrize("name", ["MirrorSource", "MirrorSourceConnector", f" {STOCK}", STOCK])
+def test_mirrormakers_own_class_deals_in_turn_in_any_spelling(name: str) -> None:
+    assert deals_in_turn(name)
+    assert not deals_in_turn(f"org.example.{name.strip().rpartition('.')[2]}")
+    assert not deals_in_turn("")
 
 
 # --- whatever dealt it ------------------------------------------------------------------------------------------------

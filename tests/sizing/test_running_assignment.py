@@ -72,14 +72,14 @@ def test_what_is_dealt_in_turn_is_sized_as_before(listing: dict[str, int], tasks
     order = predict(listing_of(listing), lambda _: True).order
     assignment = round_robin(order, tasks)
     one = current_prediction(listing_of(listing), lambda _: True, running(assignment, connector_class, tasks))
-    assert one == Prediction(order, "live")
+    assert one == Prediction(order, "live", running=assignment, in_turn=True)
 
 
 def test_a_stock_connector_deals_again_where_its_partitions_changed_and_another_class_may_hold_them() -> None:
     listing = listing_of({"a": 2, "b": 1})
     now = read_back({0: "a-0", 1: "a-1"})
     stock, foreign = (current_prediction(listing, lambda _: True, running(now, kind)) for kind in (STOCK, FOREIGN))
-    assert (stock.source, stock.running) == ("predicted", None)
+    assert (stock.source, stock.running, stock.in_turn) == ("predicted", now, True)
     assert stock.note == "the partitions of the running connector differ from those in Kafka"
     assert (foreign.source, foreign.running, foreign.order[-1]) == ("live", now, TopicPartition("b", 0))
     assert stock.remarks == foreign.remarks == ("In no task now, so that nothing is mirrored of them: b-0.",)
