@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mm2mgr.audit.doubts import Doubts, Span, find_doubts
+from mm2mgr.audit.doubts import PlaceDoubts, Span, find_doubts
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.sequences import Rows, pair_among_others, pair_in_order
@@ -45,7 +45,7 @@ class Unmatched:
     target: Records
     target_place: Ints
     copy_of: Ints
-    doubts: Doubts | None = None
+    doubts: PlaceDoubts | None = None
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the columns of REST_SCHEMA."""
@@ -78,7 +78,7 @@ class Edges:
     bounded there. `open_copies`: those that equal a record of the window came twice; say no where timestamps do not
     count, as an equal record may be that of another time. `due`: source records from this offset on need not have
     arrived yet; where the source is read beyond it, the target's end need not be open. `window`: what is judged of the
-    source, where that is to be told from what is around it. `among_others`: the target has records of other sources, too.
+    source, where that is to be told from what is around it. `among_others`: the target has records of other sources.
     """
 
     open_start: bool = False

@@ -1,7 +1,7 @@
-"""Where equal records leave open what became of those of a window: its place on the target, or which of them is lost. Pure.
+"""Where equal records leave open what became of those of a window: its place on the target, or which is lost. Pure.
 
-Of two logs of which a part is read, equal records say little: the window may match at several places, and a lost one may be
-that before the window. Runs of records that are found once on both sides hold the logs together.
+Of two logs of which a part is read, equal records say little: the window may match at several places, and a lost one
+may be that before the window. Runs of records that are found once on both sides hold the logs together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Doubts:
+class PlaceDoubts:
     """What is open of one gap. `spans` are source offsets of the window, end excluded, that cannot be judged; the flags
     are of source and target records without a partner that may as well be outside of the window. `repeats`: there are
     differences of records that have equals, so that a larger part of the logs may tell another story.
@@ -34,7 +34,7 @@ class Doubts:
 
 def find_doubts(
     source: Records, target: Records, answers: list[Pairs], bounds: tuple[int, int, int], is_open: tuple[bool, bool]
-) -> Doubts:
+) -> PlaceDoubts:
     """Return what the pairs of a gap, the first of several answers that are as good, leave open. At a start or an end
     that is open the target may have records that the source's part does not have. `bounds` are the source offsets of
     the window, its end excluded, and the end of what must have arrived."""
@@ -48,7 +48,7 @@ def find_doubts(
     rows = np.arange(first, end)
     lacking = [rows[~np.isin(rows, partners)] for partners, _ in answers]
     if not all(map(len, lacking)):  # by one of the answers nothing of the window is lost
-        spans += [_span(source.offset, int(each[0]), int(each[-1]) + 1) for each in lacking if len(each)]
+        spans += [_span(source.offset, int(part[0]), int(part[-1]) + 1) for part in lacking if len(part)]
     unsure_lost, unsure_surplus = np.zeros(len(source), np.bool_), np.zeros(len(target), np.bool_)
     repeated = source.hash[~_is_single(source.hash)]
     if any(is_open):  # what equals other records tells nothing there
@@ -89,7 +89,7 @@ def find_doubts(
         between = surplus[(surplus > right[0]) & (surplus < right[-1])] if len(right) else surplus[:0]
         is_there = np.isin(source.hash[judged], target.hash) | np.isin(source.hash[judged], repeated)
         repeats = bool(is_there.any() or np.isin(target.hash[between], repeated).any())
-    return Doubts(tuple(spans), unsure_lost[lost], unsure_surplus[surplus], repeats)
+    return PlaceDoubts(tuple(spans), unsure_lost[lost], unsure_surplus[surplus], repeats)
 
 
 def _without_place(

@@ -355,7 +355,7 @@ class _Run:
         doubts = _of_kind(rows, gaps.DOUBT)
         spans = sorted(zip(doubts.column("offset").to_pylist(), doubts.column("place").to_pylist(), strict=True))
         finding.repeats = bool(spans) or len(_of_kind(rows, gaps.REPEATS)) > 0
-        finding.not_judged += [_doubt_text(low, end) for low, end in _joined(spans)]
+        finding.not_judged += [_doubt_text(low, end) for low, end in _join_spans(spans)]
         rest = Unmatched.from_arrow(rest_rows)
         differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
         source_rows, target_rows = _row_by_offset(rest_rows)
@@ -379,8 +379,7 @@ class _Run:
             if kind is DifferenceKind.MISSING and offset in leading:
                 begins = "before the first record of the target's log: the flow began later, or it was created again"
                 difference = replace(difference, expected=expectation.late, note=begins)
-            if kind is DifferenceKind.MISSING and offset in trailing:
-                finding.trails = True
+            finding.trails |= offset in trailing and kind is not DifferenceKind.DUPLICATED
             told.append(difference)
         if unknown:
             where = f"source offsets {unknown[0]}-{unknown[-1]}"
@@ -436,7 +435,7 @@ def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
     return None if is_same and part.context != CONTEXT else None if wider == part else wider
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _join_spans(spans: Iterable[Span]) -> list[Span]:
     """Join spans, in order, that overlap or touch."""
     joined: list[Span] = []
     for low, end in spans:

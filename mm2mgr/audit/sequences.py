@@ -45,11 +45,15 @@ def pair_in_order(first: Hashes, second: Hashes, due: int, is_open: tuple[bool, 
     At an open start or end the second may have more than the first has, and partners are as near as they can be.
     """
     best = _pair_between(first, second, is_open)
-    outside = int(best[1][0]) if is_open[0] and len(best[1]) else 0
-    if is_open[1] or _explained(best, due) == due + len(second) - outside or len(np.unique(first)) == len(first):
+    most = due + len(second)
+    if is_open[1] or _count_explained(best, due, is_open[0]) == most or len(np.unique(first)) == len(first):
         return [best]
     answers = [best]
-    if not is_open[0]:
+    if is_open[0]:
+        reach = max(due, int(best[0][-1]) + 1 if len(best[0]) else 0)
+        (left, right), is_done = _by_edits(first[:reach][::-1], second[::-1], MOST_EDITS, None)
+        answers += [(reach - 1 - left[::-1], len(second) - 1 - right[::-1])] if is_done else []
+    else:
         pairs, is_done = _by_edits(first, second, MOST_EDITS, due)
         if is_done:
             embed_early(first, pairs[0])
@@ -60,8 +64,8 @@ def pair_in_order(first: Hashes, second: Hashes, due: int, is_open: tuple[bool, 
         behind = int(right[-1]) + 1 if len(right) else 0
         later, further = common_subsequence(first[due:], second[behind:])
         answers.append((np.concatenate([left, later + due]), np.concatenate([right, further + behind])))
-    most = max(_explained(pairs, due) for pairs in answers)
-    return [pairs for pairs in answers if _explained(pairs, due) == most]
+    most = max(_count_explained(pairs, due, is_open[0]) for pairs in answers)
+    return [pairs for pairs in answers if _count_explained(pairs, due, is_open[0]) == most]
 
 
 def pair_among_others(first: Hashes, second: Hashes, due: int) -> Pairs:
@@ -80,8 +84,10 @@ def pair_among_others(first: Hashes, second: Hashes, due: int) -> Pairs:
     return np.arange(len(rows)), np.array(rows, np.intp)
 
 
-def _explained(pairs: Pairs, due: int) -> int:
-    return int((pairs[0] < due).sum()) + len(pairs[1])
+def _count_explained(pairs: Pairs, due: int, open_start: bool) -> int:
+    """Return how many elements need no further explanation."""
+    before = int(pairs[1][0]) if open_start and len(pairs[1]) else 0
+    return int((pairs[0] < due).sum()) + len(pairs[1]) + before
 
 
 def _pair_between(first: Hashes, second: Hashes, is_open: tuple[bool, bool]) -> Pairs:
@@ -235,9 +241,9 @@ def _by_pairs(left: list[int], right: list[int], weights: Rows | None) -> Pairs:
     return rows[chain], partners[chain]
 
 
-def _by_edits(first: Hashes, second: Hashes, most_edits: int, due: int) -> tuple[Pairs, bool]:
+def _by_edits(first: Hashes, second: Hashes, most_edits: int, due: int | None) -> tuple[Pairs, bool]:
     """Myers: pair with the fewest insertions and deletions; equal stretches are compared as arrays. What the first has
-    behind row `due` may be left over.
+    behind row `due` may be left over; None: what is left of either when the other has ended.
 
     Beyond so many edits: the pairs of the way that came farthest, and False.
     """
@@ -252,9 +258,10 @@ def _by_edits(first: Hashes, second: Hashes, most_edits: int, due: int) -> tuple
             if row < rows and column < columns and first[row] == second[column]:
                 length = min(rows - row, columns - column)
                 row += common_length(first[row : row + length], second[column : column + length])
-            reached[diagonal] = row
-            if due <= row <= rows and row - diagonal == columns:
-                return _trace_back(history, edits, row, columns), True
+            reached[diagonal], column = row, row - diagonal
+            is_whole = row == rows or column == columns if due is None else row >= due and column == columns
+            if is_whole and row <= rows and column <= columns:
+                return _trace_back(history, edits, row, column), True
     inside = [
         (2 * row - diagonal, diagonal, row) for diagonal, row in reached.items() if (most_edits - diagonal) % 2 == 0
     ]

@@ -168,7 +168,7 @@ def test_what_is_taken_away_while_it_is_read_is_not_judged(pair: Pair, tree: Tre
     assert all(part.not_judged for part in found.partitions)
     (left,) = audit(tree.workspace(), (mirrored,), AuditOptions(spark=False)).flows
     assert left.verdict is Verdict.NOT_JUDGED
-    assert "no such topic" in left.not_judged[0]
+    assert f"src has no topic {mirrored}" in left.not_judged[0]
 
 
 def connector(settings: dict[str, str]) -> str:
