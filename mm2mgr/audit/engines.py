@@ -142,10 +142,10 @@ def _join_ranges(table: pa.Table, numbers: Sequence[int]) -> Scanned:
         source, target = (join_blocks([blocks]) for blocks in sides)
         return _from_first_difference(source, target)
 
-    return _scanned(table, numbers, from_first_difference)
+    return _sums_of_logs(table, numbers, from_first_difference)
 
 
-def _scanned(
+def _sums_of_logs(
     table: pa.Table, numbers: Sequence[int], join: Callable[[tuple[Blocks, Blocks]], tuple[Blocks, Blocks]]
 ) -> Scanned:
     """Return pass 1 by its rows; `join` gets the blocks of both sides of a partition in the order of their offsets."""
@@ -224,7 +224,7 @@ class OnSpark:
         with read_tasks(self._session(), tasks, scan, SCAN_SCHEMA) as frame:
             shares = min(len(numbers), self._shares(rows))
             table = different_blocks(frame, CONTEXT_BLOCKS, shares).toArrow()
-        return _scanned(table, numbers, lambda sides: sides)
+        return _sums_of_logs(table, numbers, lambda sides: sides)
 
     def latest(self, tasks: Sequence[ScanTask]) -> Latest:
         from mm2mgr.audit.log_source import read_tasks

@@ -85,8 +85,8 @@ def read_tasks(spark: SparkSession, tasks: Sequence[Any], run: Run, rows: pa.Sch
 
 
 def different_blocks(rows: DataFrame, context: int, shares: int) -> DataFrame:
-    """Join the blocks of ranges into those of whole logs and return, of each partition, those from the first that differs
-    on, with so many before it (of equal logs none); rows of other kinds stay as they are.
+    """Join the blocks of ranges into those of whole logs and return, of each partition, those from the first that
+    differs on, with so many before it (of equal logs none); rows of other kinds stay as they are.
 
     One shuffle by partition into so many shares, so one job of two stages: the windows need no other. Sums go modulo
     2^64, without ANSI.

@@ -39,8 +39,8 @@ _MAY_BE_OF_OTHERS = {DifferenceKind.EXTRA, DifferenceKind.DUPLICATED}
 _ROUNDS = 3
 _LACKS_FASTEST = "No module named 'xxhash'"
 _SLOWER = (
-    "the executors' Python has no package xxhash: fingerprints took several times as long as with it, and hashes of keys"
-    " are not those of other audits"
+    "the executors' Python has no package xxhash: fingerprints took several times as long as with it, and hashes of"
+    " keys are not those of other audits"
 )
 
 

@@ -292,7 +292,7 @@ class _TopicStreamReader(DataSourceStreamReader):
 
 
 def _task_of(partition: InputPartition | None) -> Any:
-    """Return what to read: nothing where there is no partition, which Spark reads all the same (4.1 without an object)."""
+    """Return what to read: nothing where there is no partition, which Spark reads all the same (4.1: None)."""
     return () if partition is None or partition.value is None else partition.value
 
 

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from mm2mgr.audit.blocks import blocks_of
-from mm2mgr.audit.engines import CONTEXT_BLOCKS, OnSpark, _join_ranges, _latest, _scanned
+from mm2mgr.audit.engines import CONTEXT_BLOCKS, OnSpark, _join_ranges, _latest, _sums_of_logs
 from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different_keys_frame
 from mm2mgr.audit.log_source import _free_names, different_blocks, read_tasks
 from mm2mgr.audit.records import Records
@@ -289,7 +289,9 @@ def test_spark_joins_ranges_and_keys_as_this_process_does(spark: Any, seed: int)
     rows = _range_rows(chance, numbers)
     own = OnSpark(spark)._session()
     here = _join_ranges(rows, numbers)
-    there = _scanned(different_blocks(own.createDataFrame(rows), CONTEXT_BLOCKS, 3).toArrow(), numbers, lambda s: s)
+    there = _sums_of_logs(
+        different_blocks(own.createDataFrame(rows), CONTEXT_BLOCKS, 3).toArrow(), numbers, lambda s: s
+    )
     assert any(len(part.source) for part in here.parts.values())
     for number in numbers:
         assert repr(there.parts[number]) == repr(here.parts[number])
