@@ -127,7 +127,8 @@ class RunningTasks:
         now, times = self.history.now_seconds, sorted(self.history.rounds_seconds)
         in_a_day = [seconds for seconds in times if now - seconds < _DAY_SECONDS]
         if len(in_a_day) >= self.rules.rounds_per_day:
-            return f"{number_of(len(in_a_day), 'round')} in the last 24 hours, and {self.rules.rounds_per_day} may be"
+            changes = number_of(len(in_a_day), "change")
+            return f"the last 24 hours had {changes}, and the limit is {self.rules.rounds_per_day}"
         if times and now - times[-1] < self.rules.cool_down_seconds:
             ago = f"the last change was {now - times[-1]:.0f} s ago"
             return f"{ago}, and {self.rules.cool_down_seconds:.0f} s must be between two"
@@ -188,12 +189,7 @@ class RunningTasks:
         """
         packing = self.flow.without_partitions(tasks, _LEVEL)
         weights = self.flow.weights.heaviest
-        order = (
-            sorted(self.task_of, key=lambda place: (place not in self.pinned, -weights[place], place))
-            if room
-            else self.task_of
-        )
-        for place in order:
+        for place in sorted(self.task_of, key=lambda place: (place not in self.pinned, -weights[place], place)):
             task = self.task_of[place]
             if task < tasks and (room is None or len(packing.members[task]) < room or place in self.pinned):
                 packing.put(place, task)

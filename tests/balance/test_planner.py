@@ -184,7 +184,7 @@ def test_an_uneven_one_is_levelled_in_the_second_look_with_few_moves() -> None:
 @pytest.mark.parametrize(
     ("rounds", "rules", "words"),
     [
-        ((HOUR,), BalanceRules(rounds_per_day=1), "1 round in the last 24 hours"),
+        ((HOUR,), BalanceRules(rounds_per_day=1), "the last 24 hours had 1 change, and the limit is 1"),
         ((2 * HOUR - 60,), BalanceRules(rounds_per_day=9), "the last change was 60 s ago"),
     ],
 )
