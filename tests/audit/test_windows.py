@@ -232,6 +232,8 @@ def check_among_others(fake: FakeLogs, seed: int) -> None:
         target += [sources[number][row] for row in queues[number][:size]]
         del queues[number][:size]
     fake.put(sources[0], target)
+    for cluster in fake.clusters.values():
+        cluster.starts.clear()
     first = chance.choice((0, chance.randrange(count)))
     end = chance.randrange(first, count) + 1
     low = chance.choice((0, min(first, len(target))))
