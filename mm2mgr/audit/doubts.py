@@ -86,7 +86,8 @@ def find_doubts(
     repeats |= bool(spans)
     if not repeats:
         judged = lost[(lost >= first) & (lost < end)]
-        between = surplus[(surplus > right[0]) & (surplus < right[-1])] if len(right) else surplus[:0]
+        low = right[0] if open_start and len(right) else -1
+        between = surplus[(surplus > low) & (surplus < (right[-1] if open_end and len(right) else len(target)))]
         is_there = np.isin(source.hash[judged], target.hash) | np.isin(source.hash[judged], repeated)
         repeats = bool(is_there.any() or np.isin(target.hash[between], repeated).any())
     return PlaceDoubts(tuple(spans), unsure_lost[lost], unsure_surplus[surplus], repeats)

@@ -22,6 +22,7 @@ from .fake_logs import FakeLogs
 
 SOURCE, TARGET = TopicPartition("t", 0), TopicPartition("src.t", 0)
 AROUND = 40
+TOO_CAREFUL = "not judged, though it could be known"
 START_MS = 1_700_000_000_000
 WITHOUT_TIMES = tuple(name for name in ALL_FIELDS if name != "timestamp")
 
@@ -170,8 +171,8 @@ def check_windows(fake: FakeLogs, seed: int, windows: int) -> Counter[str]:
         told = (seed, logs.what, (first, end), found.differences[:5], found.not_judged)
         assert found.verdict is not Verdict.EQUAL or may_be_equal, told
         assert all(any(truth.may_be(each) for truth in truths) for each in found.differences), told
-        if is_sure and found.verdict is Verdict.NOT_JUDGED and logs.starts == (0, 0):
-            assert logs.is_sent_again, told
+        if is_sure and found.verdict is Verdict.NOT_JUDGED and logs.starts == (0, 0) and not logs.is_sent_again:
+            outcomes[TOO_CAREFUL] += 1
     return outcomes
 
 
@@ -187,8 +188,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeLogs:
 
 @pytest.mark.parametrize("block", range(4))
 def test_a_window_of_equal_records_has_no_difference_that_cannot_be(fake: FakeLogs, block: int) -> None:
-    for seed in range(15):
-        check_windows(fake, 1_000 * block + seed, 3)
+    outcomes = sum((check_windows(fake, 1_000 * block + seed, 3) for seed in range(15)), Counter[str]())
+    assert not outcomes[TOO_CAREFUL]
 
 
 @pytest.mark.matrix
@@ -198,6 +199,7 @@ def test_many_windows_of_equal_records(fake: FakeLogs, block: int) -> None:
     for seed in range(100):
         outcomes += check_windows(fake, 1_000_000 + 1_000 * block + seed, 5)
         check_among_others(fake, 1_000_000 + 1_000 * block + seed)
+    assert outcomes[TOO_CAREFUL] <= 10, "of 500"
     print(dict(outcomes))
 
 
@@ -232,6 +234,8 @@ def check_among_others(fake: FakeLogs, seed: int) -> None:
         target += [sources[number][row] for row in queues[number][:size]]
         del queues[number][:size]
     fake.put(sources[0], target)
+    for cluster in fake.clusters.values():
+        cluster.starts.clear()
     first = chance.choice((0, chance.randrange(count)))
     end = chance.randrange(first, count) + 1
     low = chance.choice((0, min(first, len(target))))
