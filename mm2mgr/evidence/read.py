@@ -302,8 +302,8 @@ class Evidence:
 class EvidenceOptions:
     """Which measurements to plan with: the tables in `store`, their newest `window_seconds` (None: 4 weeks).
 
-    `statistic` of them. `views`: read what pages show too; `ways`: compare ways to assign partitions, too. `notify` gets
-    a sentence per damaged file that was left out.
+    `statistic` of them. `views`: read what pages show too; `ways`: compare ways to assign partitions, too. `notify`
+    gets a sentence per damaged file that was left out.
     """
 
     store: str | Path

@@ -50,8 +50,8 @@ class SizingReport:
 
     `needed`: by flow id the number that the load asks for, where `sizings` have the one decided for. `measured`: which
     rates it was planned with. `path`: the file that was to be written (None: nothing was), `is_changed`: whether its
-    content is another one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows, `ways`:
-    by flow id, what each way to assign its partitions makes of its load; both if asked for.
+    content is another one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows,
+    `ways`: by flow id, what each way to assign its partitions makes of its load; both if asked for.
     """
 
     sizings: tuple[Sizing, ...]
