@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print only, and tell by the exit code whether a flow has too few tasks today (for CI).",
 )
+@option(
+    "--balance",
+    is_flag=True,
+    help="Compare ways to assign each flow's partitions: today's, stock Connect's, by load, and the least possible.",
+)
 @option("--cool-down", type=Duration(), hidden=True)
 @option("--off-peak", type=HOURS, hidden=True)
 @option("--move-budget", type=Count(0), hidden=True)
@@ -64,6 +69,7 @@ def size(
     evidence: EvidenceOptions,
     dry_run: bool,
     check: bool,
+    balance: bool,
     cool_down: float | None,
     off_peak: tuple[int, int] | None,
     move_budget: int | None,
@@ -90,7 +96,7 @@ def size(
     report = size_flows(
         workspace,
         flows,
-        evidence,
+        replace(evidence, ways=balance),
         write=not (dry_run or check),
         report=lambda report: _say_sizing(workspace, report, output, page),
     )
@@ -105,12 +111,13 @@ def size(
 
 def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: Path | None) -> None:
     from mm2mgr.output.console import complain, say_json
-    from mm2mgr.output.load_text import say_sizings
+    from mm2mgr.output.load_text import say_sizings, say_ways
 
     if output == "json":
         say_json(report)
     else:
         say_sizings(report.sizings, {flow.id: flow.tasks for flow in workspace.topology.flows})
+        say_ways(report.ways)
     for message in report.failures.values():
         complain(f"{message}; its flows are not sized", "their entries stay as they are")
     if page:

@@ -302,13 +302,15 @@ class Evidence:
 class EvidenceOptions:
     """Which measurements to plan with: the tables in `store`, their newest `window_seconds` (None: 4 weeks).
 
-    `statistic` of them. `views`: read what pages show too. `notify` gets a sentence per damaged file that was left out.
+    `statistic` of them. `views`: read what pages show too; `ways`: compare ways to assign partitions, too. `notify`
+    gets a sentence per damaged file that was left out.
     """
 
     store: str | Path
     window_seconds: float | None = None
     statistic: Statistic = "p95"
     views: bool = False
+    ways: bool = False
     notify: Callable[[str], None] = lambda _: None
 
 

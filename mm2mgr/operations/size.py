@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -28,11 +28,14 @@ from mm2mgr.sizing.scenario import (
     with_workers_seen,
 )
 from mm2mgr.sizing.stability import Decision, Policy, decide, overrides_document, sizing_as_decided
-from mm2mgr.sizing.tasks import OVERLOADED, Sizing
+from mm2mgr.sizing.tasks import OVERLOADED, SizedFlow, Sizing
 from mm2mgr.spec.files import SIZING, override_target
 
 if TYPE_CHECKING:
+    from mm2mgr.balance.ways import Way
+    from mm2mgr.partitions import TopicPartition
     from mm2mgr.samples.schema import Store
+    from mm2mgr.sizing.scenario import Scenario
     from mm2mgr.throughput.engine import ChosenEngine
     from mm2mgr.throughput.hourly import GroupRate, WeeklyGrowth, WeekPattern
     from mm2mgr.throughput.rollup_writer import Report
@@ -47,8 +50,8 @@ class SizingReport:
 
     `needed`: by flow id the number that the load asks for, where `sizings` have the one decided for. `measured`: which
     rates it was planned with. `path`: the file that was to be written (None: nothing was), `is_changed`: whether its
-    content is another one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows, if
-    asked for.
+    content is another one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows,
+    `ways`: by flow id, what each way to assign its partitions makes of its load; both if asked for.
     """
 
     sizings: tuple[Sizing, ...]
@@ -60,6 +63,7 @@ class SizingReport:
     is_changed: bool = False
     refused: tuple[str, ...] = ()
     views: tuple[FlowView, ...] = ()
+    ways: Mapping[str, tuple[Way, ...]] = field(default_factory=dict)
     json_keys = "sizings=sizing_documents failures"
 
     @property
@@ -80,6 +84,7 @@ class SizingReport:
                 **to_json(sizing),
                 "needed_tasks": self.needed[sizing.flow_id],
                 "moved_partitions": self.decisions[sizing.flow_id].moved_partitions,
+                **({"ways": to_json(self.ways[sizing.flow_id])} if sizing.flow_id in self.ways else {}),
             }
             for sizing in self.sizings
         ]
@@ -105,7 +110,7 @@ def size(
     if write:
         override_target(path)  # refused now, not after minutes of work
     evidence = read(workspace, options, chosen)
-    result = _judge(workspace, evidence, views=options.views)
+    result = _judge(workspace, evidence, views=options.views, compare=options.ways)
     report(result)
     if not (write and result.sizings):
         return result
@@ -118,7 +123,7 @@ def size(
     return replace(result, path=path, is_changed=is_changed, refused=refused)
 
 
-def _judge(workspace: Workspace, evidence: Evidence, *, views: bool) -> SizingReport:
+def _judge(workspace: Workspace, evidence: Evidence, *, views: bool, compare: bool) -> SizingReport:
     scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
     sized = {flow_id: size_scenario(scenario) for flow_id, scenario in scenarios.items()}
     earlier = {
@@ -133,7 +138,28 @@ def _judge(workspace: Workspace, evidence: Evidence, *, views: bool) -> SizingRe
     ]
     needed = {flow_id: flow.sizing.tasks for flow_id, flow in sized.items()}
     final, measured = tuple(sizings.values()), evidence.rates.text
-    return SizingReport(final, needed, decisions, evidence.failures, measured, views=tuple(shown))
+    ways = {flow_id: _compare(scenarios[flow_id], flow) for flow_id, flow in (sized.items() if compare else ())}
+    return SizingReport(final, needed, decisions, evidence.failures, measured, views=tuple(shown), ways=ways)
+
+
+def _compare(scenario: Scenario, sized: SizedFlow) -> tuple[Way, ...]:
+    """Compare ways to assign the partitions of a flow, by what each carries alone, in bytes and in records."""
+    from mm2mgr.balance.planner import plan_balance
+    from mm2mgr.balance.rates import MeasuredRate
+    from mm2mgr.balance.rules import BalanceRules
+    from mm2mgr.balance.ways import compare_ways
+
+    prediction, sizes = scenario.prediction, scenario.profile.record_bytes
+    rates: dict[TopicPartition | str, MeasuredRate | float] = {
+        partition: MeasuredRate(rate, rate / sizes[partition] if sizes.get(partition) else 0.0)
+        for partition, rate in zip(sized.order, sized.load.alone.tolist(), strict=True)
+        if partition not in prediction.without_load
+    }
+    rules = scenario.rules
+    balance_rules = BalanceRules(rules.capacity, rules.bounds, rules.default_bytes_per_second)
+    partitions = [partition for partition in sized.order if partition in rates]
+    plan = plan_balance(partitions, rates, rules=balance_rules)
+    return compare_ways(plan, rates, prediction.running, balance_rules)
 
 
 # --- fleet ------------------------------------------------------------------------------------------------------------

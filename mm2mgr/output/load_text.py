@@ -15,6 +15,7 @@ from mm2mgr.output.tables import Table
 from mm2mgr.text import bytes_text, list_names, number_of, rate_text, size_text, span_text, visible
 
 if TYPE_CHECKING:
+    from mm2mgr.balance.ways import Way
     from mm2mgr.operations.link import BrokersReport, LinkProbe, ProbedEnd
     from mm2mgr.operations.size import ConnectReport, FleetReport, SimulationReport
     from mm2mgr.operations.throughput import RollUpRound
@@ -155,6 +156,28 @@ def say_sizings(sizings: Sequence[Sizing], tasks: Mapping[str, TaskMaximum]) -> 
         say(sizing.flow_id, style="bold")
         for reason in sizing.reasons:
             say(f"  {reason}")
+
+
+def say_ways(ways: Mapping[str, Sequence[Way]]) -> None:
+    """Print what each way to assign the partitions of a flow makes of its load: how busy the busiest task is."""
+    if not ways:
+        return
+    rows = [
+        (
+            flow_id,
+            way.name,
+            str(way.tasks),
+            f"{way.busiest * 100:.0f} %",
+            f"{way.over_bound:.2f}",
+            f"more than {way.searched}" if way.tasks_needed is None else str(way.tasks_needed),
+        )
+        for flow_id, of_flow in ways.items()
+        for way in of_flow
+    ]
+    say()
+    columns = ["flow", "assigned as", "tasks", "busiest task", "by the least possible", "tasks needed"]
+    say_table(Table(columns, rows, right=columns[2:]))
+    say("busiest task: of the usable capacity, by the rate of each partition by itself", "dim")
 
 
 def _rate_text(value: float | None) -> str:

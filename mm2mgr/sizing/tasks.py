@@ -98,8 +98,8 @@ class Prediction:
     `order`: the partitions that the flow has in Kafka now. `source` says where it comes from: read back from the
     running connector (`live`), `predicted`, or `guessed` where that is not certain; `note`: why it was not read back.
     `running`: what the tasks have now, with the `tasks_max` that they run with; `in_turn`: dealing partitions in turn
-    gives just that, so that it need not be told apart. `without_load`: partitions of the order that are none of the flow's. `remarks`: what is wrong with what runs now, as
-    sentences.
+    gives just that, so that it need not be told apart. `without_load`: partitions of the order that are none of the
+    flow's. `remarks`: what is wrong with what runs now, as sentences.
     """
 
     order: tuple[TopicPartition, ...]

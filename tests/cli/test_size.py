@@ -60,6 +60,33 @@ def test_tasks_are_written_with_their_reasons_and_reach_the_connectors(ready: Co
     assert tasks_max(ready, "mm2.a.hub.source.logs") == "4"
 
 
+def test_ways_to_assign_the_partitions_are_compared(ready: Command, mock_cluster: KafkaAccess) -> None:
+    """Partitions of 6, 1, 5, 1 MB/s and four of 1 MB/s, of which one of three running tasks has the first three."""
+    produce(mock_cluster, "logs.app")
+    rates = {("a", "logs.web", n): rate for n, rate in enumerate((6e6, 1e6, 5e6, 1e6))}
+    measured(ready.folder / "result", {**rates, **{("a", "logs.app", n): 1e6 for n in range(4)}})
+    fake = FakeConnect(source_topics={"logs.web": 4, "logs.app": 4, "orders": 4})
+    config = {"connector.class": "org.example.EvenMirrorSourceConnector", "topics": "logs[.].*", "tasks.max": "3"}
+    fake.add("mm2.a.hub.source.logs", config)
+    names = [f"logs.{topic}-{number}" for topic in ("web", "app") for number in range(4)]
+    fake.connectors["mm2.a.hub.source.logs"].dealt = [",".join(names[:3]), names[3], ",".join(names[4:])]
+    with serving(fake) as url:
+        path = ready.tree / "x.yaml"
+        path.write_text(path.read_text().replace("http://127.0.0.1:1", url))
+        found = ready("size", "logs:a->hub", *RESULT, "--dry-run", "--balance", "-o", "json").json["sizings"][0]
+        text = ready("size", "logs:a->hub", *RESULT, "--dry-run", "--balance").out
+        assert "ways" not in ready("size", "logs:a->hub", *RESULT, "--dry-run", "-o", "json").json["sizings"][0]
+    ways = {way["name"]: way for way in found["ways"]}
+    assert list(ways) == ["today", "stock", "plugin", "lower bound"]
+    assert (ways["today"]["tasks"], round(ways["today"]["busiest"] * 7)) == (3, 12)
+    assert ways["today"]["tasks_needed"] is None
+    assert ways["plugin"]["busiest"] <= ways["stock"]["busiest"] <= ways["today"]["busiest"]
+    assert ways["plugin"]["over_bound"] <= 1.02
+    assert ways["plugin"]["tasks_needed"] == ways["lower bound"]["tasks_needed"]
+    assert "today" in text
+    assert "171 %" in text
+
+
 def test_a_number_written_by_hand_wins(ready: Command, mock_cluster: KafkaAccess) -> None:
     measured(ready.folder / "result", {("a", "orders", number): 7_000_000.0 for number in range(4)})
     declare(ready.tree, *addresses(mock_cluster), orders=", tasks: {max: 2}")

@@ -221,6 +221,7 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {  # values of everything that is shown
+        "balance",
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("evidence", "sizing", "operations", "audit", "timing"),
