@@ -303,7 +303,7 @@ def plan_large(partitions: int, one_flow: bool) -> int:
     kept = sum(not plan.is_change for plan in looks)
     print(
         f"{len(flows)} {'flow' if one_flow else 'flows'}, {sum(flows)} partitions, {sum(p.task_count for p in plans)} tasks: {fresh:.1f} s CPU"
-        f" to plan, {spent - fresh:.1f} s to look again ({kept} kept), {began:.1f} s wall clock (bound {BOUND_SECONDS:.0f} s);"
+        f" to plan, {spent - fresh:.1f} s to look again ({kept} kept; bound of each {BOUND_SECONDS:.0f} s), {began:.1f} s wall clock;"
         f" peak {memory / 2**30:.2f} GiB (bound {BOUND_BYTES / 2**30:.0f} GiB); worst {worst:.3f} of the bound",
         flush=True,
     )
