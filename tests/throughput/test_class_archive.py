@@ -98,6 +98,7 @@ def test_several_at_once_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(class_archive, "session", begin)
     monkeypatch.setattr(class_archive, "run", lambda store, spark: None)
+    monkeypatch.setattr(class_archive, "_query", lambda spark, store: None)
     archive = spark_session.class_archive(os.environ.get("JAVA_HOME"))
     left_by_a_killed_one = archive.with_name(f"{archive.name}.17")
     left_by_a_killed_one.write_bytes(b"half")
