@@ -286,7 +286,9 @@ class _Run:
     def _gap(self, part: _Part, finding: _Findings, gap: Gap) -> Iterator[GapTask]:
         source, target = gap.source, gap.target
         open_end = gap.at_end and part.has_open_end
-        if open_end:  # what the target has behind the records that were read of the source is not read again
+        if open_end and not (
+            gap.at_start and part.has_open_start
+        ):  # what the target has behind the records that were read of the source is not read again
             behind = 2 * gap.source_records + 10 * CONTEXT
             target = target[0], min(target[1], target[0] + max(behind, 2 * (source[1] - source[0])))
         for name, bounds, count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
