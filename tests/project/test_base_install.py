@@ -48,6 +48,7 @@ ARGUMENTS = {
     "describe": "orders",
     "explain": "tasks.max",
     "init": "elsewhere",
+    "plugin write": "plugins",
     "link explain": "orders",
     "link read": "--timeout 3",
     "snapshot": "--out night.json",
