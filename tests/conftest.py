@@ -21,7 +21,7 @@ from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, hold_lock
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
-from mm2mgr.sandbox.runtime import kafka_runtime
+from mm2mgr.sandbox.runtime import find_java, kafka_runtime, spark_java_home
 from tests.clock import REALLY_WAIT, no_waiting
 from tests.fake_connect import without_sockets
 
@@ -34,6 +34,30 @@ os.environ["MM2MGR_SPARK"] = "off"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark writes what it was asked to do."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="session")
+def spark(event_logs: Path) -> Iterator[Any]:
+    """One Spark session for all tests of a process: starting one costs seconds."""
+    from mm2mgr.throughput.spark_session import end, session
+
+    log = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": event_logs.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        words = " ".join(f"--conf {key}={value}" for key, value in log.items())
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{words} pyspark-shell")
+        started = session(spark_java_home(find_java()))
+    yield started
+    end(started)
 
 
 @pytest.fixture(autouse=True)

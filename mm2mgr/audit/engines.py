@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Protocol
@@ -221,7 +221,7 @@ class OnSpark:
         from mm2mgr.audit.log_source import different_blocks, read_tasks
 
         rows = sum(scan_range.most_blocks for task in tasks for scan_range in task.ranges)
-        with read_tasks(self._session(), tasks, scan, SCAN_SCHEMA) as frame:
+        with self._session() as spark, read_tasks(spark, tasks, scan, SCAN_SCHEMA) as frame:
             shares = min(len(numbers), self._shares(rows))
             table = different_blocks(frame, CONTEXT_BLOCKS, shares).toArrow()
         return _sums_of_logs(table, numbers, lambda sides: sides)
@@ -229,7 +229,7 @@ class OnSpark:
     def latest(self, tasks: Sequence[ScanTask]) -> Latest:
         from mm2mgr.audit.log_source import read_tasks
 
-        with read_tasks(self._session(), tasks, latest, LATEST_SCHEMA) as frame:
+        with self._session() as spark, read_tasks(spark, tasks, latest, LATEST_SCHEMA) as frame:
             shares = self._shares(sum(task.offsets for task in tasks))
             table = different_keys_frame(frame, shares).toArrow().cast(LATEST_SCHEMA)
         different = table.filter(pc.equal(table.column("kind"), RECORD))
@@ -238,15 +238,25 @@ class OnSpark:
     def rows(self, tasks: Sequence[Any], run: Run, schema: pa.Schema) -> pa.Table:
         from mm2mgr.audit.log_source import read_tasks
 
-        with read_tasks(self._session(), tasks, run, schema) as rows:
+        with self._session() as spark, read_tasks(spark, tasks, run, schema) as rows:
             return rows.toArrow().cast(schema)
 
     def _shares(self, rows: int) -> int:
         return max(self.cores, rows // _ROWS_OF_A_SHARE)
 
-    def _session(self) -> SparkSession:
-        """Return a session with settings of its own over the same context."""
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """Yield a session with settings of its own over the same context.
+
+        Spark looks formats up in the session that its thread used last: what others registered is there again afterwards.
+        """
+        from mm2mgr.throughput.spark_session import SPARK_ERRORS
+
         spark = self.spark.newSession()
         for name, value in _SETTINGS.items():
             spark.conf.set(name, value)
-        return spark
+        try:
+            yield spark
+        finally:
+            with suppress(*SPARK_ERRORS):  # the session may have ended
+                self.spark.createDataFrame([], "nothing int")  # makes it the one that was used last

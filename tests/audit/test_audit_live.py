@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
+from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
 from mm2mgr.audit.blocks import blocks_of
 from mm2mgr.audit.engines import CONTEXT_BLOCKS, OnSpark, _join_ranges, _latest, _sums_of_logs
@@ -35,7 +36,6 @@ from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.kafka_servers import Broker
-from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from tests.live.conftest import serving
 from tests.live.seen import Message, admin, create, until, write
 
@@ -208,30 +208,27 @@ def test_each_injected_fault_is_named_and_nothing_else(clusters: Clusters, seed:
 SECRET = "a-password-that-nobody-may-see"
 
 
-@pytest.fixture(scope="module")
-def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("events")
-
-
-@pytest.fixture(scope="module")
-def spark(event_logs: Path) -> Iterator[Any]:
-    from mm2mgr.throughput.spark_session import end, session
-
-    with pytest.MonkeyPatch.context() as patch:
-        conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": event_logs.as_uri()} | {
-            "spark.eventLog.compress": "false"
-        }
-        patch.setenv("PYSPARK_SUBMIT_ARGS", " ".join(f"--conf {k}={v}" for k, v in conf.items()) + " pyspark-shell")
-        running = session(spark_java_home(find_java()))
-        yield running
-        end(running)
-
-
 def _with_secret(order: AuditOrder) -> AuditOrder:
     def side(access: LogAccess) -> LogAccess:
         return replace(access, settings={**access.settings, "sasl.password": SECRET})
 
     return replace(order, flows=tuple(replace(f, source=side(f.source), target=side(f.target)) for f in order.flows))
+
+
+class _Nothing(DataSource):
+    """A sink that takes rows and keeps none."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nothing"
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+        return _KeepsNothing()
+
+
+class _KeepsNothing(DataSourceWriter):
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        return WriterCommitMessage()
 
 
 @pytest.mark.spark
@@ -258,6 +255,8 @@ def test_spark_gives_the_same_answer_and_shows_no_secret(clusters: Clusters, spa
     assert {spark.read.format(used).load().count() for used in _free_names} == {0}, "no settings stay in the session"
     assert len(_free_names) == 1, "one name serves all that is read one after the other"
     assert SECRET not in repr(order)
+    spark.dataSource.register(_Nothing)
+    spark.range(1).write.format("nothing").mode("append").save()  # looked up in the session that was used last
 
 
 def _range_rows(chance: random.Random, numbers: range) -> pa.Table:
@@ -287,11 +286,10 @@ def _range_rows(chance: random.Random, numbers: range) -> pa.Table:
 def test_spark_joins_ranges_and_keys_as_this_process_does(spark: Any, seed: int) -> None:
     chance, numbers = random.Random(seed), range(5)
     rows = _range_rows(chance, numbers)
-    own = OnSpark(spark)._session()
     here = _join_ranges(rows, numbers)
-    there = _sums_of_logs(
-        different_blocks(own.createDataFrame(rows), CONTEXT_BLOCKS, 3).toArrow(), numbers, lambda s: s
-    )
+    with OnSpark(spark)._session() as own:
+        table = different_blocks(own.createDataFrame(rows), CONTEXT_BLOCKS, 3).toArrow()
+    there = _sums_of_logs(table, numbers, lambda s: s)
     assert any(len(part.source) for part in here.parts.values())
     for number in numbers:
         assert repr(there.parts[number]) == repr(here.parts[number])
@@ -320,7 +318,8 @@ def test_spark_joins_ranges_and_keys_as_this_process_does(spark: Any, seed: int)
         [{**dict.fromkeys(LATEST_SCHEMA.names, 0), **row} for row in [*keys, {**keys[0], "kind": READ, "records": 60}]],
         schema=LATEST_SCHEMA,
     )
-    frame = different_keys_frame(own.createDataFrame(latest_rows), 3).toArrow().cast(LATEST_SCHEMA)
+    with OnSpark(spark)._session() as own:
+        frame = different_keys_frame(own.createDataFrame(latest_rows), 3).toArrow().cast(LATEST_SCHEMA)
     place = [(name, "ascending") for name in ("part", "key_hash", "side")]
     wanted = different_keys(latest_rows).sort_by(place)
     assert 0 < wanted.num_rows < len(keys)

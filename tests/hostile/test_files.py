@@ -464,6 +464,7 @@ SPECIAL = {"a pipe": _pipe, "a socket": _socket, "a device": _link_to_device}
 LOOKS_FIRST = {
     "output/console.py": 1,
     "apply/rounds.py": 3,
+    "operations/plugin.py": 1,
     "samples/tables.py": 1,
     "sandbox/folder.py": 3,
     "sandbox/kafka_servers.py": 1,

@@ -48,7 +48,7 @@ VARIES = {
     r"/[\w./-]*\bclusters\b": "/clusters",
 }
 # Ids of clusters and of runs, each numbered by its place in the file.
-IDS = {r"(?<=\")[\w+/-]{22}(?=\")": "the-id-of-cluster-%05d", r"\b[0-9a-f]{12}(?=-\d)": "%012d"}
+IDS = {r"(?<=\")(?<!\"ask\":\")[\w+/-]{22}(?=\")": "the-id-of-cluster-%05d", r"\b[0-9a-f]{12}(?=-\d)": "%012d"}
 LONGEST = 120
 """A longer text is a stack trace, whose lines differ from run to run."""
 
