@@ -35,7 +35,7 @@ class RunningTasks:
     def __init__(self, flow: FlowToPack, current: Assignment, history: BalanceHistory) -> None:
         self.flow, self.rules, self.current, self.history = flow, flow.rules, current, history
         self.tasks = len(current.tasks)
-        places = {partition: place for place, partition in enumerate(flow.weights.partitions)}
+        self.places = places = {partition: place for place, partition in enumerate(flow.weights.partitions)}
         self.task_of = {places[name]: task for name, task in current.task_of.items() if name in places}
         self.pinned = frozenset(places[name] for name in self.rules.pinned if places.get(name) in self.task_of)
         self.guesses = [place for place, rate in enumerate(flow.rates) if rate.source not in MEASURED]
@@ -46,7 +46,10 @@ class RunningTasks:
     def plan(self) -> BalancePlan:
         """Return the plan: what bounds ask for at once, else nothing without measurements, else what is worth it."""
         if reasons := self._bounds_reasons():
-            return self._change(self._within_bounds(), reasons)
+            packing = self._within_bounds()
+            if self._changes(packing):
+                return self._change(packing, reasons)
+            return self._stay(f"{' '.join(reasons)} No other assignment is possible: unchanged.")
         if reason := self._blind_reason():
             return self._stay(reason)
         looks = self._last_looks()
@@ -101,10 +104,15 @@ class RunningTasks:
         room = max(self.flow.most_partitions, math.ceil(len(self.flow.rates) / self.flow.most_tasks))
         if fullest > room:
             reasons.append(f"A task has {fullest} partitions; {self.flow.most_partitions} are allowed.")
-        counts = Counter(name for held in self.current.tasks for name in held)
+        counts = Counter(name for held in self.current.tasks for name in held if name in self.places)
         if twice := [str(name) for name, count in counts.items() if count > 1]:
             reasons.append(f"More than one task has {list_names(sorted(twice))}, so that records arrive twice.")
         return reasons
+
+    def _changes(self, packing: Packing) -> bool:
+        """Tell whether a packing gives tasks other partitions than they have now; tasks without any do not count."""
+        now = ({self.places[name] for name in held if name in self.places} for held in self.current.tasks)
+        return [*filter(None, packing.members)] != [*filter(None, now)]
 
     def _within_bounds(self) -> Packing:
         bounds, most = self.rules.bounds, self.flow.most_tasks
