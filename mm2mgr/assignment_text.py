@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -155,6 +155,20 @@ def digest(text: str) -> str:
 def is_plugin_class(connector_class: str) -> bool:
     """Tell whether this is the plugin's class, in any spelling that Connect accepts."""
     return connector_class.strip() in _SPELLINGS
+
+
+def held_by(config: Mapping[str, str]) -> Callable[[TopicPartition], bool]:
+    """Return what tells whether a connector's assignment has a partition in no task on purpose; none where it is no
+    assignment of the plugin, or cannot be read.
+    """
+    text = config.get(ASSIGNMENT_KEY)
+    if text is None or not is_plugin_class(config.get("connector.class", "")):
+        return lambda _: False
+    try:
+        assignment = read_text(text)
+    except AssignmentRefused:
+        return lambda _: False
+    return lambda partition: assignment.goal(partition) == _HOLD
 
 
 def expected_task_config(config: Mapping[str, str]) -> dict[str, str]:
