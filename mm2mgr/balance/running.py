@@ -118,7 +118,22 @@ class RunningTasks:
         bounds, most = self.rules.bounds, self.flow.most_tasks
         by_partitions = math.ceil(len(self.flow.rates) / self.flow.most_partitions)
         most = max(1, bounds.limit) if bounds.limit is not None else max(most, self.tasks)
-        return self._rebalance(min(most, max(self.tasks, by_partitions, min(bounds.minimum, self.flow.most_tasks))))
+        least = min(bounds.minimum, self.flow.most_tasks)
+        packing = self._rebalance(min(most, max(self.tasks, by_partitions, least)))
+        self._fill_tasks(packing, least)
+        return packing
+
+    def _fill_tasks(self, packing: Packing, least: int) -> None:
+        """Give tasks without partitions the lightest ones of busy tasks, until so many have any: Connect has no others."""
+        members, weights = packing.members, self.flow.weights.heaviest
+        for task in [task for task, held in enumerate(members) if not held][: max(0, least - sum(map(bool, members)))]:
+            givers = [giver for giver, held in enumerate(members) if len(held) > 1 and held - packing.pinned]
+            if not givers:
+                return
+            giver = max(givers, key=lambda giver: (packing.share(giver), len(members[giver]), -giver))
+            place = min(members[giver] - packing.pinned, key=lambda place: (weights[place], place))
+            packing.remove(place)
+            packing.put(place, task)
 
     def _blind_reason(self) -> str | None:
         if not self.flow.rates:

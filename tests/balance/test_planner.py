@@ -319,6 +319,19 @@ def test_bounds_that_pinned_partitions_pass_restart_nothing(bounds: Bounds, curr
     assert plan.reasons[0].endswith("No other assignment is possible: unchanged.")
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_minimum_of_tasks_is_reached_in_one_change(seed: int) -> None:
+    chance = Random(seed)
+    count = chance.randint(2, 12)
+    measured = {partition(f"a-{number}"): chance.choice((0.0, 0.2 * USABLE)) for number in range(count)}
+    current = round_robin(list(measured), chance.randint(1, 3))
+    rules = replace(OFTEN, bounds=Bounds(minimum=chance.randint(1, 14)))
+    plan = plan_balance(measured, measured, current, rules)
+    assert all(plan.assignment.tasks), "Connect has no task without partitions"
+    assert plan.task_count >= min(rules.bounds.minimum, count)
+    assert plan_balance(measured, measured, plan.assignment, rules).choice == "keep"
+
+
 def test_a_partition_of_two_tasks_restarts_them_only_where_kafka_has_it() -> None:
     measured = rates(a0=0.3, a1=0.3)
     assert plan_balance(measured, measured, running("a0 b0", "a1 b0"), OFTEN).choice == "keep"
