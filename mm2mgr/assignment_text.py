@@ -172,10 +172,15 @@ def held_by(config: Mapping[str, str]) -> Callable[[TopicPartition], bool]:
 
 
 def expected_task_config(config: Mapping[str, str]) -> dict[str, str]:
-    """Return what the tasks of a connector have of its config: with the plugin a digest instead of the assignment."""
+    """Return what the tasks of a connector have of its config: with the plugin a digest instead of the assignment.
+
+    An assignment that a worker resolves, `${…}`, has a digest that only the worker knows.
+    """
     expected = dict(config)
     if ASSIGNMENT_KEY in expected and is_plugin_class(config.get("connector.class", "")):
-        expected[DIGEST_KEY] = digest(expected.pop(ASSIGNMENT_KEY))
+        assignment = expected.pop(ASSIGNMENT_KEY)
+        if "${" not in assignment:
+            expected[DIGEST_KEY] = digest(assignment)
     return expected
 
 
