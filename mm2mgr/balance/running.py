@@ -124,7 +124,7 @@ class RunningTasks:
         return packing
 
     def _fill_tasks(self, packing: Packing, least: int) -> None:
-        """Give tasks without partitions the lightest ones of busy tasks, until so many have any: Connect has no others."""
+        """Give tasks without partitions, which Connect does not have, the lightest of busy ones: so many have any."""
         members, weights = packing.members, self.flow.weights.heaviest
         for task in [task for task, held in enumerate(members) if not held][: max(0, least - sum(map(bool, members)))]:
             givers = [giver for giver, held in enumerate(members) if len(held) > 1 and held - packing.pinned]
