@@ -116,7 +116,8 @@ class WorkerCap:
         if total <= most < together:
             yield (
                 f"up to {number_of(together, 'task')} run on '{connect}' at first, because those of"
-                f" {few(sorted(later))} go later: its {self._workers} may have {most}; to keep to that, apply what gives up tasks first"
+                f" {few(sorted(later))} go later: its {self._workers} may have {most}; to keep to that,"
+                " apply what gives up tasks first"
             )
 
     def _excess(self, connect: str, total: int) -> str:
