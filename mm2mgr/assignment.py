@@ -6,7 +6,7 @@ It is read back from the configs of running tasks. Stock MirrorMaker deals an or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
@@ -34,14 +34,15 @@ class Defects:
     """What is wrong with an assignment, beside the partitions that there are.
 
     `idle`: tasks without a partition; `twice`: the tasks of a partition that more than one has, so that its records
-    arrive twice; `unassigned`: partitions of the flow in no task, which are held; `gone`: those of tasks that Kafka no
-    longer has.
+    arrive twice; `unassigned`: partitions of the flow in no task; `gone`: those of tasks that Kafka no longer has;
+    `held`: those in no task on purpose, no defect.
     """
 
     idle: tuple[int, ...] = ()
     twice: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     unassigned: tuple[TopicPartition, ...] = ()
     gone: tuple[TopicPartition, ...] = ()
+    held: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,14 @@ class Assignment:
         """Whether dealing `order` in turn gives just these tasks; a partition in two tasks is never dealt so."""
         return self == round_robin(self.order, len(self.tasks))
 
-    def defects(self, carried: Iterable[TopicPartition], topics: Mapping[str, int]) -> Defects:
-        """Return what is wrong; `carried`: what the flow takes, `topics`: how many partitions each topic has in Kafka.
+    def defects(
+        self,
+        carried: Iterable[TopicPartition],
+        topics: Mapping[str, int],
+        is_held: Callable[[TopicPartition], bool] = lambda _: False,
+    ) -> Defects:
+        """Return what is wrong; `carried`: what the flow takes, `topics`: how many partitions each topic has in Kafka,
+        `is_held`: whether a partition is to be in no task.
 
         Without tasks nothing is: then nothing was assigned yet.
         """
@@ -86,11 +93,14 @@ class Assignment:
                 tasks_of.setdefault(partition, []).append(task)
         if not tasks_of:
             return Defects()
+        unassigned = sorted(partition for partition in carried if partition not in tasks_of)
+        held = tuple(filter(is_held, unassigned))
         return Defects(
             tuple(task for task, partitions in enumerate(self.tasks) if not partitions),
             {partition: tuple(tasks) for partition, tasks in sorted(tasks_of.items()) if len(tasks) > 1},
-            tuple(sorted(partition for partition in carried if partition not in tasks_of)),
+            tuple(sorted({*unassigned}.difference(held))),
             tuple(sorted(partition for partition in tasks_of if partition.partition >= topics.get(partition.topic, 0))),
+            held,
         )
 
     def loads(self, rates: Mapping[TopicPartition, float]) -> list[float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -157,11 +157,30 @@ def is_plugin_class(connector_class: str) -> bool:
     return connector_class.strip() in _SPELLINGS
 
 
+def held_by(config: Mapping[str, str]) -> Callable[[TopicPartition], bool]:
+    """Return what tells whether a connector's assignment has a partition in no task on purpose; none where it is no
+    assignment of the plugin, or cannot be read.
+    """
+    text = config.get(ASSIGNMENT_KEY)
+    if text is None or not is_plugin_class(config.get("connector.class", "")):
+        return lambda _: False
+    try:
+        assignment = read_text(text)
+    except AssignmentRefused:
+        return lambda _: False
+    return lambda partition: assignment.goal(partition) == _HOLD
+
+
 def expected_task_config(config: Mapping[str, str]) -> dict[str, str]:
-    """Return what the tasks of a connector have of its config: with the plugin a digest instead of the assignment."""
+    """Return what the tasks of a connector have of its config: with the plugin a digest instead of the assignment.
+
+    An assignment that a worker resolves, `${…}`, has a digest that only the worker knows.
+    """
     expected = dict(config)
     if ASSIGNMENT_KEY in expected and is_plugin_class(config.get("connector.class", "")):
-        expected[DIGEST_KEY] = digest(expected.pop(ASSIGNMENT_KEY))
+        assignment = expected.pop(ASSIGNMENT_KEY)
+        if "${" not in assignment:
+            expected[DIGEST_KEY] = digest(assignment)
     return expected
 
 

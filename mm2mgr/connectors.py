@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
 from mm2mgr.assignment import ASSIGNED_KEY, Assignment, deals_in_turn, read_back
-from mm2mgr.assignment_text import expected_task_config
+from mm2mgr.assignment_text import expected_task_config, held_by
 from mm2mgr.defaults import Origin
 from mm2mgr.errors import Failure
 from mm2mgr.partitions import TopicPartition
@@ -145,6 +145,11 @@ class RunningConnector:
     def assignment(self) -> Assignment:
         """The partitions of each task; no task when these could not be read."""
         return Assignment() if isinstance(self.tasks, Failure) else assignment_of(self.tasks)
+
+    @property
+    def is_held(self) -> Callable[[TopicPartition], bool]:
+        """Tells whether its assignment has a partition in no task on purpose."""
+        return held_by(self.config)
 
     @property
     def is_stock(self) -> bool:

@@ -35,7 +35,7 @@ class RunningTasks:
     def __init__(self, flow: FlowToPack, current: Assignment, history: BalanceHistory) -> None:
         self.flow, self.rules, self.current, self.history = flow, flow.rules, current, history
         self.tasks = len(current.tasks)
-        places = {partition: place for place, partition in enumerate(flow.weights.partitions)}
+        self.places = places = {partition: place for place, partition in enumerate(flow.weights.partitions)}
         self.task_of = {places[name]: task for name, task in current.task_of.items() if name in places}
         self.pinned = frozenset(places[name] for name in self.rules.pinned if places.get(name) in self.task_of)
         self.guesses = [place for place, rate in enumerate(flow.rates) if rate.source not in MEASURED]
@@ -46,7 +46,10 @@ class RunningTasks:
     def plan(self) -> BalancePlan:
         """Return the plan: what bounds ask for at once, else nothing without measurements, else what is worth it."""
         if reasons := self._bounds_reasons():
-            return self._change(self._within_bounds(), reasons)
+            packing = self._within_bounds()
+            if self._changes(packing):
+                return self._change(packing, reasons)
+            return self._stay(f"{' '.join(reasons)} No other assignment is possible: unchanged.")
         if reason := self._blind_reason():
             return self._stay(reason)
         looks = self._last_looks()
@@ -101,16 +104,36 @@ class RunningTasks:
         room = max(self.flow.most_partitions, math.ceil(len(self.flow.rates) / self.flow.most_tasks))
         if fullest > room:
             reasons.append(f"A task has {fullest} partitions; {self.flow.most_partitions} are allowed.")
-        counts = Counter(name for held in self.current.tasks for name in held)
+        counts = Counter(name for held in self.current.tasks for name in held if name in self.places)
         if twice := [str(name) for name, count in counts.items() if count > 1]:
             reasons.append(f"More than one task has {list_names(sorted(twice))}, so that records arrive twice.")
         return reasons
+
+    def _changes(self, packing: Packing) -> bool:
+        """Tell whether a packing gives tasks other partitions than they have now; tasks without any do not count."""
+        now = ({self.places[name] for name in held if name in self.places} for held in self.current.tasks)
+        return [*filter(None, packing.members)] != [*filter(None, now)]
 
     def _within_bounds(self) -> Packing:
         bounds, most = self.rules.bounds, self.flow.most_tasks
         by_partitions = math.ceil(len(self.flow.rates) / self.flow.most_partitions)
         most = max(1, bounds.limit) if bounds.limit is not None else max(most, self.tasks)
-        return self._rebalance(min(most, max(self.tasks, by_partitions, min(bounds.minimum, self.flow.most_tasks))))
+        least = min(bounds.minimum, self.flow.most_tasks)
+        packing = self._rebalance(min(most, max(self.tasks, by_partitions, least)))
+        self._fill_tasks(packing, least)
+        return packing
+
+    def _fill_tasks(self, packing: Packing, least: int) -> None:
+        """Give tasks without partitions, which Connect does not have, the lightest of busy ones: so many have any."""
+        members, weights = packing.members, self.flow.weights.heaviest
+        for task in [task for task, held in enumerate(members) if not held][: max(0, least - sum(map(bool, members)))]:
+            givers = [giver for giver, held in enumerate(members) if len(held) > 1 and held - packing.pinned]
+            if not givers:
+                return
+            giver = max(givers, key=lambda giver: (packing.share(giver), len(members[giver]), -giver))
+            place = min(members[giver] - packing.pinned, key=lambda place: (weights[place], place))
+            packing.remove(place)
+            packing.put(place, task)
 
     def _blind_reason(self) -> str | None:
         if not self.flow.rates:

@@ -192,12 +192,12 @@ def current_prediction(
         remarks = tuple(_remarks(older, Defects()))
         return Prediction(now.order, "live", running=now, in_turn=True, without_load=beats, remarks=remarks)
     carried = {TopicPartition(topic, number): None for topic, count in counts.items() for number in range(count)}
-    defects = now.defects(carried, listing.partitions)
+    defects = now.defects(carried, listing.partitions, running.is_held)
     remarks = tuple(_remarks(older, defects))
     if in_turn and is_stock:
         note = "the partitions of the running connector differ from those in Kafka"
         return replace(predict_assignment(listing, carries, note), running=now, in_turn=True, remarks=remarks)
-    order = (*(partition for partition in now.order if partition in carried), *defects.unassigned)
+    order = (*(partition for partition in now.order if partition in carried), *defects.unassigned, *defects.held)
     running_now = Assignment(tuple(tuple(p for p in partitions if p in carried) for partitions in now.tasks))
     there = beats.intersection(order)
     return Prediction(order, "live", "", running_now, tasks_max, without_load=there, remarks=remarks)
@@ -224,6 +224,8 @@ def _remarks(older: Mapping[int, Collection[str]], defects: Defects) -> Iterator
         yield f"In more than one task, so that each record arrives more than once: {few(names)}."
     if defects.unassigned:
         yield f"In no task now, so that nothing is mirrored of them: {few([*map(str, defects.unassigned)])}."
+    if defects.held:
+        yield f"Held by the connector's assignment, in no task: {few([*map(str, defects.held)])}."
     if defects.gone:
         yield f"Still in tasks, although Kafka no longer has them: {few([*map(str, defects.gone)])}."
     if defects.idle:

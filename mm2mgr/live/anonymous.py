@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from mm2mgr import defaults
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, digest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import ConfigValidation, TextsByKey
 from mm2mgr.live.snapshot import Question, Snapshot
@@ -82,7 +83,7 @@ _PUBLIC = """
     restart Describe DescribeConfigs Read Write Create Alter AlterConfigs Delete ClusterAction IdempotentWrite
     All required requisite sufficient optional password BEGIN END CERTIFICATE subject of the client certificate name
     behind this login MirrorSource MirrorSourceConnector MirrorCheckpoint MirrorCheckpointConnector MirrorHeartbeat
-    MirrorHeartbeatConnector
+    MirrorHeartbeatConnector AssignedMirrorSource AssignedMirrorSourceConnector assignment digest rates unlisted hold
 """
 
 
@@ -117,6 +118,7 @@ class MadeUpNames:
         self._classes: set[str] = set()
         self._addresses: dict[str, str] = {}
         self._whole: dict[str, str] = {}
+        self._assignments: dict[str, str] = {}
 
     def collect(self, value: object, *, is_text: bool = False, is_key: bool = False) -> None:
         """Take up the words of names in a value; of a text that a machine wrote, those of users, hosts and paths."""
@@ -132,6 +134,7 @@ class MadeUpNames:
                 ):
                     self._private.add(word)
         elif isinstance(value, Mapping):
+            self._collect_assignment(value.get(ASSIGNMENT_KEY))
             for key, part in value.items():
                 self.collect(key, is_key=True)
                 self.collect(part, is_text=is_text or (key == "error" and "outcome" in value))
@@ -147,6 +150,10 @@ class MadeUpNames:
                 is_amount = isinstance(part, str) and _IS_AMOUNT.fullmatch(part) is not None
                 self.collect(part, is_text=is_text, is_key=is_amount and isinstance(value, list))
 
+    def _collect_assignment(self, assignment: object) -> None:
+        if isinstance(assignment, str):
+            self._assignments[digest(assignment)] = assignment
+
     @cached_property
     def _replacements(self) -> dict[str, str]:
         """The made-up word of each word, in the same order: which of several flows goes first may depend on it."""
@@ -156,8 +163,8 @@ class MadeUpNames:
             length += 1
         step = len(_SYLLABLES) ** length // max(1, len(private))
         for place, word in enumerate(private):
-            digest = hashlib.sha256(self._salt + word.encode()).digest()
-            number = max(number + 1, place * step + int.from_bytes(digest[:8]) % step)
+            salted = hashlib.sha256(self._salt + word.encode()).digest()
+            number = max(number + 1, place * step + int.from_bytes(salted[:8]) % step)
             while (made_up := _made_up_word(number, length)) in self._private or made_up in self._public:
                 number += 1
             replacements[word] = made_up
@@ -178,7 +185,9 @@ class MadeUpNames:
         return self._replacements.get(word, spelt_otherwise)
 
     def text(self, text: str) -> str:
-        """Return a text with made-up names."""
+        """Return a text with made-up names; the digest of an assignment becomes that of the assignment with them."""
+        if text in self._assignments:
+            return digest(self.text(self._assignments[text]))
         return self._whole.get(text) or "".join(self._replace_words(text))
 
     def _replace_words(self, text: str) -> Iterator[str]:

@@ -236,7 +236,7 @@ def measure(
             partition_lag(partition, source.offsets[partition]) for partition in every if partition in source.offsets
         ),
         matched=len(matched),
-        defects=assignment.defects(mirrored, source.topics),
+        defects=assignment.defects(mirrored, source.topics, running.is_held) if running else Defects(),
         unread={
             partition: source.unread.get(partition, "no answer")
             for partition in every

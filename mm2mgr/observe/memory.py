@@ -385,9 +385,13 @@ def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
 
     Progress is judged per task, not per partition: MirrorMaker serves the partitions of a task in turn, while a record
     that cannot be sent blocks all of them. A single waiting record may be a transaction's end marker, never mirrored.
+    Partitions that are held do not count.
     """
     sums: dict[str, list[int]] = {}
+    held = frozenset(lag.defects.held)
     for partition in lag.partitions:
+        if partition.partition in held:
+            continue
         total = sums.setdefault("-" if partition.task is None else str(partition.task), [0, 0, 0])
         total[0] += 0 if partition.stored is None else partition.stored + 1
         total[1] += partition.arrived or 0

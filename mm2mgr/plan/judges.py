@@ -418,9 +418,11 @@ JUDGES: tuple[Judge, ...] = (adopted_by_others, left_overs_that_stay, too_many_d
 def crowded_workers(changes: Changes, facts: Facts) -> Remarks:
     """More tasks than the workers of a Connect cluster are declared to carry."""
     result: dict[Named, list[Remark]] = {}
+    followed = {named for change in changes.values() for named in change.follows}
     for connect, cap in facts.caps.items():
+        first = {name for where, name in followed if where == connect}
         writes = {c.connector for c in changes.values() if c.connect == connect and c.action in {*WRITES, "delete"}}
-        for name, remark in cap.remarks(connect, writes, allowed=ALLOW in facts.wish.allow):
+        for name, remark in cap.remarks(connect, writes, allowed=ALLOW in facts.wish.allow, first=first):
             result.setdefault((connect, name), []).append(remark)
     return result
 

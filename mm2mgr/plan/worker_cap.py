@@ -15,7 +15,7 @@ from mm2mgr.comparison.differences import Named, selects_otherwise
 from mm2mgr.connectors import RunningConnector
 from mm2mgr.plan.changes import WRITES, Change, type_of
 from mm2mgr.remarks import Remark
-from mm2mgr.text import number_of, whole_number
+from mm2mgr.text import few, number_of, whole_number
 
 ALLOW = "tasks-per-worker"
 """The costly kind of change (`changes.KINDS`), and the rule that remarks name."""
@@ -64,10 +64,13 @@ class WorkerCap:
         """Tell whether any connector gets more tasks."""
         return any(count.grows_by > 0 for count in self.tasks.values())
 
-    def remarks(self, connect: str, writes: Collection[str], *, allowed: bool) -> Iterator[tuple[str, Remark]]:
+    def remarks(
+        self, connect: str, writes: Collection[str], *, allowed: bool, first: Collection[str] = ()
+    ) -> Iterator[tuple[str, Remark]]:
         """Yield what is said of connectors that get more tasks; `writes`: those that are created, updated or deleted.
 
-        Any other connector stays as it runs. `allowed`: nothing is blocked.
+        Any other connector stays as it runs. `allowed`: nothing is blocked. `first`: those that are deleted before
+        others are written.
         """
         grown = {name: count.grows_by for name, count in self.tasks.items() if name in writes and count.grows_by > 0}
         if not grown or (self.workers is None and not self.unread):
@@ -90,7 +93,13 @@ class WorkerCap:
                 written.append(name)
             else:
                 yield name, Remark(self._excess(connect, total + grown[name]), "blocks", _REMEDY, ALLOW)
-        warnings = [Remark(text, "warns", rule=ALLOW) for text in self._warnings(connect, total)]
+        later = {
+            name: count.now - count.after
+            for name, count in self.tasks.items()
+            if name in writes and name not in first and count.grows_by < 0
+        }
+        texts = [*self._warnings(connect, total), *self._warnings_meanwhile(connect, total, later)]
+        warnings = [Remark(text, "warns", rule=ALLOW) for text in texts]
         yield from ((name, warning) for name in written for warning in warnings)
 
     def _warnings(self, connect: str, total: int) -> Iterator[str]:
@@ -100,6 +109,16 @@ class WorkerCap:
         elif workers > 1 and total > (rest := self.per_worker * (workers - 1)):
             lost = f"if one of the {self._workers} of '{connect}' is lost, its {number_of(total, 'task')} are more than"
             yield f"{lost} the {rest} that the rest may have: an overloaded worker may fail, and the next one after it"
+
+    def _warnings_meanwhile(self, connect: str, total: int, later: Mapping[str, int]) -> Iterator[str]:
+        """Yield that tasks which go run beside the new ones until then; `later`: how many of which connector."""
+        most, together = self.per_worker * (self.workers or 0), total + sum(later.values())
+        if total <= most < together:
+            yield (
+                f"up to {number_of(together, 'task')} run on '{connect}' at first, because those of"
+                f" {few(sorted(later))} go later: its {self._workers} may have {most}; to keep to that,"
+                " apply what gives up tasks first"
+            )
 
     def _excess(self, connect: str, total: int) -> str:
         others = sum(self.tasks[name].now for name in self.others & self.tasks.keys())

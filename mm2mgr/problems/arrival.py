@@ -252,9 +252,11 @@ class SlowerThanProduction(ProblemEvidence):
 
 @flow_rule
 def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
-    """Every task mirrors; where one does not, that is another problem."""
+    """Every task mirrors; where one does not, that is another problem. What is held makes the lag grow by itself."""
     status, trend, waiting = case.connector.status, case.trend, case.lag.total_records
     if status is None or not status.runs or not waiting or not case.marks or any(no_progress(case)):
+        return
+    if case.lag.defects.held:
         return
     if trend is None or trend.direction != "growing" or trend.seconds < case.patience.slower_seconds:
         return

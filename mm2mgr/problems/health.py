@@ -310,6 +310,9 @@ def assignment_notes(flow: Flow, lag: FlowLag) -> Iterator[str]:
     if defects.unassigned:
         every = flow.settings.refresh_interval
         yield f"{len(defects.unassigned)} partitions have no task: new partitions are detected every {every:.0f} s"
+    if defects.held:
+        names = name_some(map(str, defects.held), "partition")
+        yield f"held by the connector's assignment, in no task, so that their records wait: {names}"
     if defects.idle:
         yield f"without a partition, so that it mirrors nothing: {name_some(map(str, defects.idle), 'task')}"
     if defects.gone:

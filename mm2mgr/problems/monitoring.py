@@ -77,7 +77,8 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "MirrorFallingBehind", "warning", 15,
         "mm2mgr_flow_mirrored_records_per_second{OWN} < 0.9 * mm2mgr_flow_source_records_per_second{OWN}"
-        f" and mm2mgr_flow_lag_records{{OWN}} > {_BEHIND_SECONDS} * mm2mgr_flow_source_records_per_second{{OWN}}",
+        f" and mm2mgr_flow_lag_records{{OWN}} > {_BEHIND_SECONDS} * mm2mgr_flow_source_records_per_second{{OWN}}"
+        ' and on (flow) mm2mgr_flow_tasks{OWN,state="RUNNING"} > 0',
         f"{_FLOW}: mirrors {{{{ $value | humanize }}}} records/s, less than its source gets, and is more than"
         f" {_BEHIND_SECONDS // 60} minutes of records behind.",
         f"mm2mgr lag '{_FLOW}' --by task",

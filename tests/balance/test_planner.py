@@ -307,6 +307,38 @@ def test_partitions_that_are_gone_are_in_no_task() -> None:
     assert held_sets(plan_balance(measured, measured, running("a0 x0", "b0 x1"))) == [{"a0"}, {"b0"}]
 
 
+@pytest.mark.parametrize(
+    ("bounds", "current"),
+    [(Bounds(partitions=1), running("a0 a1", "a2")), (Bounds(minimum=3), running("a0 a1", "a2"))],
+)
+def test_bounds_that_pinned_partitions_pass_restart_nothing(bounds: Bounds, current: Assignment) -> None:
+    measured = rates(a0=0.3, a1=0.3, a2=0.3)
+    rules = replace(OFTEN, bounds=bounds, pinned=frozenset({partition("a-0"), partition("a-1")}))
+    plan = plan_balance(measured, measured, current, rules)
+    assert (plan.choice, plan.moves) == ("keep", ())
+    assert plan.reasons[0].endswith("No other assignment is possible: unchanged.")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_minimum_of_tasks_is_reached_in_one_change(seed: int) -> None:
+    chance = Random(seed)
+    count = chance.randint(2, 12)
+    measured = {partition(f"a-{number}"): chance.choice((0.0, 0.2 * USABLE)) for number in range(count)}
+    current = round_robin(list(measured), chance.randint(1, 3))
+    rules = replace(OFTEN, bounds=Bounds(minimum=chance.randint(1, 14)))
+    plan = plan_balance(measured, measured, current, rules)
+    assert all(plan.assignment.tasks), "Connect has no task without partitions"
+    assert plan.task_count >= min(rules.bounds.minimum, count)
+    assert plan_balance(measured, measured, plan.assignment, rules).choice == "keep"
+
+
+def test_a_partition_of_two_tasks_restarts_them_only_where_kafka_has_it() -> None:
+    measured = rates(a0=0.3, a1=0.3)
+    assert plan_balance(measured, measured, running("a0 b0", "a1 b0"), OFTEN).choice == "keep"
+    plan = plan_balance(measured, measured, running("a0", "a1 a0"), OFTEN)
+    assert (plan.choice, held_sets(plan)) == ("rebalance", [{"a0"}, {"a1"}])
+
+
 def test_a_flow_without_partitions_has_one_task() -> None:
     plan = plan_balance([], {})
     assert plan.task_count == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.assignment import ASSIGNED_KEY
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, expected_task_config, read_text
 from mm2mgr.connect.types import Plugin
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus, assignment_of
 from mm2mgr.errors import Failure, KafkaError, Mm2mgrError
@@ -258,6 +260,28 @@ def tree_of(estate: dict[str, Any]) -> dict[str, Any]:
         "flows": {estate["flow"]: {"topics": {"include": [*estate["topics"], estate["pattern"]]}, "max_lag": "5min"}},
         "sizing": {estate["flow"]: {"source": f"p95 of {estate['path']}"}},
     }
+
+
+def test_an_assignment_stays_one_with_made_up_topics_and_its_digest() -> None:
+    topics = "acme.orders_v2-eu,clicks1"
+    text = "version=1;rates=9000+7000;unlisted=10;acme.orders_v2-eu:0-7@0+9@1;clicks1:2@hold"
+    config = {"connector.class": PLUGIN_CLASS, "topics": topics, ASSIGNMENT_KEY: text}
+    assigned = expected_task_config(config) | {ASSIGNED_KEY: "acme.orders_v2-eu-0,clicks1-1"}
+    answers = {
+        Configs("one"): {"c": RunningConnector("c", config)},
+        TaskConfigs("one", "c"): (TaskConfig(0, assigned),),
+    }
+    snapshot, made_up = Snapshot(answers, taken_at=1.0), MadeUpNames(b"salt", PUBLIC)
+    collect_names(snapshot, made_up)
+    new = anonymous_snapshot(snapshot, made_up).answers
+    one, c = made_up.text("one"), made_up.text("c")
+    connector = replace(new[Configs(one)][c], tasks=new[TaskConfigs(one, c)])
+    assert connector.older_tasks == {}, "the digest is that of the made-up text"
+    read = read_text(connector.config[ASSIGNMENT_KEY])
+    assert ",".join(read.topics) == connector.config["topics"] == made_up.text(topics)
+    assert list(read.topics.values()) == list(read_text(text).topics.values())
+    assert not {"acme", "orders", "eu", "clicks1"} & {*words_of([connector.config, connector.tasks[0].config])}
+    assert connector.is_held(TopicPartition(made_up.text("clicks1"), 2))
 
 
 @settings(max_examples=60, phases=[Phase.explicit, Phase.generate])

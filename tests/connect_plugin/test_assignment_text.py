@@ -136,3 +136,5 @@ def test_tasks_have_a_digest_instead_of_the_assignment() -> None:
     assert digest("") == "e3b0c44298fc1c14"
     stock = config | {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
     assert expected_task_config(stock) == stock  # the stock connector copies whatever its config has
+    resolved = config | {ASSIGNMENT_KEY: "${file:/etc/assignments:orders}"}
+    assert expected_task_config(resolved).keys() == config.keys() - {ASSIGNMENT_KEY}, "the worker knows the digest"

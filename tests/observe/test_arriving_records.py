@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
 from mm2mgr.json_values import to_json
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.problems.kind import LiveProblem
@@ -156,6 +157,16 @@ def _lag_over(small: Estate, minutes: int, produced: int, mirrored: int) -> list
         small.stored(stored - 1)
         found.append(_named(small.flow(later_seconds=60)))
     return found
+
+
+def test_a_held_partition_whose_lag_grows_is_no_slow_reader(small: Estate) -> None:
+    connector = small.connect.connectors[small.source]
+    assignment = "version=1;rates=9;unlisted=1;orders:0@0+1@hold"
+    connector.config |= {"connector.class": PLUGIN_CLASS, ASSIGNMENT_KEY: assignment}
+    connector.own_keys, connector.dealt = {ASSIGNMENT_KEY}, ["orders-0"]
+    for minute in range(20):
+        small.log(0, 60_000 * minute, partition=1)
+        assert _lag_over(small, 1, produced=900, mirrored=900) == [["config-differs"]]
 
 
 def test_a_lag_that_grows_for_a_quarter_of_an_hour_while_records_arrive(small: Estate) -> None:

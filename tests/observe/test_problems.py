@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
 from mm2mgr.comparison.ownership import Journal
 from mm2mgr.json_values import to_json
 from mm2mgr.problems.health import FlowStatus
@@ -251,6 +252,26 @@ def test_a_partition_that_another_class_holds_back(small: Estate) -> None:
     early = small.flow()
     assert any("1 partitions have no task" in note for note in early.notes)
     assert "partitions-unassigned" in _named(small.flow(later_seconds=601))
+
+
+def test_a_partition_that_an_assignment_holds_raises_no_alarm(small: Estate) -> None:
+    connector = small.connect.connectors[small.source]
+    text = "version=1;rates=9+7;unlisted=1;orders:0@hold+1@0"
+    connector.config |= {"connector.class": PLUGIN_CLASS, ASSIGNMENT_KEY: text}
+    connector.own_keys, connector.dealt = {ASSIGNMENT_KEY}, ["orders-1"]
+    told = "held by the connector's assignment, in no task, so that their records wait: partition orders-0"
+    for seconds in (0, 601, 601, 3_600, 3_600):
+        flow = small.flow(later_seconds=seconds)
+        assert told in flow.notes
+        assert {*_named(flow)} == {"config-differs"}, "the test's tree does not declare the plugin"
+    for damaged in (
+        text.replace("hold", "0"),
+        text.replace("orders:", "orders"),
+        text.replace("version=1", "version=2"),
+    ):
+        connector.config |= {ASSIGNMENT_KEY: damaged}
+        small.flow()
+        assert "partitions-unassigned" in _named(small.flow(later_seconds=601)), damaged
 
 
 def test_companions_have_their_own_problems(small: Estate) -> None:

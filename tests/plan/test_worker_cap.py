@@ -136,6 +136,18 @@ def test_what_shrinks_or_goes_makes_room_in_the_same_plan(wide: Site) -> None:
     assert blocked(wide.plan(tree(small=4, big=4))) == {"big"}, "what is left over still has its tasks"
 
 
+def test_tasks_that_run_beside_the_new_ones_until_they_are_given_up_are_warned_of(wide: Site) -> None:
+    wide.converge(tree(mid=1, small=6))
+    plan = wide.plan(tree(mid=1, big=6), prune=True)
+    assert not blocked(plan)
+    warnings = of(plan, "big").warnings
+    meanwhile = "up to 13 tasks run on 'east' at first, because those of mm2.a.east.source.small go later: its"
+    assert any(meanwhile in warning for warning in warnings), warnings
+    raised = of(wide.plan(tree(mid=6, small=2)), "mid").warnings
+    assert any("up to 12 tasks run on 'east'" in warning for warning in raised)
+    assert not any("up to" in warning for warning in of(wide.plan(tree(mid=2, small=4)), "mid").warnings)
+
+
 def test_room_of_a_delete_that_is_blocked_is_none(wide: Site) -> None:
     alone = ", heartbeats: false, checkpoints: false"
     wide.converge(tree(mid=4, small=4, more=alone))
@@ -278,7 +290,8 @@ def test_whatever_the_estate(cap: WorkerCap, writes: set[str], random: object) -
         assert tasks((writes - refused) | {name}) > max(most, now), "each one that is blocked would not fit"
     assert judged(cap, writes, allowed=True)[0] == set()
     total = tasks(writes - refused)
-    is_crowded = total > most or (workers > 1 and total > most - cap.per_worker)
+    together = total + sum(max(0, count.now - count.after) for name, count in cap.tasks.items() if name in writes)
+    is_crowded = together > most or (workers > 1 and total > most - cap.per_worker)
     assert bool(warned) == bool(is_crowded and grown - refused)
     shuffled = list(cap.tasks.items())
     random.shuffle(shuffled)  # type: ignore[attr-defined]

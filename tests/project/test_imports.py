@@ -77,6 +77,7 @@ LAYERS: dict[str, set[str]] = {
     "live": {
         *(
             "text",
+            "assignment_text",
             "errors",
             "files",
             "secrets",

@@ -27,6 +27,7 @@ from mm2mgr.operations import Workspace, rules
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems import KINDS
+from mm2mgr.problems.health import TaskState
 from mm2mgr.problems.kind import ProblemSubject
 from mm2mgr.problems.monitoring import PANELS, Alert, alert_name, alerts, dashboard_of
 from mm2mgr.serve.metrics import METRICS, families
@@ -303,6 +304,26 @@ def test_each_alert_fires_for_its_fault_alone_once_it_has_lasted_and_ends_with_i
         made.append({"name": name, "interval": "1m", "input_series": series, "promql_expr_test": asked})
     tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": made}
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
+    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+
+
+@needs_promtool
+def test_a_flow_that_rests_is_not_told_to_fall_behind(tmp_path: Path, tree: Workspace) -> None:
+    behind = FAULTS["MirrorFallingBehind"]
+    assert behind is not None
+    assert behind.look is not None
+    tests = []
+    for state, firing in (("RUNNING", 1), ("PAUSED", 0), ("STOPPED", 0)):
+        tasks = () if state == "STOPPED" else (TaskState(0, state, "worker:8083", 2),)
+        status = replace(behind.look.status, flows=(flow_status(FLOW, "a->b", state=state, tasks=tasks),))
+        series = input_series([scraped(replace(behind, look=replace(behind.look, status=status)))] * 60)
+        expected = [{"labels": "{}", "value": 1}] if firing else []
+        query = 'count(ALERTS{alertstate="firing",alertname="MirrorFallingBehind"})'
+        asked = [{"expr": query, "eval_time": "59m", "exp_samples": expected}]
+        tests.append({"name": state, "interval": "1m", "input_series": series, "promql_expr_test": asked})
+    (tmp_path / "rules.yaml").write_text(rules(tree))
+    made = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(made))
     assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
 
 
