@@ -17,7 +17,7 @@ from mm2mgr.ownership_changes import handed_over
 from mm2mgr.spec.files import Spec, check_merged
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
-from mm2mgr.spec.values import Selector
+from mm2mgr.spec.values import Selector, balance_way
 from mm2mgr.text import nearest
 from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, TaskMaximum, Topology, clashes, with_heartbeats_marked
 
@@ -143,6 +143,8 @@ class _Expansion:
             key = "security.protocol" if security and spelt == "protocol" else spelt
             here = (*path, key)
             value = {"enabled": written_value} if not path and isinstance(written_value, bool) else written_value
+            if not path and key == "balance":
+                value = balance_way(value)
             if security and value is None:  # a plain-text cluster must get rid of the default's credentials
                 into.pop(key, None)
                 written.pop(here, None)

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from mm2mgr import defaults
+from mm2mgr.assignment_text import PLUGIN_CLASS
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import TemplateError
@@ -135,6 +136,8 @@ class _Renderer:
             "exactly_once": {"exactly.once.support": flow.text("required", "delivery")} if flow.exactly_once else {},
             **_own_offsets(flow, flow.target, "source_connector"),
         }
+        if flow.settings.balance.by == "plugin":
+            context["connector_class"] = flow.text(PLUGIN_CLASS, "balance", "by")
         return self.connector("source", flow, (flow,), context)
 
     def checkpoint(self, flows: tuple[Flow, ...]) -> Connector:
@@ -186,7 +189,7 @@ class _Renderer:
         name = str(flow.connector_name(type_))
         context |= {
             "name": flow.connector_name(type_),
-            "connector_class": CLASSES[type_],
+            "connector_class": context.get("connector_class", CLASSES[type_]),
             "owner": self.owner,
             # A list of the pair's flows would restart its heartbeats and checkpoints with each flow that comes or goes.
             "flows": by_default(flow.id if type_ == "source" else flow.pair, "what it serves"),
@@ -213,6 +216,11 @@ class _Renderer:
                     'write {{ settings("producer.override.", record_producer) }}, as the shipped template does, or'
                     " remove catch_up"
                 ),
+            )
+        if type_ == "source" and flow.settings.balance.by == "plugin" and config.get("connector.class") != PLUGIN_CLASS:
+            raise TemplateError(
+                f"source.properties.j2, connector '{name}': connector.class = {PLUGIN_CLASS} is missing",
+                hint="write connector.class = {{ connector_class }}, as the shipped template does, or balance: stock",
             )
         wished = flow.settings.state if type_ == "source" else None
         state = wished.upper() if wished else None

@@ -23,6 +23,7 @@ from mm2mgr.connectors import RESTING, SETTLED, Connector, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
+from mm2mgr.plan.assignments import assignment_remarks, with_assignments
 from mm2mgr.plan.changes import ORDER, WRITES, Action, Change, ClusterPlan, Plan, Wish, type_of, with_price
 from mm2mgr.plan.heartbeats import (
     Carrier,
@@ -230,7 +231,7 @@ def make_draft(
         carriers, connectors = former.carriers, former.connectors
     else:
         carriers = heartbeat_carriers(topology, declared.connectors, running)
-        connectors = with_carriers(declared.connectors, carriers)
+        connectors = with_assignments(with_carriers(declared.connectors, carriers), running.configs)
     chosen = _connectors_by_cluster(declared, connectors)
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
@@ -307,7 +308,7 @@ def plan_cluster(
             lists.append(listed)
         else:
             change = _compare(owners, connect, connector, live)
-        changes.append(change)
+        changes.append(change.with_remarks(*assignment_remarks(connector.config)))
     names = {connector.name for connector in ordered}
     ours = {name for name, live in running.items() if owners.is_ours((connect, name), live.config)}
     left_over = sorted(ours - names)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mm2mgr.assignment import round_robin
+from mm2mgr.assignment import deals_in_turn, round_robin
 from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.hops import filter_of, selection_of
@@ -68,8 +68,12 @@ class Estimate:
         desired, live = self.run.desired.get(named), self.run.live.get(named)
         if change.type != "source" or change.action != "update" or not desired or not live or not change.tasks:
             return Price()
-        if named not in self.widenings and not any(key.key == "tasks.max" for key in change.keys):
+        by_plugin = not all(deals_in_turn(subject.get("connector.class")) for subject in (live, desired))
+        dealing = {"tasks.max", "connector.class"} if by_plugin else {"tasks.max"}
+        if named not in self.widenings and not any(key.key in dealing for key in change.keys):
             return Price()
+        if by_plugin:
+            return Price(moved=None)  # an assignment is no matter of counts
         listed = self.seen.kafka(desired.source)
         most = whole_number((change.config or {}).get("tasks.max", "1"), 10)
         tasks = change.tasks, 1 if most is None else most

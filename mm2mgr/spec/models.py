@@ -38,6 +38,7 @@ from mm2mgr.spec.values import (
     TopicName,
     Url,
     Urls,
+    balance_way,
     flag,
     proxy_settings,
 )
@@ -384,6 +385,16 @@ class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
     """Name of the heartbeat connector of the pair where it has one already; default: `mm2.SOURCE.TARGET.heartbeat`."""
 
 
+class Balance(Model, json_schema_extra=_example(by="plugin")):
+    """Who assigns the partitions of a flow to the tasks of its source connector."""
+
+    by: Literal["stock", "plugin"] = "stock"
+    """`stock`: MirrorMaker's own class, which deals them in turn, whatever their traffic. `plugin`: the class of mm2mgr's
+    Connect plugin, which takes the assignment from the connector's config and deals evenly without one; every worker
+    must have its jar, and `workers: {count: …}` must say how many there are, which plan checks. `balance: plugin` is short
+    for this. Plan and apply leave an assignment that runs as it is."""
+
+
 class OffsetSyncs(Model, json_schema_extra=_example(location="target")):
     """The pairs of source and target offsets that checkpoints are made from."""
 
@@ -421,6 +432,11 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     with `exactly.once.source.support=enabled`, which plan and apply check."""
     tasks: Tasks = Tasks.model_construct()
     """Tasks of the source connector: a number, or bounds for the computed one."""
+    balance: Annotated[
+        Balance,
+        BeforeValidator(balance_way, json_schema_input_type=Balance | Literal["stock", "plugin"]),
+    ] = Balance.model_construct()
+    """Who assigns partitions to these tasks: `stock`, `plugin`, or settings."""
     catch_up: CatchUpSettings | None = None
     """Limit that all tasks of the flow share, by pair of clusters. Default: that of the link, else no limit."""
     checkpoints: Annotated[Checkpoints, BeforeValidator(flag, json_schema_input_type=Checkpoints | bool)] = (

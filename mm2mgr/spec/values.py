@@ -182,6 +182,11 @@ def flag(value: object) -> object:
     return {"enabled": value} if isinstance(value, bool) else value
 
 
+def balance_way(value: object) -> object:
+    """Read a word as the short form of `{by: …}`."""
+    return {"by": value} if isinstance(value, str) else value
+
+
 def proxy_settings(value: object) -> object:
     """Read a URL as the short form of `{url: …}`; `false` is no proxy, whatever the defaults say."""
     if isinstance(value, bool):

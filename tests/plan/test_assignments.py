@@ -1,0 +1,170 @@
+"""Plan and apply leave the assignment of the Connect plugin as it runs, and bring a flow to the plugin only where every worker has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
+from mm2mgr.errors import TemplateError
+from mm2mgr.render import CLASSES, render
+from mm2mgr.spec.files import load
+from tests.asking import topics_with
+from tests.plan.site import Site, errors
+from tests.spec.trees import write
+
+TEXT = "version=1;rates=900+700;unlisted=10;orders:0-1@0+2-3@1"
+NEWER = "version=2;something=else"
+NAME = "mm2.a.east.source.orders"
+ALONE = "heartbeats: false, checkpoints: false"
+
+
+def flow(more: str = "", *, balance: str | None = "plugin", topics: str = "orders", name: str = "orders") -> str:
+    by = f", balance: {balance}" if balance else ""
+    settings = f"topics: {{include: [{topics}]}}, tasks: {{max: 2}}, {ALONE}{by}{more}"
+    workers = "defaults: {connect: {workers: {count: 1}}}"
+    return f"flows:\n  {name}: {{sources: [a], targets: [east], {settings}}}\n{workers}\n"
+
+
+@pytest.fixture
+def east(site: Site) -> Site:
+    """A site whose workers have the plugin."""
+    topics = {"orders": 4, "logs": 2}
+    assert site.kafka
+    site.kafka["a"] = topics_with(topics)
+    site.east.source_topics = topics
+    site.east.plugins[PLUGIN_CLASS] = "1.0"
+    return site
+
+
+def config(site: Site, name: str = NAME) -> dict[str, str]:
+    return site.east.connectors[name].config
+
+
+def rebalanced(site: Site, text: str = TEXT) -> None:
+    """Run the flow with an assignment, as `rebalance` leaves it."""
+    assert not errors(site.converge(flow()))
+    config(site)[ASSIGNMENT_KEY] = text
+
+
+def test_a_new_connector_of_the_plugin_begins_without_an_assignment(east: Site) -> None:
+    plan = east.plan(flow())
+    [key] = [key for change in plan.changes for key in change.keys if key.key == "connector.class"]
+    assert key.after == PLUGIN_CLASS
+    assert "spec" in key.origin
+    assert not errors(east.apply(plan, flow()))
+    assert config(east)["connector.class"] == PLUGIN_CLASS
+    assert ASSIGNMENT_KEY not in config(east)
+    assert east.plan(flow()).is_empty
+
+
+def test_an_assignment_that_runs_is_no_difference_and_goes_along(east: Site) -> None:
+    rebalanced(east)
+    assert east.plan(flow()).is_empty
+    tuned = flow(", source_consumer: {max.poll.records: 400}")
+    plan = east.plan(tuned)
+    assert [key.key for change in plan.changes for key in change.keys] == ["source.consumer.max.poll.records"]
+    assert not errors(east.apply(plan, tuned)), "the digest of the tasks is that of the text"
+    assert config(east)[ASSIGNMENT_KEY] == TEXT
+    assert config(east)["source.consumer.max.poll.records"] == "400"
+
+
+def test_it_goes_along_where_the_connector_gets_another_name(east: Site) -> None:
+    rebalanced(east)
+    east.east.add_offsets(NAME, "orders", {0: 5}, alias="a")
+    renamed = flow(", connector_name: orders-east")
+    moved = renamed + f"moved: [{{from: east/{NAME}, to: orders:a->east}}]\n"
+    assert not errors(east.converge(moved))
+    assert config(east, "orders-east")[ASSIGNMENT_KEY] == TEXT
+    assert NAME not in east.east.connectors
+
+
+def test_a_part_of_a_flow_that_moves_leaves_the_rest_its_assignment(east: Site) -> None:
+    both = flow(topics="orders, logs")
+    assert not errors(east.converge(both))
+    config(east)[ASSIGNMENT_KEY] = TEXT
+    east.east.add_offsets(NAME, "logs", {0: 5}, alias="a")
+    apart = flow().replace(
+        "defaults:", f"  logs: {{sources: [a], targets: [east], topics: {{include: [logs]}}, {ALONE}}}\ndefaults:"
+    )
+    apart += 'moved: [{from: "orders:a->east", to: "logs:a->east", topics: [logs]}]\n'
+    assert not errors(east.converge(apart))
+    assert config(east)[ASSIGNMENT_KEY] == TEXT
+    assert ASSIGNMENT_KEY not in config(east, "mm2.a.east.source.logs")
+    assert east.plan(apart).is_empty
+
+
+def test_back_to_stock_takes_it_away(east: Site) -> None:
+    rebalanced(east)
+    plan = east.plan(flow(balance=None))
+    kinds = {key.key: key.kind for change in plan.changes for key in change.keys}
+    assert kinds == {"connector.class": "change", ASSIGNMENT_KEY: "remove"}
+    assert not errors(east.apply(plan, flow(balance=None)))
+    assert config(east)["connector.class"] == CLASSES["source"]
+    assert ASSIGNMENT_KEY not in config(east)
+
+
+def test_what_lies_in_the_config_of_the_stock_class_is_no_assignment(east: Site) -> None:
+    assert not errors(east.converge(flow(balance="stock")))
+    config(east)[ASSIGNMENT_KEY] = TEXT
+    assert not errors(east.converge(flow()))
+    assert config(east)["connector.class"] == PLUGIN_CLASS
+    assert ASSIGNMENT_KEY not in config(east)
+
+
+def test_a_text_that_cannot_be_read_is_told_and_stays(east: Site) -> None:
+    rebalanced(east, NEWER)
+    plan = east.plan(flow())
+    assert plan.is_empty
+    assert not plan.has_failed
+    [warning] = [warning for change in plan.changes for warning in change.warnings]
+    assert "is of version 2, and this mm2mgr reads version 1" in warning
+    assert "it stays as it runs" in warning
+
+
+def test_fewer_tasks_than_the_assignment_has_are_blocked_by_name(east: Site) -> None:
+    rebalanced(east)
+    plan = east.plan(flow().replace("max: 2", "max: 1"))
+    [change] = plan.changes
+    assert change.action == "blocked"
+    assert "assignment has 2 tasks, and tasks.max would be 1" in change.reason
+    assert "balance: stock" in change.remedy
+    assert config(east)[ASSIGNMENT_KEY] == TEXT
+
+
+def test_what_moves_is_not_counted_by_the_stock_way_of_dealing(east: Site) -> None:
+    assert not errors(east.converge(flow(balance=None)))
+    assert east.plan(flow()).price.moved is None
+
+
+def test_defaults_a_flow_and_a_pair_may_say_it_in_either_form(tmp_path: Path) -> None:
+    text = """\
+owner: team
+clusters:
+  a: {bootstrap_servers: 'a:9092'}
+  b: {bootstrap_servers: 'b:9092'}
+  c: {bootstrap_servers: 'c:9092'}
+connect:
+  b: {url: 'http://b:8083', kafka: b}
+  c: {url: 'http://c:8083', kafka: c}
+defaults: {flows: {balance: plugin}}
+flows:
+  x: {sources: [a], targets: [b], topics: {include: [x]}}
+  y: {sources: [a], targets: [b, c], topics: {include: [y]}, balance: {by: stock}, pairs: {a->c: {balance: plugin}}}
+"""
+    from mm2mgr.expand import expand
+
+    topology = expand(load([write(tmp_path, x=text)]))
+    by_flow = {c.flows[0]: c.config["connector.class"] for c in render(topology) if c.type == "source"}
+    stock = CLASSES["source"]
+    assert by_flow == {"x:a->b": PLUGIN_CLASS, "y:a->b": stock, "y:a->c": PLUGIN_CLASS}
+    checks = [c.config["connector.class"] for c in render(topology) if c.type != "source"]
+    assert PLUGIN_CLASS not in checks
+    folder = tmp_path / "templates"
+    folder.mkdir()
+    (folder / "source.properties.j2").write_text(
+        "name = {{ name }}\nconnector.class = MirrorSourceConnector\nmm2mgr.owner = {{ owner }}\n"
+    )
+    with pytest.raises(TemplateError, match="mm2mgr[.]connect[.]AssignedMirrorSourceConnector is missing"):
+        render(topology, folder)
