@@ -7,6 +7,7 @@ read back before it is repeated.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -19,6 +20,8 @@ from mm2mgr.connect.errors import Call, Invalid, NotFound, Overwritten
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import (
     Plugin,
+    PluginOnWorker,
+    PluginOnWorkers,
     SourceOffset,
     Validation,
     WorkerInfo,
@@ -32,6 +35,7 @@ from mm2mgr.connect.types import (
 )
 from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parse_answer
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, with_statuses
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.secrets import mask_text, remember
 from mm2mgr.text import is_addressable
@@ -303,6 +307,69 @@ async def silent_workers(target: ConnectTarget, workers: Iterable[str]) -> froze
     answers = await asyncio.gather(*(_accepts(gate, *place) for place in places.values()))
     silent = frozenset(worker for worker, accepts in zip(places, answers, strict=True) if not accepts)
     return silent if any(answers) else frozenset(worker for worker in silent if places[worker] in urls)
+
+
+async def plugin_on_workers(
+    target: ConnectTarget, workers: Iterable[str], plugin: str, deadline_seconds: float
+) -> PluginOnWorkers:
+    """Ask each worker that is known, by the URLs of the target and by ids (`host:port`), whether it has a plugin.
+
+    A status names whom it likes, so credentials and headers go to the URLs alone. Where no id is the address of a URL,
+    URLs may be gateways, or other addresses of the same workers: then the larger group alone counts.
+    """
+    places = {worker: place for worker in sorted(workers) if (place := _place(f"//{worker}"))}
+    of_urls = {url: place for url in target.urls if (place := _place(url))}
+    addresses = dict(
+        zip(
+            dict.fromkeys((*of_urls.values(), *places.values())),
+            await asyncio.gather(*map(_addresses, dict.fromkeys((*of_urls.values(), *places.values())))),
+            strict=True,
+        )
+    )
+
+    def is_same(one_place: tuple[str, int], other: tuple[str, int]) -> bool:
+        return one_place[1] == other[1] and bool(addresses[one_place] & addresses[other])
+
+    urls: dict[str, tuple[str, int]] = {}
+    for url, place in of_urls.items():
+        if not any(is_same(place, other) for other in urls.values()):
+            urls[url] = place
+    ids: dict[str, tuple[str, int]] = {}
+    for worker, place in places.items():
+        if not any(is_same(place, other) for other in ids.values()):
+            ids[worker] = place
+    only_ids = {
+        worker: place for worker, place in ids.items() if not any(is_same(place, other) for other in urls.values())
+    }
+    scheme = urlsplit(target.urls[0]).scheme
+    bare = replace(target, auth=None, headers={}, renewed=None)
+    asked = {url: replace(target, urls=(url,)) for url in urls}
+    asked |= {worker: replace(bare, urls=(f"{scheme}://{worker}",)) for worker in only_ids}
+    gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
+
+    async def ask(worker: str) -> PluginOnWorker:
+        async with gate:
+            try:
+                async with ConnectClient(asked[worker], deadline_seconds=deadline_seconds) as client:
+                    plugins = await client.plugins()
+            except Mm2mgrError as error:
+                return PluginOnWorker(worker, failure=error.one_line)
+        return PluginOnWorker(worker, next((found.version for found in plugins if found.class_name == plugin), None))
+
+    answers = await asyncio.gather(*map(ask, asked))
+    answering = {answer.worker for answer in answers if not answer.failure}
+    by_url, by_id = len(answering & urls.keys()), len(answering & only_ids.keys())
+    are_workers = len(only_ids) < len(ids) or not ids
+    return PluginOnWorkers(tuple(answers), by_url + by_id if are_workers else max(by_url, by_id))
+
+
+async def _addresses(place: tuple[str, int]) -> frozenset[str]:
+    """Return the addresses of a host, or its name where it has none here."""
+    try:
+        entries = await asyncio.get_running_loop().getaddrinfo(*place, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return frozenset([place[0]])
+    return frozenset(str(entry[4][0]) for entry in entries)
 
 
 def _place(url: str) -> tuple[str, int] | None:

@@ -131,6 +131,23 @@ class Plugin:
 
 
 @dataclass(frozen=True)
+class PluginOnWorker:
+    """Whether the worker at an address has a plugin: its version, None where it lacks it; or why it did not answer."""
+
+    worker: str
+    version: str | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class PluginOnWorkers:
+    """The answers of all workers that could be asked. `count`: how many different workers answered, at least."""
+
+    workers: tuple[PluginOnWorker, ...]
+    count: int
+
+
+@dataclass(frozen=True)
 class Validation:
     """What a dry validation found: for each refused key the worker's reasons, with the sent secrets masked.
 

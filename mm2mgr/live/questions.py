@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mm2mgr.connect.types import Plugin, SourceOffset, Validation, WorkerInfo
+from mm2mgr.connect.types import Plugin, PluginOnWorkers, SourceOffset, Validation, WorkerInfo
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mm2mgr.connect.client import ConnectClient
     from mm2mgr.live.reach import KafkaReach
 
+_ONE_WORKER_SECONDS = 5.0
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
@@ -130,6 +131,19 @@ class SilentWorkers(ConnectQuestion[frozenset[str]]):
         from mm2mgr.connect.client import silent_workers
 
         return await silent_workers(client.target, self.workers)
+
+
+@dataclass(frozen=True)
+class WorkersWithPlugin(ConnectQuestion[PluginOnWorkers]):
+    """Whether each worker that is known, by the cluster's URLs and by these ids, has a plugin."""
+
+    workers: tuple[str, ...]
+    plugin: str
+
+    async def ask(self, client: ConnectClient) -> PluginOnWorkers:
+        from mm2mgr.connect.client import plugin_on_workers
+
+        return await plugin_on_workers(client.target, self.workers, self.plugin, _ONE_WORKER_SECONDS)
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------

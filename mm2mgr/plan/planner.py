@@ -37,6 +37,7 @@ from mm2mgr.plan.judges import Connectors, Facts, judge_parts, writes_through_wo
 from mm2mgr.plan.mirrored import ALLOWED_BY, ArrivedTopics, MirrorVerdict, judge
 from mm2mgr.plan.mirroring_cost import assigned_topics, read_estimate
 from mm2mgr.plan.moves import with_other_sides
+from mm2mgr.plan.plugin_guard import ask_plugin_workers
 from mm2mgr.plan.quotas import quota_changes, wanted_quotas
 from mm2mgr.plan.stages import steps_of
 from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, topics_taken, unseen_successors, widenings
@@ -95,15 +96,15 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
     writes = widenings(draft.writes, run.desired, run.live)
     state = yield from _read_mirrored(draft, writes)
     verdicts = _verdicts(draft, writes, state, run)
-    dedicated, late, caps = yield from side_by_side(
-        _ask_dedicated(draft), _ask_retention(draft, state), _read_caps(draft, run, state)
+    dedicated, late, caps, plugins = yield from side_by_side(
+        _ask_dedicated(draft), _ask_retention(draft, state), _read_caps(draft, run, state), ask_plugin_workers(draft)
     )
     estimate = yield from read_estimate(draft, run, state, writes, verdicts)
     against = {
         named: [r for r in verdict.objections if not declared.allows(ALLOWED_BY.get(r.rule, ""), named)]
         for named, verdict in verdicts.items()
     }
-    for named, remark in (*dedicated, *late[0]):
+    for named, remark in (*plugins, *dedicated, *late[0]):
         against.setdefault(named, []).append(remark)
     successors = {named: [again.old for again in verdict.again] for named, verdict in verdicts.items() if verdict.again}
     by_name = {widening.full_name: widening for widening in writes}

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
+from mm2mgr.connect.client import plugin_on_workers
+from mm2mgr.connect.target import BasicAuth, ConnectTarget
+from mm2mgr.connect.types import PluginOnWorkers
 from mm2mgr.errors import TemplateError
+from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.render import CLASSES, render
 from mm2mgr.spec.files import load
 from tests.asking import topics_with
+from tests.fake_connect import FakeConnect, serving
 from tests.plan.site import Site, errors
 from tests.spec.trees import write
 
@@ -166,5 +173,123 @@ flows:
     (folder / "source.properties.j2").write_text(
         "name = {{ name }}\nconnector.class = MirrorSourceConnector\nmm2mgr.owner = {{ owner }}\n"
     )
-    with pytest.raises(TemplateError, match="mm2mgr[.]connect[.]AssignedMirrorSourceConnector is missing"):
+    with pytest.raises(TemplateError, match=r"mm2mgr[.]connect[.]AssignedMirrorSourceConnector is missing"):
         render(topology, folder)
+
+
+# --- the guard --------------------------------------------------------------------------------------------------------
+
+
+def only(plan: Plan) -> Change:
+    [change] = plan.changes
+    return change
+
+
+def test_the_plugin_waits_until_each_worker_has_it(east: Site) -> None:
+    bare = FakeConnect(cluster_id="east")
+    bare.plugins = dict(east.east.plugins)
+    del bare.plugins[PLUGIN_CLASS]
+    assert not errors(east.converge(flow(balance=None)))
+    before = dict(config(east))
+    two = flow().replace("count: 1", "count: 2")
+    undeclared = only(east.plan(flow().replace("count: 1", "network: 1 MB/s")))
+    assert undeclared.action == "blocked"
+    assert "how many workers 'east' has is not declared" in undeclared.reason
+    assert "workers: {count: …}" in undeclared.remedy
+    one_of_two = only(east.plan(two))
+    assert "1 of the 2 workers of 'east' answered" in one_of_two.reason
+    assert "under url:" in one_of_two.remedy
+    with serving(bare) as url:
+        address = url.removeprefix("http://")
+        own = east.urls["east"].removeprefix("http://")
+        east.east.worker_ids = {None: own, 0: own, 1: address}
+        lacking = only(east.plan(two))
+        assert lacking.action == "blocked"
+        assert f"{address} of 'east' has no {PLUGIN_CLASS}" in lacking.reason
+        assert "mm2mgr plugin write" in lacking.remedy
+        bare.plugins[PLUGIN_CLASS] = "0.9"
+        assert "too old for this assignment, which needs version 1" in only(east.plan(two)).reason
+        assert not errors(east.apply(east.plan(two), two))
+        assert config(east) == before, "blocked is untouched"
+        bare.plugins[PLUGIN_CLASS] = "1.0"
+        assert not errors(east.converge(two))
+        assert config(east)["connector.class"] == PLUGIN_CLASS
+        del bare.plugins[PLUGIN_CLASS]
+        tuned = two.replace("balance: plugin", "balance: plugin, source_consumer: {max.poll.records: 400}")
+        assert only(east.plan(tuned)).action == "blocked"
+        back = only(east.plan(two.replace("balance: plugin", "balance: stock")))
+        assert back.action == "update", "going back is never blocked"
+    gone = only(east.plan(tuned))
+    assert gone.action == "update", "what runs already is not stopped by a worker that is down"
+    assert any("answered whether they have the plugin" in warning for warning in gone.warnings)
+
+
+def test_workers_are_counted_once_and_only_urls_get_credentials() -> None:
+    first, second = FakeConnect(basic=("me", "secret")), FakeConnect()
+    first.plugins[PLUGIN_CLASS] = second.plugins[PLUGIN_CLASS] = "1.0"
+    with serving(first) as url, serving(second) as other:
+        ids = url.removeprefix("http://"), other.removeprefix("http://")
+
+        def ask(urls: tuple[str, ...], workers: tuple[str, ...]) -> PluginOnWorkers:
+            target = ConnectTarget("east", urls, BasicAuth("me", "secret"))
+            return asyncio.run(plugin_on_workers(target, workers, PLUGIN_CLASS, 5.0))
+
+        assert ask((url,), ()).count == 1
+        assert ask((url, other), ()).count == 2, "an idle one has a URL and no id"
+        assert ask((url,), ids).count == 2
+        assert ask((url, other), ids).count == 2
+        assert ask((url.replace("127.0.0.1", "localhost"), url), ids[:1]).count == 1, (
+            "one worker, whatever it is called"
+        )
+        assert ask((url,), ids[1:]).count == 1, "that URL may be a gateway to this worker"
+        [_, refused] = ask((other,), ids[::-1]).workers
+        assert refused.worker == ids[0]
+        assert "401" in refused.failure, "a status may name any host, so credentials do not go there"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_estates_keep_their_assignments(east: Site, seed: int) -> None:
+    random = Random(seed)
+    topics = {f"t{number}": random.randint(2, 5) for number in range(4)}
+    assert east.kafka
+    east.kafka["a"] = topics_with(topics)
+    east.east.source_topics = topics
+
+    def tree(balances: dict[str, str], count: str, polls: int) -> str:
+        names = random.sample(sorted(topics), len(topics))
+        lines = [
+            f"  {name}: {{sources: [a], targets: [east], topics: {{include: [{name}]}}, tasks: {{max: 2}}, {ALONE},"
+            f" balance: {balances[name]}, source_consumer: {{max.poll.records: {polls}}}}}"
+            for name in names
+        ]
+        return "\n".join(["flows:", *lines, f"defaults: {{connect: {{workers: {{{count}}}}}}}", ""])
+
+    def name_of(topic: str) -> str:
+        return f"mm2.a.east.source.{topic}"
+
+    balances = {topic: random.choice(["plugin", "stock"]) for topic in topics}
+    assert not errors(east.converge(tree(balances, "count: 1", 100)))
+    texts = {}
+    for topic, by in balances.items():
+        if by == "plugin":
+            texts[topic] = f"version=1;rates=5+5;unlisted=1;{topic}:{random.randint(0, 1)}@{random.randint(0, 1)}"
+            config(east, name_of(topic))[ASSIGNMENT_KEY] = texts[topic]
+    assert east.plan(tree(balances, "count: 1", 100)).is_empty
+    later = {topic: random.choice(["plugin", "stock"]) for topic in topics}
+    begins = {topic for topic in topics if later[topic] == "plugin" and balances[topic] == "stock"}
+    before = {topic: dict(config(east, name_of(topic))) for topic in topics}
+    first, second = (east.plan(tree(later, "count: 2", 200)) for _ in range(2))
+    what, again = (
+        sorted(
+            (c.connector, c.action, c.reason, c.warnings, repr(c.config and sorted(c.config.items())))
+            for c in plan.changes
+        )
+        for plan in (first, second)
+    )
+    assert what == again, "order means nothing"
+    assert {change.connector for change in first.changes if change.action == "blocked"} == set(map(name_of, begins))
+    assert not errors(east.apply(first, tree(later, "count: 2", 200)))
+    for topic in topics:
+        after = config(east, name_of(topic))
+        assert (after == before[topic]) == (topic in begins), topic
+        assert after.get(ASSIGNMENT_KEY) == (texts.get(topic) if later[topic] == "plugin" else None)

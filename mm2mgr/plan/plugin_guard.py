@@ -1,0 +1,126 @@
+"""Holds back the Connect plugin's class until each worker has it. Pure.
+
+A worker without the class fails what it is given and only the stock class heals that, and REST lists no workers: an idle
+one is in no status. So all that are known are asked, and as many must answer as are declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, VERSION, is_plugin_class
+from mm2mgr.comparison.differences import Named
+from mm2mgr.connect.types import PluginOnWorkers
+from mm2mgr.connectors import workers_at_work
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.questions import Statuses, WorkersWithPlugin
+from mm2mgr.live.snapshot import Steps
+from mm2mgr.plan.changes import WRITES, Change
+from mm2mgr.plan.draft import Draft
+from mm2mgr.remarks import Effect, Remark
+from mm2mgr.text import few, number_of, whole_number
+
+RULE = "plugin-on-workers"
+_NO_ANSWERS = PluginOnWorkers((), 0)
+_INSTALL = "put the jar of `mm2mgr plugin write` onto every worker and restart them one after the other"
+_OR_STOCK = "then plan again; until then write balance: stock"
+
+
+@dataclass(frozen=True)
+class PluginWorkers:
+    """What is known of the workers of a Connect cluster: their answers, or why none was asked for (`unread`), and how
+    many are declared.
+    """
+
+    connect: str
+    answers: PluginOnWorkers
+    declared: int | None = None
+    unread: str = ""
+
+    def remarks(self, change: Change) -> Iterator[Remark]:
+        """Yield what is said of a write of the plugin's class; one that runs already is told, not stopped, where
+        workers do not answer.
+        """
+        live, needed = change.before or {}, _text_version(change.config or {})
+        lacking = [answer.worker for answer in self.answers.workers if answer.version is None and not answer.failure]
+        if lacking:
+            text = f"{few(lacking)} of '{self.connect}' {_has(lacking)} no {PLUGIN_CLASS}, and would fail its tasks"
+            yield Remark(text, "blocks", f"{_INSTALL}, {_OR_STOCK}", RULE)
+        versions = {answer.worker: answer.version for answer in self.answers.workers if answer.version is not None}
+        older = [worker for worker, version in versions.items() if _major(version) < needed]
+        if older:
+            text = (
+                f"{few([f'{worker} (version {versions[worker]})' for worker in older])} of '{self.connect}' {_has(older)}"
+                f" a plugin too old for this assignment, which needs version {needed}"
+            )
+            yield Remark(text, "blocks", f"{_INSTALL}, {_OR_STOCK}", RULE)
+        runs = is_plugin_class(live.get("connector.class", ""))
+        effect: Effect = "warns" if runs else "blocks"
+        if self.unread:
+            text = f"which workers '{self.connect}' has could not be read ({self.unread})"
+            yield Remark(text, effect, "plan again when they answer", RULE)
+        elif self.declared is None:
+            text = (
+                f"how many workers '{self.connect}' has is not declared, and Connect lists no idle ones: one without the"
+                " plugin would fail its tasks"
+            )
+            yield Remark(text, effect, f"write workers: {{count: …}} under connect: {self.connect}", RULE)
+        elif self.answers.count < self.declared:
+            silent = [f"{answer.worker}: {answer.failure}" for answer in self.answers.workers if answer.failure]
+            reasons = f" ({few(silent)})" if silent else ""
+            text = (
+                f"{self.answers.count} of the {number_of(self.declared, 'worker')} of '{self.connect}' answered whether"
+                f" they have the plugin{reasons}"
+            )
+            remedy = (
+                f"write the address of each worker under url: of '{self.connect}', start those that are down, or correct"
+                " workers: {count: …}; then plan again"
+            )
+            yield Remark(text, effect, remedy, RULE)
+
+
+def _has(workers: list[str]) -> str:
+    return "has" if len(workers) == 1 else "have"
+
+
+def _text_version(config: Mapping[str, str]) -> int:
+    """Return the version of the plugin that an assignment needs, also of one that nobody here can read."""
+    head = re.match(r"\s*version=([0-9]{1,9})(;|$)", config.get(ASSIGNMENT_KEY, ""))
+    return int(head[1]) if head else VERSION
+
+
+def _major(version: str | None) -> int:
+    return whole_number((version or "").partition(".")[0], 10) or 0
+
+
+def ask_plugin_workers(draft: Draft) -> Steps[list[tuple[Named, Remark]]]:
+    """Return what is said of writes of the plugin's class; nothing is asked where there is none."""
+    writes = [
+        change
+        for change in draft.writes
+        if change.keys and change.action in WRITES and is_plugin_class((change.config or {}).get("connector.class", ""))
+    ]
+    connects = sorted({change.connect for change in writes})
+    statuses = yield map(Statuses, connects)
+    by_connect: dict[str, PluginWorkers] = {}
+    questions: dict[str, WorkersWithPlugin] = {}
+    for connect in connects:
+        declared, answer = (
+            draft.declared.topology.connects[connect].model.workers.count,
+            statuses.get(Statuses(connect)),
+        )
+        if isinstance(answer, Mm2mgrError):
+            by_connect[connect] = PluginWorkers(connect, _NO_ANSWERS, declared, answer.one_line)
+        else:
+            ids = tuple(sorted(workers_at_work(answer.values())))
+            questions[connect] = WorkersWithPlugin(connect, ids, PLUGIN_CLASS)
+    answers = yield questions.values()
+    for connect, question in questions.items():
+        declared, asked = draft.declared.topology.connects[connect].model.workers.count, answers.get(question)
+        if isinstance(asked, Mm2mgrError):
+            by_connect[connect] = PluginWorkers(connect, _NO_ANSWERS, declared, asked.one_line)
+        else:
+            by_connect[connect] = PluginWorkers(connect, asked, declared)
+    return [(change.full_name, remark) for change in writes for remark in by_connect[change.connect].remarks(change)]
