@@ -70,7 +70,7 @@ LAYERS: dict[str, set[str]] = {
     "ownership_changes": {"text", "spec", "topology"},
     "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes"},
     "templating": {"errors", "files", "defaults"},
-    "render": {"connectors", "errors", "defaults", "spec", "topology", "templating"},
+    "render": {"assignment_text", "connectors", "errors", "defaults", "spec", "topology", "templating"},
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
