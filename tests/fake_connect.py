@@ -22,6 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, AssignmentRefused, expected_task_config, read_text
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.truth.keys import kafka_version, load
 
 MIRROR = "org.apache.kafka.connect.mirror."
@@ -504,7 +506,11 @@ class FakeConnect:
             raise Refusal(400, "\n".join((head, *errors.values(), tail)))
 
     def _is_installed(self, kind: str) -> bool:
-        return kind in CLASSES or kind in {name.rsplit(".", 1)[1] for name in CLASSES}
+        return (
+            (kind == PLUGIN_CLASS and kind in self.plugins)
+            or kind in CLASSES
+            or kind in {name.rsplit(".", 1)[1] for name in CLASSES}
+        )
 
     def _no_class(self, kind: str) -> str:
         text = f"Failed to find any class that implements Connector and which name matches {kind}, available connectors are:"
@@ -533,7 +539,22 @@ class FakeConnect:
         return prefixes + (["admin.override."] if (own_offsets or creates) and since else [])
 
     def _errors(self, config: dict[str, str]) -> dict[str, str]:
-        return self._exactly_once_errors(config) | self._policy_errors(config) | self._value_errors(config)
+        return (
+            self._exactly_once_errors(config)
+            | self._policy_errors(config)
+            | self._value_errors(config)
+            | self._assignment_errors(config)
+        )
+
+    def _assignment_errors(self, config: dict[str, str]) -> dict[str, str]:
+        """What the Connect plugin refuses."""
+        if config["connector.class"] != PLUGIN_CLASS or ASSIGNMENT_KEY not in config:
+            return {}
+        try:
+            tasks, most = len(read_text(config[ASSIGNMENT_KEY]).rates), int(config.get("tasks.max", "1"))
+        except AssignmentRefused as refused:
+            return {ASSIGNMENT_KEY: refused.message}
+        return {ASSIGNMENT_KEY: f"{ASSIGNMENT_KEY} has {tasks} tasks, but tasks.max is {most}"} if tasks > most else {}
 
     def _value_errors(self, config: dict[str, str]) -> dict[str, str]:
         """Transformations that no plugin has, and since Kafka 4.2 (KIP-1161) lists with an item twice, or an empty one."""
@@ -605,6 +626,8 @@ class FakeConnect:
             return len(connector.dealt)
         if not connector.config["connector.class"].endswith("MirrorSourceConnector"):
             return 1
+        if (assigned := self._assigned(connector.config)) is not None:
+            return len(assigned)
         partitions = sum(count for _, count in self._matched(connector.config.get("topics", "")))
         wish = connector.config.get("tasks.max", "1")
         return min(int(wish), partitions) if wish.isdecimal() else 0
@@ -656,22 +679,35 @@ class FakeConnect:
             f"{topic}-{number}" for topic, size in self._matched(config.get("topics", "")) for number in range(size)
         ]
         task_class = config["connector.class"].removesuffix("Connector") + "Task"
+        passed_on, dealt = dict(config), connector.dealt or self._assigned(config)
+        if config["connector.class"] == PLUGIN_CLASS:
+            task_class, passed_on = f"{MIRROR}MirrorSourceTask", expected_task_config(config)
         of_groups = task_class.endswith("MirrorCheckpointTask")
         key, items = ("groups", connector.groups) if of_groups else ("partitions", parts)
         return [
             {
                 "id": {"connector": name, "task": number},
-                "config": {key: value for key, value in config.items() if key not in connector.own_keys}
+                "config": {key: value for key, value in passed_on.items() if key not in connector.own_keys}
                 | {
                     "task.class": task_class,
                     "task.index": str(number),
-                    f"task.assigned.{key}": dealt[number]
-                    if (dealt := connector.dealt)
-                    else ",".join(items[number::count]),
+                    f"task.assigned.{key}": dealt[number] if dealt else ",".join(items[number::count]),
                 },
             }
             for number in range(count)
         ]
+
+    def _assigned(self, config: Mapping[str, str]) -> list[str] | None:
+        """What the Connect plugin assigns to each task, where the config has an assignment."""
+        if config.get("connector.class") != PLUGIN_CLASS or ASSIGNMENT_KEY not in config:
+            return None
+        topics = self._matched(config.get("topics", ""))
+        there = [TopicPartition(topic, number) for topic, size in topics for number in range(size)]
+        try:
+            tasks = read_text(config[ASSIGNMENT_KEY]).tasks(there, int(config.get("tasks.max", "1"))).tasks
+        except AssignmentRefused:  # of a newer plugin
+            return None
+        return [",".join(map(str, task)) for task in tasks]
 
     def _seen_status(self, name: str) -> dict[str, Any]:
         if name not in self.connectors or self._no_status_yet(name):
