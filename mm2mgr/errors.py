@@ -74,6 +74,12 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.NO: f"{_NO_SOURCE}, or others changed the file meanwhile",
         ExitCode.DIFFERS: "with `--check`: a flow has too few tasks today",
     },
+    "rebalance": {
+        ExitCode.NO: f"{_NO_SOURCE}, or a Connect cluster or its history; with `--apply` a write failed or was taken "
+        "back, or another process of the owner is at work",
+        ExitCode.DIFFERS: "without `--apply`: a change is worth its restart",
+        ExitCode.LOOK: "with `--apply`: a connector was not seen to run with its new assignment within `--wait`",
+    },
     "sample": {
         ExitCode.NO: "a cluster could not be read in any round",
         ExitCode.INTERRUPTED: "never: it ends after its round with its answer",

@@ -241,14 +241,16 @@ def wait_for_lease(topology: Topology, plan: Plan, report: Report) -> bool:
     return end is not None
 
 
-def take_lease(leases: Leases, topology: Topology, plan: Plan, by: object, report: Report) -> Plan:
+def take_lease(  # noqa: PLR0913
+    leases: Leases, topology: Topology, plan: Plan, by: object, report: Report, *, command: str = "apply"
+) -> Plan:
     """Take the lease where the plan writes, and return the plan with a note where it cannot be had; Mm2mgrError where
     another process has it.
     """
     connects = _written_connects(topology, plan)
     if not connects:
         return plan
-    standby, without = leases.take(topology, connects, holder_note("apply", by, time.time()))
+    standby, without = leases.take(topology, connects, holder_note(command, by, time.time()))
     if standby:
         leases.close()  # else this process may be taken for the holder
         alias = topology.connects[standby[0]].kafka

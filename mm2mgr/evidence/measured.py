@@ -24,7 +24,7 @@ from mm2mgr.sizing.capacity import (
     by_history,
     find_saturation,
 )
-from mm2mgr.sizing.load import Hours, TopicGrowth, fill_unknown_hours, level_growth
+from mm2mgr.sizing.load import Hours, TopicGrowth, fill_unknown_hours, level_growth, statistic_of
 from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mm2mgr.topology import Flow
 
 _WEEK_HOURS = 168
+_DAY_SECONDS = 86_400.0
 _CELLS = 50_000_000  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one
 _RECENT_MS = RECENT_DAYS * 86_400_000
 _OLDEST_MS = 12 * _RECENT_MS
@@ -100,6 +101,45 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
         else "nothing measured"
     )
     return MeasuredRates(rates, window, statistic, profiles)
+
+
+@dataclass(frozen=True)
+class NewestRates:
+    """Rates of the newest 24 hours in a store, by cluster and partition: bytes and records per second (0: unknown),
+    and until when they were measured, in seconds since 1970.
+
+    `until_seconds`: of all.
+    """
+
+    by_cluster: Mapping[str, Mapping[TopicPartition, tuple[float, float, float]]]
+    until_seconds: float
+
+    @property
+    def text(self) -> str:
+        """Until when anything was measured."""
+        return utc_text(self.until_seconds)
+
+    def of_cluster(self, alias: str) -> Mapping[TopicPartition, tuple[float, float, float]]:
+        """Return the rates of a cluster."""
+        return self.by_cluster.get(alias, {})
+
+
+def read_newest_rates(store: str | Path, statistic: Statistic = "p95") -> NewestRates:
+    """Read a statistic of the newest day that was rolled up, only of hours that were measured; Mm2mgrError for none."""
+    from mm2mgr.throughput.hourly import hourly_rates
+
+    newest = hourly_rates(store, _DAY_SECONDS, statistic)
+    names, until = newest.names, newest.last_ms / 1000
+    rates: dict[str, dict[TopicPartition, tuple[float, float, float]]] = {}
+    for place, size, row in zip(newest.place.tolist(), newest.record_bytes.tolist(), newest.table, strict=True):
+        measured = row == row  # noqa: PLR0124  NaN, of an hour without a rate, equals nothing
+        last = newest.hours[int(measured.nonzero()[0][-1])]
+        volume = float(statistic_of(row[measured], statistic))
+        partition = TopicPartition(names.topics[names.topic[place]], int(names.partition[place]))
+        at = min(until, (last + 1) * 3600.0)
+        of_cluster = rates.setdefault(names.clusters[names.cluster[place]], {})
+        of_cluster[partition] = volume, volume / size if size > 0 else 0.0, at
+    return NewestRates(rates, until)
 
 
 def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:

@@ -74,6 +74,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.plugin import PluginWritten, write_plugin
+    from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport, rebalance
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
     from mm2mgr.operations.serve import (
@@ -173,6 +174,7 @@ _HOMES: Mapping[str, str] = {
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",
+        "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
         "operations.serve": "AuditsOrder EstateView EstateWatch RollUpsOrder ServeOrder WatchdogOrder serve",

@@ -80,11 +80,11 @@ def produce(access: KafkaAccess, topic: str, count: int = 1) -> None:
             producer.send(TopicPartition(topic, 0), b"x" * 100)
 
 
-def measured(folder: Path, *hours: Mapping[tuple[str, str, int], float]) -> Path:
+def measured(folder: Path, *hours: Mapping[tuple[str, str, int], float], end_ms: int = END_MS) -> Path:
     """Fill a store with hours at one rate each for each (cluster, topic, partition), in records of 100 bytes, rolled up."""
     shutil.rmtree(folder, ignore_errors=True)
     batches = [
-        batch for back, rates in enumerate(reversed(hours)) for batch in _batches(rates, END_MS - back * 3_600_000)
+        batch for back, rates in enumerate(reversed(hours)) for batch in _batches(rates, end_ms - back * 3_600_000)
     ]
     SampleStore(folder).append(*batches)
     make(folder)

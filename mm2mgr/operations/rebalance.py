@@ -1,0 +1,358 @@
+"""`rebalance`: what the tasks of each flow carry, the assignment that suits better, and its write into the config of a
+connector of the plugin's class.
+
+Only `mm2mgr.assignment` is written. The number of tasks stays `tasks.max` of the tree: whatever else is in the config
+is the business of `plan` and `apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import inf
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+from mm2mgr.assignment import Assignment
+from mm2mgr.assignment_text import (
+    ASSIGNMENT_KEY,
+    AssignmentRefused,
+    PluginAssignment,
+    digest,
+    is_plugin_class,
+    read_text,
+)
+from mm2mgr.balance.fresh import BalancePlan, percent
+from mm2mgr.balance.planner import plan_balance
+from mm2mgr.balance.rates import MeasuredRate, Rates
+from mm2mgr.balance.rules import BalanceHistory, BalanceRules
+from mm2mgr.balance.ways import Way, compare_ways
+from mm2mgr.comparison.differences import KeyChange, Named
+from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.connectors import RESTING, RunningConnector, standing
+from mm2mgr.errors import Failure, Mm2mgrError
+from mm2mgr.evidence.measured import NewestRates, read_newest_rates
+from mm2mgr.evidence.read import Evidence, EvidenceOptions, read
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price
+from mm2mgr.plan.history import History, read_history
+from mm2mgr.render import OWNER_KEY
+from mm2mgr.sizing.load import statistic_of
+from mm2mgr.text import whole_number
+from mm2mgr.timing import wait_for
+from mm2mgr.topology import Flow, lease_group
+
+if TYPE_CHECKING:
+    from mm2mgr.apply.applied import Applied, Interrupts
+    from mm2mgr.apply.waves import Event
+    from mm2mgr.sizing.scenario import Scenario
+
+COMMAND = "rebalance"
+"""What the history says of a change that was made so."""
+Verdict = Literal["rebalance", "keep", "stock", "left", "unknown"]
+_ROUND_OUTCOMES = frozenset({"begun", "done", "inconclusive", "rolled back"})
+"""Each of them restarted the tasks, or may have."""
+_STOCK = "its class assigns partitions round-robin, so nothing can be written"
+_STOCK_HINT = (
+    "the assignment needs the plugin on each worker (mm2mgr plugin write) and its class: docs/how-to/plugin.md"
+)
+
+
+@dataclass(frozen=True)
+class FlowBalance:
+    """What a flow's tasks carry, and what is to be done.
+
+    `verdict`: `rebalance`, a change is worth its restart and can be written; `keep`, none is; `stock`, the connector's
+    class takes no assignment; `left`, nothing may be written now; `unknown`, it could not be judged. `detail` and
+    `hint` say why, and what to do. `ways` are those to assign the same load. `change`: what would be written.
+    """
+
+    flow: str
+    connect: str
+    connector: str
+    verdict: Verdict
+    detail: str = ""
+    hint: str = ""
+    tasks_max: int | None = None
+    plan: BalancePlan | None = None
+    ways: tuple[Way, ...] = ()
+    change: Change | None = field(default=None, repr=False)
+    json_keys = "flow connect connector verdict detail hint tasks_max ways plan"
+
+    @property
+    def today(self) -> Way | None:
+        """The assignment that runs; None where there is none."""
+        return next((way for way in self.ways if way.name == "today"), None)
+
+
+@dataclass(frozen=True)
+class RebalanceReport:
+    """Each flow, and what became of the writes (None: nothing was to be written, or it was not asked for).
+
+    `failures`: source clusters that could not be read, with why; their flows are absent. `measured`: the rates that
+    were planned with, `newest`: until when anything was measured.
+    """
+
+    flows: tuple[FlowBalance, ...]
+    failures: Mapping[str, str]
+    measured: str
+    newest: str
+    applied: Applied | None = None
+    json_keys = "flows failures measured newest applied"
+
+    @property
+    def changes(self) -> list[FlowBalance]:
+        """The flows with a change that is worth its restart."""
+        return [flow for flow in self.flows if flow.verdict == "rebalance"]
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether a flow could not be judged."""
+        return bool(self.failures) or any(flow.verdict == "unknown" for flow in self.flows)
+
+
+def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
+    workspace: Workspace,
+    flows: Sequence[str] = (),
+    options: EvidenceOptions = EvidenceOptions(DEFAULT_STORE),
+    *,
+    write: bool = False,
+    wait_seconds: float = 60.0,
+    reason: str = "",
+    approve: Callable[[RebalanceReport], bool] = lambda report: True,
+    report: Callable[[Event], None] = lambda event: None,
+    interrupts: Interrupts | None = None,
+) -> RebalanceReport:
+    """Judge the assignments of the named flows, or of all; `write` writes those that are worth a restart.
+
+    Written is as `apply` does: under the owner's lease, compared before and read back after, until the tasks run with
+    it, and taken back where they do not. `approve` gets what is to be written; Mm2mgrError, with nothing written, when
+    it returns False, when nothing was rolled up, or another process has the lease.
+    """
+    if write:
+        workspace.refuse_snapshot()
+    chosen = workspace.flows(flows)
+    judged = _judge(workspace, chosen, options)
+    if not write or not judged.changes:
+        return judged
+    from mm2mgr.apply.applied import Progress, no_interrupts, write_approved
+    from mm2mgr.apply.history import Recorder, author
+    from mm2mgr.apply.leases import Leases, take_lease, wait_for_lease
+    from mm2mgr.apply.waves import Rollout
+
+    topology = workspace.topology
+    if wait_for_lease(topology, _plan_of(topology.owner, judged), report):
+        judged = _judge(workspace, chosen, options)  # the process that had it may have written
+        if not judged.changes:
+            return judged
+    if not approve(judged):
+        raise Mm2mgrError("it was not approved; nothing was written")
+    by = author(workspace.files)
+    leases = Leases(lease_group)
+    try:
+        plan = take_lease(leases, topology, _plan_of(topology.owner, judged), by, report, command=COMMAND)
+        progress = Progress(plan, report, Recorder(topology, COMMAND, by, reason), workspace.event_log(None))
+        rollout = Rollout(wait_seconds, rollback=wait_seconds > 0)
+        writing = write_approved(topology, progress, rollout, interrupts or no_interrupts, leases)
+        return replace(judged, applied=wait_for(writing))
+    finally:
+        leases.close()
+
+
+def _plan_of(owner: str, judged: RebalanceReport) -> Plan:
+    changes: dict[str, list[Change]] = {}
+    for flow in judged.changes:
+        if flow.change:
+            changes.setdefault(flow.connect, []).append(flow.change)
+    return Plan(owner, tuple(ClusterPlan(connect, tuple(of)) for connect, of in changes.items()))
+
+
+def _judge(workspace: Workspace, chosen: Sequence[Flow], options: EvidenceOptions) -> RebalanceReport:
+    newest = read_newest_rates(options.store, options.statistic)
+    evidence = read(workspace, options, chosen)
+    scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
+    with_plugin = {flow.connect.name for flow in evidence.flows if _has_plugin(evidence.connectors[flow.id])}
+    history = workspace.ask(read_history(workspace.topology, with_plugin)) if with_plugin else History()
+    judging = _Judging(evidence, newest, history, Ownership.of_tree(workspace.topology), workspace.now)
+    return RebalanceReport(
+        tuple(judging.judge(flow, scenarios[flow.id]) for flow in evidence.flows),
+        evidence.failures,
+        evidence.rates.text,
+        newest.text,
+    )
+
+
+def _has_plugin(running: RunningConnector | str) -> bool:
+    return isinstance(running, RunningConnector) and is_plugin_class(running.config.get("connector.class", ""))
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """All that a judgement goes by, read before."""
+
+    evidence: Evidence
+    newest: NewestRates
+    history: History
+    owners: Ownership
+    now: float
+
+    def judge(self, flow: Flow, scenario: Scenario) -> FlowBalance:
+        """Judge one flow."""
+        running, named = self.evidence.connectors[flow.id], (flow.connect.name, flow.connector_name("source"))
+        balance = FlowBalance(flow.id, *named, "left")
+        if isinstance(running, str) or isinstance(running.tasks, Failure):
+            live = self.evidence.running[flow.connect.name]
+            if not isinstance(live, Mm2mgrError) and named[1] not in live:
+                return replace(balance, detail="it is not created yet", hint="mm2mgr apply")
+            return replace(balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read")
+        if _has_plugin(running):
+            return self._judge_plugin(balance, flow, scenario, running)
+        rates, rules = self._planning_rates(flow.source.alias, scenario), _rules_of(scenario)
+        plan = plan_balance(scenario.prediction.order, rates, None, rules)
+        ways = compare_ways(plan, rates, running.assignment, rules)
+        return replace(balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways)
+
+    def _judge_plugin(
+        self, balance: FlowBalance, flow: Flow, scenario: Scenario, running: RunningConnector
+    ) -> FlowBalance:
+        named, alias = (balance.connect, balance.connector), flow.source.alias
+        rates, rules = self._planning_rates(alias, scenario), _rules_of(scenario)
+        tasks_max = whole_number(running.config.get("tasks.max", "1"), 9) or 1
+        try:
+            held = held_partitions(running.config.get(ASSIGNMENT_KEY, ""))
+        except AssignmentRefused as refused:
+            return replace(balance, detail=refused.one_line, hint=refused.hint or "", tasks_max=tasks_max)
+        partitions = [partition for partition in scenario.prediction.order if partition not in held]
+        bounds = rules.bounds
+        limit = tasks_max if bounds.limit is None else min(bounds.limit, tasks_max)
+        within = replace(rules, bounds=replace(bounds, limit=limit, minimum=min(bounds.minimum, limit)))
+        running_now = Assignment(
+            tuple(tuple(name for name in task if name not in held) for task in running.assignment.tasks)
+        )
+        history = self._history(alias, named, partitions, running_now, within)
+        plan = plan_balance(partitions, rates, running_now, within, history)
+        ways = compare_ways(plan, rates, running_now, rules)
+        if plan.capped and (bounds.limit is None or bounds.limit > tasks_max):
+            more = f"The load needs more than tasks.max, {tasks_max}: mm2mgr size, then apply, raise that."
+            plan = replace(plan, reasons=(*plan.reasons, more))
+        balance = replace(balance, plan=plan, ways=ways, tasks_max=tasks_max)
+        if refusal := self._refusal(named, running):
+            return replace(balance, detail=refusal[0], hint=refusal[1])
+        if not plan.is_change:
+            return replace(balance, verdict="keep")
+        if named[0] in self.history.unread and flow.connect.model.history:
+            detail = f"the history was not read, so the last changes are unknown: {self.history.unread[named[0]]}"
+            return replace(balance, verdict="unknown", detail=detail)
+        return _with_change(balance, running, plan, held)
+
+    def _refusal(self, named: Named, running: RunningConnector) -> tuple[str, str] | None:
+        """Return why nothing may be written to a connector now, and what to do."""
+        from mm2mgr.apply.verbs import untouchable
+
+        if remark := untouchable(running.config, named, self.owners):
+            return remark.text, remark.remedy
+        if running.config.get(OWNER_KEY) != self.owners.owner:
+            return "it has no mark of this owner yet", "mm2mgr apply"
+        if running.state in RESTING:
+            return f"it is {running.state}: nothing is written", "mm2mgr resume runs it"
+        if (state := standing(running, "RUNNING")) != "settled":
+            return f"it does not run as a whole ({running.state or state}; {state})", "mm2mgr describe says why"
+        if running.older_tasks:
+            return "its tasks are still on an older config", "run it again when mm2mgr status shows them settled"
+        return None
+
+    def _history(
+        self, alias: str, named: Named, partitions: Sequence[TopicPartition], running: Assignment, rules: BalanceRules
+    ) -> BalanceHistory:
+        """Return the look at the newest day, and the rounds that the history tells."""
+        rounds = tuple(
+            datetime.fromisoformat(entry.when).timestamp()
+            for entry in self.history.entries
+            if (entry.connect, entry.connector) == named
+            and entry.command == COMMAND
+            and entry.outcome in _ROUND_OUTCOMES
+        )
+        measured = self.newest.of_cluster(alias)
+        rates: Rates = {name: MeasuredRate(*measured[name][:2]) for name in partitions if name in measured}
+        at = BalanceHistory(self.newest.until_seconds)
+        look = plan_balance(partitions, rates, running, rules, at).look if rates else None
+        return BalanceHistory(self.now, (look,) if look else (), rounds)
+
+    def _planning_rates(self, alias: str, scenario: Scenario) -> Rates:
+        """Return the level of each partition in the window; its age is that of the newest hour that has it."""
+        measured, sizes = self.newest.of_cluster(alias), scenario.profile.record_bytes
+        rates: dict[TopicPartition | str, MeasuredRate | float] = dict.fromkeys(
+            scenario.prediction.without_load, MeasuredRate(0.0)
+        )
+        for partition, hours in scenario.rates.items():
+            if isinstance(hours, float):  # of heartbeats, which are not sampled
+                rates[partition] = MeasuredRate(hours)
+                continue
+            volume, size = float(statistic_of(hours, self.evidence.rates.statistic)), sizes.get(partition, 0.0)
+            age = max(0.0, self.now - measured[partition][2]) if partition in measured else inf
+            rates[partition] = MeasuredRate(volume, volume / size if size > 0 else 0.0, age)
+        return rates
+
+
+def held_partitions(text: str) -> frozenset[TopicPartition]:
+    """Return the partitions that an assignment's text holds, in no task; AssignmentRefused for what cannot be read."""
+    if not text.strip():
+        return frozenset()
+    return frozenset(
+        TopicPartition(topic, number)
+        for topic, ranges in read_text(text).topics.items()
+        for first, last, task in ranges
+        if task is None
+        for number in range(first, last + 1)
+    )
+
+
+def text_of(plan: BalancePlan, held: frozenset[TopicPartition]) -> str:
+    """Return the text of a plan for the plugin, which goes on to hold what is held; AssignmentRefused for one that
+    Connect could not store.
+
+    A partition that is not listed, such as of a new topic, counts with the median of those that are.
+    """
+    unlisted = median(rate.bytes_per_second for rate in plan.rates)
+    loads = [task.bytes_per_second for task in plan.tasks]
+    return PluginAssignment.build(plan.assignment, loads, unlisted, held).text
+
+
+def _rules_of(scenario: Scenario) -> BalanceRules:
+    rules = scenario.rules
+    return BalanceRules(rules.capacity, rules.bounds, rules.default_bytes_per_second)
+
+
+def _with_change(
+    balance: FlowBalance, running: RunningConnector, plan: BalancePlan, held: frozenset[TopicPartition]
+) -> FlowBalance:
+    """Return the flow with its write: the running config with another text. The history keeps digests and gain."""
+    before = running.config.get(ASSIGNMENT_KEY)
+    try:
+        text = text_of(plan, held)
+    except AssignmentRefused as refused:
+        return replace(balance, detail=refused.one_line, hint=refused.hint or "")
+    if text == before:
+        return replace(balance, verdict="keep", detail="this assignment is in its config already")
+    config = {key: value for key, value in running.config.items() if key != "name"} | {ASSIGNMENT_KEY: text}
+    busiest = percent(balance.today.busiest) if balance.today else None
+    keys = (
+        KeyChange(ASSIGNMENT_KEY, None if before is None else f"digest {digest(before)}", f"digest {digest(text)}"),
+        KeyChange("busiest task, of the usable capacity", busiest, percent(plan.busiest)),
+    )
+    change = Change(
+        balance.connect,
+        balance.connector,
+        "source",
+        "update",
+        (balance.flow,),
+        keys,
+        config=config,
+        before=running.config,
+        tasks=len(running.task_ids),
+        shown=running.state,
+        price=Price(restarts=len(running.task_ids), moved=len(plan.moves), partitions=len(plan.rates)),
+    )
+    return replace(balance, verdict="rebalance", change=change)

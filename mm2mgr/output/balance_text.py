@@ -1,0 +1,68 @@
+"""The answer of `rebalance` as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mm2mgr.output.apply_text import say_applied
+from mm2mgr.output.console import say, say_table
+from mm2mgr.output.tables import Table
+from mm2mgr.text import first_few, number_of
+
+if TYPE_CHECKING:
+    from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport
+
+_MOST_MOVES = 5
+_RIGHT = ("tasks", "busiest task", "of the least possible", "tasks needed")
+
+
+def say_rebalance(report: RebalanceReport) -> None:
+    """Print each flow with the ways beside each other, the plan and its reasons."""
+    for flow in report.flows:
+        _say_flow(flow)
+        say()
+    count = number_of(len(report.changes), "change")
+    worth = f"{count} worth a restart" if report.changes else "No change is worth a restart"
+    say(f"{worth}; {report.measured}, measured until {report.newest}", style="dim")
+
+
+def say_rebalanced(report: RebalanceReport) -> None:
+    """Print what became of the writes."""
+    if report.applied:
+        say_applied(report.applied)
+
+
+def _say_flow(flow: FlowBalance) -> None:
+    say(f"{flow.flow}: {flow.connect}/{flow.connector}", style="bold")
+    if flow.ways:
+        rows = [
+            (
+                way.name,
+                str(way.tasks),
+                f"{way.busiest * 100:.0f} % of usable",
+                f"{way.over_bound:.2f} times",
+                f"none up to {way.searched}" if way.tasks_needed is None else str(way.tasks_needed),
+            )
+            for way in flow.ways
+        ]
+        say_table(Table(["way", *_RIGHT], rows, right=_RIGHT, indent=2))
+    for reason in flow.plan.reasons if flow.plan else ():
+        say(f"  {reason}")
+    if flow.plan:
+        moves = [f"{move.partition} from task {move.from_task} to {move.to_task}" for move in flow.plan.moves]
+        for line in first_few(moves, "more moves, all of them in -o json", _MOST_MOVES):
+            say(f"  {line}", style="dim")
+    verdict = _VERDICTS[flow.verdict]
+    say(f"  {verdict}: {flow.detail}" if flow.detail else f"  {verdict}", style=_STYLES.get(flow.verdict))
+    if flow.hint:
+        say(f"  {flow.hint}", style="dim")
+
+
+_VERDICTS = {
+    "rebalance": "Worth a restart",
+    "keep": "Kept",
+    "stock": "Nothing is written",
+    "left": "Nothing is written",
+    "unknown": "Not judged",
+}
+_STYLES = {"rebalance": "yellow", "unknown": "red"}
