@@ -23,7 +23,8 @@ Span = tuple[int, int]
 class PlaceDoubts:
     """What is open of one gap. `spans` are source offsets of the window, end excluded, that cannot be judged; the flags
     are of source and target records without a partner that may as well be outside of the window. `repeats`: there are
-    differences of records that have equals, so that a larger part of the logs may tell another story.
+    differences of records that have equals, or most have no partner, so that a larger part of the logs may tell another
+    story.
     """
 
     spans: tuple[Span, ...]
@@ -56,7 +57,7 @@ def find_doubts(
         if len(anchors):
             beyond[right[anchors[0]] if open_start else 0 : right[anchors[-1]] + 1 if open_end else None] = False
         unsure_surplus |= beyond & np.isin(target.hash, repeated)
-    repeats = bool(spans)
+    repeats = bool(spans) or (any(is_open) and _are_elsewhere(source.offset[left] < due, source.offset < due))
     starts, ends = np.searchsorted(left, lost), np.searchsorted(right, surplus)
     # A surplus record beside a lost one may be that record, altered.
     for run in _movable(source.hash, lost[~np.isin(starts, ends)]):
@@ -122,6 +123,11 @@ def _have_one_place(first: Hashes, second: Hashes, pairs: Pairs) -> Flags:
         np.add.at(changes, starts[single] + RUN, -1)
         flags |= np.cumsum(changes)[:-1] > 0
     return flags
+
+
+def _are_elsewhere(paired: Flags, all_due: Flags) -> bool:
+    """Return whether so few have a partner that these may be equal by chance."""
+    return 2 * int(paired.sum()) < int(all_due.sum())
 
 
 def _is_single(hashes: Hashes) -> Flags:

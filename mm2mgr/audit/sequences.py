@@ -60,7 +60,7 @@ def pair_in_order(first: Hashes, second: Hashes, due: int, is_open: tuple[bool, 
             embed_early(second, pairs[1])
         answers.append(pairs if is_done else common_subsequence(first, second))
     if due < len(first):  # what need not have arrived only explains what is left
-        left, right = _pair_between(first[:due], second, is_open)
+        left, right = _pair_between(first[:due], second, (is_open[0], True))
         behind = int(right[-1]) + 1 if len(right) else 0
         later, further = common_subsequence(first[due:], second[behind:])
         answers.append((np.concatenate([left, later + due]), np.concatenate([right, further + behind])))
@@ -69,19 +69,20 @@ def pair_in_order(first: Hashes, second: Hashes, due: int, is_open: tuple[bool, 
 
 
 def pair_among_others(first: Hashes, second: Hashes, due: int) -> Pairs:
-    """Match a log with one that has others' records, too: what is due as early as can be where all of it is there in
-    order, else as much as can be.
+    """Match a log with one that has others' records, too: what is due as early as can be where all of it that has an
+    equal is there in order, else as much as can be.
     """
+    left = np.flatnonzero(np.isin(first, second))
     rows: list[int] = []
-    needed = iter(first.tolist())
+    needed = iter(first[left].tolist())
     code = next(needed, None)
     for row, other in enumerate(second.tolist()):
         if other == code:
             rows.append(row)
             code = next(needed, None)
-    if len(rows) < due:
+    if len(rows) < (left < due).sum():
         return common_subsequence(first, second)
-    return np.arange(len(rows)), np.array(rows, np.intp)
+    return left[: len(rows)], np.array(rows, np.intp)
 
 
 def _count_explained(pairs: Pairs, due: int, open_start: bool) -> int:

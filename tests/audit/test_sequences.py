@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mm2mgr.audit import sequences
-from mm2mgr.audit.sequences import common_subsequence
+from mm2mgr.audit.sequences import common_subsequence, pair_among_others
 
 from .logs import longest_common
 
@@ -87,3 +87,13 @@ def test_shuffled_elements_are_paired_in_rising_order():
     assert (np.diff(left) > 0).all()
     assert (np.diff(right) > 0).all()
     assert len(left) > 500
+
+
+def test_what_is_nowhere_among_others_records_leaves_the_rest_in_order():
+    rng = np.random.default_rng(1)
+    first = rng.integers(0, 2, 1_500).astype(np.uint64)
+    second = np.insert(first, rng.integers(0, 1_500, 1_500), rng.integers(0, 2, 1_500).astype(np.uint64))
+    lacking = np.insert(first, 700, 9)
+    left, right = pair_among_others(lacking, second, len(lacking))
+    assert np.setdiff1d(np.arange(len(lacking)), left).tolist() == [700]
+    assert (lacking[left] == second[right]).all()

@@ -38,7 +38,8 @@ class Logs:
     arrived_end: int
     fields: tuple[str, ...]
     what: str
-    is_sent_again: bool
+    sent_again: tuple[int, ...] = ()
+    """Rows of the target that a restart sent once more."""
 
 
 def random_logs(chance: random.Random) -> Logs:
@@ -57,37 +58,43 @@ def random_logs(chance: random.Random) -> Logs:
         source.append(Message(0, b"k", b"v%d" % kind, (), START_MS + 1_000 * at))
     stored_end = count - chance.choice((0, 0, 1, 10, count // 3))
     arrived_end = chance.randint(stored_end, count)
-    arrived = source[:arrived_end]
+    arrived = [(each, row) for row, each in enumerate(source[:arrived_end])]
     faults = [chance.choice(("lost", "sent again", "altered")) for _ in range(chance.choice((0, 0, 1, 1, 2)))]
     for fault in faults:
         place = chance.randrange(stored_end)
         if fault == "lost":
             del arrived[place : place + chance.choice((1, 1, 3, 40))]
         elif fault == "altered" and place < len(arrived):
-            arrived[place] = replace(arrived[place], value=chance.choice((b"v0", b"other")))
+            arrived[place] = replace(arrived[place][0], value=chance.choice((b"v0", b"other"))), -1
         elif fault == "sent again":
             arrived[place:place] = arrived[max(0, place - chance.choice((1, 3, 30, 300))) : place]
+    target = [each for each, _ in arrived]
     if times == "not compared":
         lag = chance.choice((0, 5, 500))
-        arrived = [replace(each, timestamp_ms=START_MS + 1_000 * (lag + row)) for row, each in enumerate(arrived)]
+        target = [replace(each, timestamp_ms=START_MS + 1_000 * (lag + row)) for row, each in enumerate(target)]
     starts = [chance.choice((0, 0, 0, chance.randrange(1 + end // 3))) for end in (stored_end, len(arrived))]
     fields = WITHOUT_TIMES if times == "not compared" else ALL_FIELDS
     what = f"{count} records, {kinds} kinds {order}, times {times}, {faults}, starts {starts}, stored {stored_end}"
-    return Logs(source, arrived, (starts[0], starts[1]), stored_end, arrived_end, fields, what, "sent again" in faults)
+    rows = [row for _, row in arrived]
+    again = tuple(place for place, row in enumerate(rows) if row >= 0 and row in rows[:place])
+    return Logs(source, target, (starts[0], starts[1]), stored_end, arrived_end, fields, what, again)
 
 
 class Truth:
-    """All the shortest explanations of a target: what of it may be lost, or surplus, in at least one of them."""
+    """All the shortest explanations of a target: what of it may be lost, or surplus, in at least one of them. `again`:
+    rows of the target that are surplus in all."""
 
-    def __init__(self, source: list[Message], logs: Logs) -> None:
+    def __init__(self, source: list[Message], logs: Logs, again: tuple[int, ...] = ()) -> None:
         texts = [
             [(each.value, each.timestamp_ms if "timestamp" in logs.fields else 0) for each in log]
             for log in (source, logs.target)
         ]
         codes = {text: code for code, text in enumerate(dict.fromkeys([*texts[0], *texts[1]]))}
         self.source, self.target = (np.array([codes[text] for text in log], np.int64) for log in texts)
-        self.before = _common_lengths(self.source, self.target)
-        self.after = _common_lengths(self.source[::-1], self.target[::-1])[::-1, ::-1]
+        partners = self.target.copy()
+        partners[list(again)] = -1
+        self.before = _common_lengths(self.source, partners)
+        self.after = _common_lengths(self.source[::-1], partners[::-1])[::-1, ::-1]
         self.length = self.before[-1, -1]
 
     def may_lack(self, row: int) -> bool:
@@ -117,13 +124,16 @@ class Truth:
 
 
 def all_truths(logs: Logs) -> Iterator[Truth]:
-    """Yield what can be true: how many records have arrived nobody knows, and the fewest differences are likely."""
+    """Yield what can be true: how many records have arrived nobody knows, and the fewest differences are likely; and
+    what was done, where an altered record is as well one of those that were sent again."""
     whole = Truth(logs.source, logs)
     ends = range(logs.stored_end, len(logs.source) + 1)
     costs = [end + len(logs.target) - 2 * int(whole.before[end, -1]) for end in ends]
     likely = [end for end, cost in zip(ends, costs, strict=True) if cost == min(costs)]
     for end in {*(likely if len(logs.source) < 200 else likely[:: max(1, len(likely) - 1)]), logs.arrived_end}:
         yield Truth(logs.source[:end], logs)
+    if logs.sent_again:
+        yield Truth(logs.source[: logs.arrived_end], logs, logs.sent_again)
 
 
 def _common_lengths(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
@@ -171,7 +181,7 @@ def check_windows(fake: FakeLogs, seed: int, windows: int) -> Counter[str]:
         told = (seed, logs.what, (first, end), found.differences[:5], found.not_judged)
         assert found.verdict is not Verdict.EQUAL or may_be_equal, told
         assert all(any(truth.may_be(each) for truth in truths) for each in found.differences), told
-        if is_sure and found.verdict is Verdict.NOT_JUDGED and logs.starts == (0, 0) and not logs.is_sent_again:
+        if is_sure and found.verdict is Verdict.NOT_JUDGED and logs.starts == (0, 0) and not logs.sent_again:
             outcomes[TOO_CAREFUL] += 1
     return outcomes
 
@@ -207,7 +217,7 @@ def test_which_of_equal_records_is_lost_is_known_of_the_whole_log_only(
     fake: FakeLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = [Message(0, b"k", b"v", (), START_MS) for _ in range(1_000)]
-    same = Logs(log, log, (0, 0), 1_000, 1_000, ALL_FIELDS, "", is_sent_again=False)
+    same = Logs(log, log, (0, 0), 1_000, 1_000, ALL_FIELDS, "")
     one_lost = replace(same, target=log[1:])
     assert audited(fake, same, 400, 500).verdict is Verdict.EQUAL
     part = audited(fake, one_lost, 400, 500)
@@ -216,6 +226,16 @@ def test_which_of_equal_records_is_lost_is_known_of_the_whole_log_only(
     assert audited(fake, one_lost, 0, 1_000).counts == {DifferenceKind.MISSING: 1}
     monkeypatch.setattr(run, "_SEARCHED", 900)  # so much is read around a window
     assert audited(fake, same, 400, 500).not_judged == (where,)
+
+
+def test_a_record_sent_again_within_the_window_is_one_of_it_where_others_are_equal(fake: FakeLogs) -> None:
+    kinds = random.Random(1).choices(range(6), k=200)
+    kinds[97:103] = 1, 2, 2, 1, 2, 2
+    log = [Message(0, b"k", b"v%d" % kind, (), START_MS) for kind in kinds]
+    logs = Logs(log, [*log[:103], *log[100:]], (33, 22), 200, 200, ALL_FIELDS, "", (103, 104, 105))
+    part = audited(fake, logs, 90, 130)
+    assert part.counts == {DifferenceKind.DUPLICATED: 3}
+    assert all(96 <= (each.source_offset or 0) < 103 for each in part.differences)
 
 
 def check_among_others(fake: FakeLogs, seed: int) -> None:
