@@ -299,3 +299,15 @@ def test_of_any_estate_a_second_rebalance_writes_nothing(site: Site, seed: int) 
     )
     assert shown == sorted(ALL)
     assert {key for key in once if once[key] != before[key]} <= {ASSIGNMENT_KEY}
+
+
+def test_a_text_that_connect_could_not_store_is_refused_before_the_write(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.use_plugin()
+    del site.config[ASSIGNMENT_KEY]  # the class then assigns round-robin
+    monkeypatch.setattr("mm2mgr.assignment_text.LONGEST", 100)
+    writes = len(site.fake.writes)
+    flow = site.flow("--apply", "--yes", code=0)
+    assert (flow["verdict"], len(site.fake.writes)) == ("left", writes)
+    assert "Connect can store 100 in a connector's config" in flow["detail"]
