@@ -113,10 +113,6 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     before = np.concatenate([[start], source.offset[left]])
     place = before[np.searchsorted(right, surplus_rows)]
     copy_of = copies(rest, place, source.take(left))
-    if edges.window is not None:  # of equal records, what came twice within the window is one of the window
-        first, end = edges.window
-        inner = copies(rest, place, source.take(left[(source.offset[left] >= first) & (source.offset[left] < end)]))
-        copy_of = np.where((place >= first) & (place < end - 1) & (inner >= 0), inner, copy_of)
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
     outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
     if edges.open_start:

@@ -368,8 +368,11 @@ class _Run:
         told, unknown = [], []
         for entry in differences:
             difference, offset, kind = entry, entry.source_offset, entry.kind
-            row = target_rows[entry.target_offset or 0] if offset is None else 0
-            if not part.has(places[row] if offset is None else offset, spans, is_extra=offset is None):
+            place = places[target_rows[entry.target_offset or 0]] if entry.kind in _MAY_BE_OF_OTHERS else 0
+            is_there = part.has(place if offset is None else offset, spans, is_extra=offset is None)
+            if kind is DifferenceKind.DUPLICATED:  # of a record before the window, between two of it
+                is_there |= all(part.has(at, spans, is_extra=False) for at in (place, place + 1))
+            if not is_there:
                 continue
             if kind in _MAY_BE_OF_OTHERS and expectation.matching is Matching.FAN_IN:
                 continue
