@@ -248,7 +248,7 @@ class OnSpark:
     def _session(self) -> Iterator[SparkSession]:
         """Yield a session with settings of its own over the same context.
 
-        Spark looks formats up in the session that its thread used last: what others registered is there again afterwards.
+        Spark looks formats up in the session that its thread used last: those of others are there again afterwards.
         """
         from mm2mgr.throughput.spark_session import SPARK_ERRORS
 
