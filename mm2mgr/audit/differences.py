@@ -24,7 +24,7 @@ from mm2mgr.audit.windows import ALL_FIELDS
 Flags = npt.NDArray[np.bool_]
 RowPairs = tuple[Rows, Rows]
 REST_SCHEMA = pa.schema([*RECORD_SCHEMA, ("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64())])
-NO_COPY, OUTSIDE, NOT_OURS = -1, -2, -3
+NO_COPY, OUTSIDE, NOT_OURS, BEHIND = -1, -2, -3, -4
 
 Explain = Callable[[RecordDifference], str]
 """Says why the flow's config makes a difference; empty for a fault."""
@@ -37,7 +37,8 @@ class Unmatched:
     `place` is the same number for records of both sides between the same two partners; it is unique within a partition.
     `copy_of` is for target records: the offset of an equal source record in the gap that has its partner, NO_COPY for
     none, OUTSIDE for none where the record may be of before or after the window, and so is no fault by itself, NOT_OURS
-    where it is not one as a copy either. `doubts` are what equal records leave open of one gap.
+    where it is not one as a copy either, BEHIND where it is open whether it is a copy or a later equal one.
+    `doubts` are what equal records leave open of one gap.
     """
 
     source: Records
@@ -87,6 +88,7 @@ class Edges:
     open_copies: bool = True
     window: Span | None = None
     among_others: bool = False
+    is_whole: bool = False
 
 
 CLOSED = Edges()
@@ -115,14 +117,17 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     copy_of = copies(rest, place, source.take(left))
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
     outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
+    disorder = int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
     if edges.open_start:
         outside |= surplus_rows < (right[0] if len(right) else len(target))
-        unsure |= outside & (rest.time_ms <= source.time_ms[0]) if len(source) else outside
+        unsure |= outside & (rest.time_ms <= source.time_ms[0] + disorder) if len(source) else outside
     if edges.open_end:
         outside |= surplus_rows > (right[-1] if len(right) else -1)
-        unsure |= outside & (rest.time_ms >= source.time_ms[-1]) if len(source) else outside
+        unsure |= outside & (rest.time_ms >= source.time_ms[-1] - disorder) if len(source) else outside
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
+    if edges.open_end and edges.is_whole and not edges.open_copies:
+        copy_of[surplus_rows > (right[-1] if len(right) else -1)] = BEHIND
     doubts, source_place = None, before[np.searchsorted(left, lost_rows)]
     if edges.window is not None:
         bounds = *edges.window, edges.window[1] if edges.due is None else edges.due
@@ -209,12 +214,12 @@ def copies_to_find(rest: Unmatched, counted: Sequence[str] = ALL_FIELDS) -> Reco
     Look for these on the source and hand what was read to `settle`; without any, `settle` needs no `earlier`. Where
     timestamps do not count, most of the log would be searched: what can be an altered record is left out.
     """
-    lost, surplus = np.ones(len(rest.source), np.bool_), (rest.copy_of == NO_COPY) | (rest.copy_of == OUTSIDE)
+    lost, surplus = np.ones(len(rest.source), np.bool_), np.isin(rest.copy_of, [NO_COPY, OUTSIDE])
     moved = _pair_equal(rest.source.hash, rest.target.hash)
     lost[moved[0]] = surplus[moved[1]] = False
     if "timestamp" not in counted:
         surplus[_pair_altered(rest, lost, surplus, counted)[1]] = False
-    return rest.target.take(surplus)
+    return rest.target.take(surplus | (rest.copy_of == BEHIND))
 
 
 def tally(differences: Iterable[RecordDifference]) -> tuple[dict[DifferenceKind, int], dict[str, int]]:

@@ -60,7 +60,7 @@ def find_doubts(
     repeats = bool(spans) or (any(is_open) and _are_elsewhere(source.offset[left] < due, source.offset < due))
     starts, ends = np.searchsorted(left, lost), np.searchsorted(right, surplus)
     # A surplus record beside a lost one may be that record, altered.
-    for run in _movable(source.hash, lost[~np.isin(starts, ends)]):
+    for run in _movable(source.hash, lost[~np.isin(starts, ends)], repeated):
         is_tail = run[1] == len(source) and (open_end or source.offset[run[0]] >= due)
         if is_tail or (run[0] == 0 and open_start):
             continue
@@ -73,7 +73,7 @@ def find_doubts(
             unsure_lost[run[0] : run[1]] = True
     low_limit = -1 if first == 0 and not open_start else first
     high_limit = len(source) + 1 if end == len(source) and not open_end else end
-    for run in _movable(target.hash, surplus[~np.isin(ends, starts)]):
+    for run in _movable(target.hash, surplus[~np.isin(ends, starts)], repeated):
         place = int(np.searchsorted(right, run[0]))
         if (place == 0 and open_start) or (place == len(right) and open_end):
             continue
@@ -142,8 +142,9 @@ def _rows_without(partners: Rows, count: int) -> Rows:
     return np.flatnonzero(flags)
 
 
-def _movable(hashes: Hashes, rows: Rows) -> list[Span]:
-    """Return runs of rows, end excluded, that could be one record earlier or later with nothing else changed."""
+def _movable(hashes: Hashes, rows: Rows, repeated: Hashes) -> list[Span]:
+    """Return runs of rows, end excluded, that could be one record earlier or later with nothing else changed; where the
+    source repeats none of them, they are of the same records in each place."""
     if not len(rows):
         return []
     cuts = np.flatnonzero(np.diff(rows) != 1) + 1
@@ -151,6 +152,7 @@ def _movable(hashes: Hashes, rows: Rows) -> list[Span]:
     before, after = np.maximum(starts - 1, 0), np.minimum(ends, len(hashes) - 1)
     moves = (starts > 0) & (hashes[before] == hashes[ends - 1])
     moves |= (ends < len(hashes)) & (hashes[after] == hashes[starts])
+    moves &= np.logical_or.reduceat(np.isin(hashes[rows], repeated), np.append(0, cuts))
     return list(zip(starts[moves].tolist(), ends[moves].tolist(), strict=True))
 
 

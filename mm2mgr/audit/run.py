@@ -15,7 +15,7 @@ import pyarrow as pa
 from mm2mgr import timing
 from mm2mgr.audit import gaps
 from mm2mgr.audit.blocks import Gap, align_blocks, block_bits
-from mm2mgr.audit.differences import Edges, Unmatched, copies_to_find, settle, tally
+from mm2mgr.audit.differences import BEHIND, Edges, Unmatched, copies_to_find, settle, tally
 from mm2mgr.audit.doubts import Span
 from mm2mgr.audit.engines import Engine, InProcess, LogSums, OnSpark
 from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compare
@@ -93,6 +93,8 @@ class _Part:
     order: PartitionOrder
     context: int
     """So many source offsets around the window are read, too."""
+    reads_on: bool = False
+    """Whether the target is compared as far as it is read, also far behind as many records as the source has."""
 
     @property
     def is_read(self) -> bool:
@@ -104,6 +106,9 @@ class _Part:
         """What is read of the source: what is judged, and some records around it."""
         log, window = self.order.source_log, self.order.source
         first, end = max(log.start, window.first - self.context), min(log.end, window.end + self.context)
+        if self.is_whole and not self.is_timed:  # all that the target has more may be later records
+            more = self.order.target.end - self.order.target.first - (window.end - window.first)
+            end = min(log.end, max(end, end + more))
         bounds = [(first, window.first), (window.first, window.end), (window.end, end)]
         return [LogWindow(window.partition, low, high) for low, high in bounds if low < high]
 
@@ -138,6 +143,18 @@ class _Part:
         return self.source_ranges[0].first > 0 or self.order.target.first > 0
 
     @property
+    def is_timed(self) -> bool:
+        """Whether timestamps count: else an equal record may be that of another time."""
+        return "timestamp" in self.order.expectation.fields
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the window begins where the source's log does, and all that the target has is read."""
+        order = self.order
+        ends = (order.target.first, order.target.end) == (order.target_log.start, order.target_log.end)
+        return ends and order.source.first == order.source_log.start
+
+    @property
     def has_open_end(self) -> bool:
         """Whether the source's log has records behind those that are read."""
         return self.source_ranges[-1].end < self.order.source_log.end
@@ -155,6 +172,8 @@ class _Findings:
     leads: bool = False
     trails: bool = False
     repeats: bool = False
+    is_cut: bool = False
+    """Whether what the target has at the end was not compared, which may have the source's last records."""
 
 
 @dataclass
@@ -286,21 +305,22 @@ class _Run:
     def _gap(self, part: _Part, finding: _Findings, gap: Gap) -> Iterator[GapTask]:
         source, target = gap.source, gap.target
         open_end = gap.at_end and part.has_open_end
-        if open_end and not (
-            gap.at_start and part.has_open_start
-        ):  # what the target has behind the records that were read of the source is not read again
+        if open_end and not (gap.at_start or part.reads_on or part.is_whole):
+            # Behind blocks that are equal, what the target has more than the source's part is not read again.
             behind = 2 * gap.source_records + 10 * CONTEXT
-            target = target[0], min(target[1], target[0] + max(behind, 2 * (source[1] - source[0])))
+            limit = target[0] + max(behind, 2 * (source[1] - source[0]))
+            finding.is_cut |= limit < target[1]
+            target = target[0], min(target[1], limit)
         for name, bounds, count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
             if min(count, bounds[1] - bounds[0]) > MOST_IN_A_GAP:
                 rest = f"{name} offsets {bounds[0] + MOST_IN_A_GAP}-{bounds[1] - 1}"
                 finding.not_judged.append(f"{rest}: too many differ to compare them one by one")
         is_cut = bool(finding.not_judged)
-        timed = "timestamp" in part.order.expectation.fields  # else an equal record may be that of another time
+        finding.is_cut |= is_cut
         alone = part.order.expectation.matching is Matching.ORDERED
         window = (part.order.source.first, part.order.source.end) if alone else None
         is_open = gap.at_start and part.has_open_start, open_end or is_cut
-        edges = Edges(*is_open, part.order.due, timed, window, among_others=not alone)
+        edges = Edges(*is_open, part.order.due, part.is_timed, window, among_others=not alone, is_whole=part.is_whole)
         yield GapTask(
             part.side(SOURCE, source[0], min(source[1], source[0] + MOST_IN_A_GAP)),
             part.side(TARGET, target[0], min(target[1], target[0] + MOST_IN_A_GAP)),
@@ -359,13 +379,35 @@ class _Run:
         finding.repeats = bool(spans) or len(_of_kind(rows, gaps.REPEATS)) > 0
         finding.not_judged += [_doubt_text(low, end) for low, end in _join_spans(spans)]
         rest = Unmatched.from_arrow(rest_rows)
+        if text := _twice_or_later(rest, earlier, window):
+            finding.repeats = True
+            finding.not_judged.append(text)
         differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
         source_rows, target_rows = _row_by_offset(rest_rows)
+        told = self._of_window(part, rest_rows, differences, spans, finding)
+        if told and finding.sums is not None and 2 * len(source_rows) > finding.sums.source_records:
+            finding.leads = finding.trails = True  # few have a partner, perhaps by chance, of another place
+        finding.repeats |= bool(told) and expectation.matching is Matching.FAN_IN  # more may have an equal one
+        told = _with_restarts(told, rest_rows, target_rows)
+        if self.order.show_values:
+            told = _with_values(told, rest_rows, source_rows, target_rows)
+        finding.differences = told
+
+    def _of_window(
+        self,
+        part: _Part,
+        rest_rows: pa.Table,
+        differences: Iterable[RecordDifference],
+        spans: Sequence[Span],
+        finding: _Findings,
+    ) -> list[RecordDifference]:
+        """Return the differences of the window that can be told; note where the target is to be read further."""
+        expectation, (source_rows, target_rows) = part.order.expectation, _row_by_offset(rest_rows)
         edges = rest_rows.column("edge").to_numpy()
         places = rest_rows.column("place").to_pylist()
         leading = {offset for offset, row in source_rows.items() if edges[row] & LEADS}
         trailing = {offset for offset, row in source_rows.items() if edges[row] & TRAILS}
-        told, unknown = [], []
+        told, unknown, uncompared = list[RecordDifference](), [], []
         for entry in differences:
             difference, offset, kind = entry, entry.source_offset, entry.kind
             place = places[target_rows[entry.target_offset or 0]] if entry.kind in _MAY_BE_OF_OTHERS else 0
@@ -384,17 +426,20 @@ class _Run:
             if kind is DifferenceKind.MISSING and offset in leading:
                 begins = "before the first record of the target's log: the flow began later, or it was created again"
                 difference = replace(difference, expected=expectation.late, note=begins)
-            finding.trails |= offset in trailing and kind is not DifferenceKind.DUPLICATED
+            if offset in trailing and kind is not DifferenceKind.DUPLICATED:
+                finding.trails = True
+                if finding.is_cut:
+                    uncompared.append(offset)
+                    continue
             told.append(difference)
         if unknown:
             where = f"source offsets {unknown[0]}-{unknown[-1]}"
             begins = f"the target's log begins at {part.order.target_log.start}"
             finding.not_judged.append(f"{where}: {begins}, so that retention may have removed them there")
-        finding.repeats |= bool(told) and expectation.matching is Matching.FAN_IN  # more may have an equal one
-        told = _with_restarts(told, rest_rows, target_rows)
-        if self.order.show_values:
-            told = _with_values(told, rest_rows, source_rows, target_rows)
-        finding.differences = told
+        if uncompared:
+            where = f"source offsets {uncompared[0]}-{uncompared[-1]}"
+            finding.not_judged.append(f"{where}: they may be in the part of the target's log that was not compared")
+        return told
 
     # --- the report ---------------------------------------------------------------------------------------------------
 
@@ -429,14 +474,15 @@ def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
         first = log.start if is_last else max(log.start, first - more)
     if finding.trails and end < log.end:
         end = log.end if is_last else min(log.end, end + more)
-    wider = replace(part, order=replace(order, target=replace(order.target, first=first, end=end)))
+    reads_on = part.reads_on or (finding.trails and finding.is_cut)
+    wider = replace(part, order=replace(order, target=replace(order.target, first=first, end=end)), reads_on=reads_on)
     if finding.repeats:
         around = max(order.source_log.end, log.end) if is_last else 8 * part.context
         target = replace(order.target, first=max(log.start, first - around), end=min(log.end, end + around))
-        wide = replace(part, order=replace(order, target=target), context=around)
+        wide = replace(wider, order=replace(order, target=target), context=around)
         if max(wide.source_ranges[-1].end - wide.source_ranges[0].first, target.end - target.first) <= _SEARCHED:
             wider = wide
-    is_same = (wider.order.target, wider.source_ranges) == (order.target, part.source_ranges)
+    is_same = (wider.order.target, wider.source_ranges, reads_on) == (order.target, part.source_ranges, part.reads_on)
     return None if is_same and part.context != CONTEXT else None if wider == part else wider
 
 
@@ -453,6 +499,15 @@ def _join_spans(spans: Iterable[Span]) -> list[Span]:
 
 def _doubt_text(low: int, end: int) -> str:
     return f"source offsets {low}-{end - 1}: equal records around them leave open which of them are on the target"
+
+
+def _twice_or_later(rest: Unmatched, searched: Iterable[Records], window: LogWindow) -> str:
+    """Return which of the window's records the target has again where it is open what these are, "" for none."""
+    hashes = rest.target.hash[rest.copy_of == BEHIND]
+    offsets = [offset for records in searched for offset in records.offset[np.isin(records.hash, hashes)].tolist()]
+    again = [offset for offset in offsets if window.first <= offset < window.end]
+    where = f"source offsets {min(again)}-{max(again)}" if again else ""
+    return where and f"{where}: the target has records far behind that equal some of them, copies or later ones"
 
 
 def _without_timestamp(difference: RecordDifference) -> str:

@@ -272,3 +272,44 @@ def check_among_others(fake: FakeLogs, seed: int) -> None:
 def test_a_window_among_records_of_others_lacks_only_what_has_no_equal(fake: FakeLogs, block: int) -> None:
     for seed in range(20):
         check_among_others(fake, 1_000 * block + seed)
+
+
+def distinct(count: int, *, at: int = 0) -> list[Message]:
+    return [Message(0, b"k", b"%d" % row, (), START_MS + at * row) for row in range(count)]
+
+
+@pytest.mark.parametrize("fields", [ALL_FIELDS, WITHOUT_TIMES])
+@pytest.mark.parametrize("size", [1, 30, 500])
+def test_a_window_is_found_far_behind_where_its_times_point(fake: FakeLogs, size: int, fields: tuple[str, ...]) -> None:
+    """All records have one timestamp, or the target's were set by a copy that was made later."""
+    log = distinct(3_000)
+    late = log if fields == ALL_FIELDS else [replace(each, timestamp_ms=START_MS + 5) for each in log]
+    same = Logs(log, late, (0, 0), 3_000, 3_000, fields, "")
+    for first in range(1_500, 2_400, 100):
+        assert audited(fake, same, first, first + size).verdict is Verdict.EQUAL, first
+    one_lost = replace(same, target=[*late[:2_000], *late[2_001:]])
+    found = audited(fake, one_lost, 2_000, 2_000 + size)
+    assert [(each.kind, each.source_offset) for each in found.differences] == [(DifferenceKind.MISSING, 2_000)]
+
+
+def whole(
+    fake: FakeLogs, source: list[Message], target: list[Message], stored: int, fields: tuple[str, ...]
+) -> PartitionAudit:
+    fake.put(source, target)
+    return run_audit(fake.order(fake.part(Expectation(fields=fields), stored))).flows[0].partitions[0]
+
+
+@pytest.mark.parametrize("fields", [ALL_FIELDS, WITHOUT_TIMES])
+def test_what_came_again_behind_all_that_is_not_stored_yet_is_told(
+    fake: FakeLogs, monkeypatch: pytest.MonkeyPatch, fields: tuple[str, ...]
+) -> None:
+    log = distinct(3_000, at=1_000)
+    assert whole(fake, log, log, 1_000, fields).verdict is Verdict.EQUAL
+    for arrived, again in ((3_000, range(300, 900)), (2_000, range(300, 900)), (1_000, range(1_000))):
+        target = [*log[:arrived], *(log[row] for row in again)]
+        found = whole(fake, log, target, 1_000, fields)
+        assert found.counts == {DifferenceKind.DUPLICATED: len(again)}, (arrived, again)
+    monkeypatch.setattr(run, "_SEARCHED", 100)
+    assert whole(fake, log, log, 1_000, fields).verdict is Verdict.EQUAL
+    found = whole(fake, log, [*log[:2_000], *log[300:900]], 1_000, fields)
+    assert found.verdict is (Verdict.DIFFERS if fields == ALL_FIELDS else Verdict.NOT_JUDGED)
