@@ -56,7 +56,8 @@ _ROUND_OUTCOMES = frozenset({"begun", "done", "inconclusive", "rolled back"})
 """Each of them restarted the tasks, or may have."""
 _STOCK = "its class assigns partitions round-robin, so nothing can be written"
 _STOCK_HINT = (
-    "the assignment needs the plugin on each worker (mm2mgr plugin write) and its class: docs/how-to/plugin.md"
+    "the assignment needs the plugin on each worker (mm2mgr plugin write) and `balance: plugin` in the flow:"
+    " docs/how-to/plugin.md"
 )
 
 

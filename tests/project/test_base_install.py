@@ -63,7 +63,7 @@ ARGUMENTS = {
     "topics": "orders",
     "who": "orders",
 }
-NEED_AN_EXTRA = {"sample", "throughput", "size", "fleet", "simulate", "sandbox up", "demo", "serve"}
+NEED_AN_EXTRA = {"sample", "throughput", "size", "rebalance", "fleet", "simulate", "sandbox up", "demo", "serve"}
 FAIL_WITHOUT_WORKERS = {
     *(
         "audit",
