@@ -33,7 +33,7 @@ from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.truth.reach import type_of
 from tests.asking import read_live
 from tests.lint.made import CONVERTERS, MIRROR, Changes
-from tests.live.seen import admin, connector_url, rest, until, values, write_values
+from tests.live.seen import admin, connector_url, log_texts, rest, until, values, write_values
 
 Value = TypeVar("Value")
 # The connectors here are as small as they can be, on one broker and one Kafka: hints at what they lack are left out.
@@ -157,8 +157,7 @@ class Lab:
 
     def logged(self, *texts: str) -> int:
         """Return how many lines of the worker's log have all these texts."""
-        whole = (file.read_text(errors="replace") for file in self.on_b.directory.glob("server*.log"))
-        lines = (line for log in whole if texts[0] in log for line in log.splitlines())
+        lines = (line for log in log_texts(self.on_b) if texts[0] in log for line in log.splitlines())
         return sum(all(text in line for text in texts) for line in lines)
 
     def offsets(self, name: str, worker: Worker | None = None) -> list[int]:

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -36,6 +37,13 @@ def until(
         assert time.monotonic() < deadline, f"{what or 'not as wanted'} after {seconds:.0f} s: {value!r}"
         time.sleep(_POLL_SECONDS)
     return value
+
+
+def log_texts(server: Server) -> list[str]:
+    """Return what is in the log files of a server, read anew where one was turned over meanwhile."""
+    while True:
+        with suppress(FileNotFoundError):
+            return [file.read_text(errors="replace") for file in sorted(server.directory.glob("server*.log"))]
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from mm2mgr.sandbox.kafka_servers import DIRECT, Broker, Worker
 from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import Setting, clients, winners
+from tests.live.seen import log_texts
 
 pytestmark = pytest.mark.live
 
@@ -209,7 +210,7 @@ def differences(wanted: ByClient, found: ByClient) -> list[str]:
 def seen(worker: Worker, connector: str) -> ByClient:
     """Return role -> key -> all values in the config dumps of one connector's clients."""
     result: ByClient = defaultdict(lambda: defaultdict(set))
-    text = "".join(path.read_text(errors="replace") for path in sorted(worker.directory.glob("server*.log")))
+    text = "".join(log_texts(worker))
     for dump in re.findall(r"(?:Producer|Consumer|AdminClient)Config values:\s*\n((?:\t.*\n)+)", text):
         values = dict(re.findall(r"^\t(\S+) = (.*)$", dump, re.MULTILINE))
         role = role_of(values.get("client.id", ""), connector)
