@@ -12,7 +12,7 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -110,6 +110,21 @@ class PluginAssignment:
         task = ranges[place].task
         return _HOLD if task is None else task
 
+    def is_held(self, partition: TopicPartition) -> bool:
+        """Tell whether it has a partition in no task on purpose."""
+        return self.goal(partition) == _HOLD
+
+    def holding(self, former: PluginAssignment) -> PluginAssignment:
+        """Return it with what another assignment holds, of which it must have nothing in a task.
+
+        Ranges stay ranges: one may hold a topic's partitions to come, of which there can be a billion.
+        """
+        topics = dict(self.topics)
+        for topic, ranges in former.topics.items():
+            if held := [range_ for range_ in ranges if range_.task is None]:
+                topics[topic] = tuple(sorted((*topics.get(topic, ()), *held)))
+        return replace(self, topics=dict(sorted(topics.items())))
+
     def tasks(self, partitions: Iterable[TopicPartition], tasks_max: int) -> Assignment:
         """Return the tasks that the plugin makes for the partitions that there are.
 
@@ -165,10 +180,9 @@ def held_by(config: Mapping[str, str]) -> Callable[[TopicPartition], bool]:
     if text is None or not is_plugin_class(config.get("connector.class", "")):
         return lambda _: False
     try:
-        assignment = read_text(text)
+        return read_text(text).is_held
     except AssignmentRefused:
         return lambda _: False
-    return lambda partition: assignment.goal(partition) == _HOLD
 
 
 def expected_task_config(config: Mapping[str, str]) -> dict[str, str]:

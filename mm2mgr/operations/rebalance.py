@@ -222,15 +222,15 @@ class _Judging:
         rates, rules = self._planning_rates(alias, scenario), _rules_of(scenario)
         tasks_max = whole_number(running.config.get("tasks.max", "1"), 9) or 1
         try:
-            held = held_partitions(running.config.get(ASSIGNMENT_KEY, ""))
+            former = _former_assignment(running.config.get(ASSIGNMENT_KEY, ""))
         except AssignmentRefused as refused:
             return replace(balance, detail=refused.one_line, hint=refused.hint or "", tasks_max=tasks_max)
-        partitions = [partition for partition in scenario.prediction.order if partition not in held]
+        partitions = [partition for partition in scenario.prediction.order if not former.is_held(partition)]
         bounds = rules.bounds
         limit = tasks_max if bounds.limit is None else min(bounds.limit, tasks_max)
         within = replace(rules, bounds=replace(bounds, limit=limit, minimum=min(bounds.minimum, limit)))
         running_now = Assignment(
-            tuple(tuple(name for name in task if name not in held) for task in running.assignment.tasks)
+            tuple(tuple(name for name in task if not former.is_held(name)) for task in running.assignment.tasks)
         )
         history = self._history(alias, named, partitions, running_now, within)
         plan = plan_balance(partitions, rates, running_now, within, history)
@@ -246,7 +246,7 @@ class _Judging:
         if named[0] in self.history.unread and flow.connect.model.history:
             detail = f"the history was not read, so the last changes are unknown: {self.history.unread[named[0]]}"
             return replace(balance, verdict="unknown", detail=detail)
-        return _with_change(balance, running, plan, held)
+        return _with_change(balance, running, plan, former)
 
     def _refusal(self, named: Named, running: RunningConnector) -> tuple[str, str] | None:
         """Return why nothing may be written to a connector now, and what to do."""
@@ -297,28 +297,21 @@ class _Judging:
         return rates
 
 
-def held_partitions(text: str) -> frozenset[TopicPartition]:
-    """Return the partitions that an assignment's text holds, in no task; AssignmentRefused for what cannot be read."""
-    if not text.strip():
-        return frozenset()
-    return frozenset(
-        TopicPartition(topic, number)
-        for topic, ranges in read_text(text).topics.items()
-        for first, last, task in ranges
-        if task is None
-        for number in range(first, last + 1)
-    )
+def _former_assignment(text: str) -> PluginAssignment:
+    """Return the assignment that a connector has, an empty one where it has none; AssignmentRefused for one that cannot
+    be read."""
+    return read_text(text) if text.strip() else PluginAssignment((), 1)
 
 
-def text_of(plan: BalancePlan, held: frozenset[TopicPartition]) -> str:
-    """Return the text of a plan for the plugin, which goes on to hold what is held; AssignmentRefused for one that
-    Connect could not store.
+def text_of(plan: BalancePlan, former: PluginAssignment) -> str:
+    """Return the text of a plan for the plugin, which goes on to hold what the former one holds; AssignmentRefused for
+    one that Connect could not store.
 
     A partition that is not listed, such as of a new topic, counts with the median of those that are.
     """
     unlisted = median(rate.bytes_per_second for rate in plan.rates)
     loads = [task.bytes_per_second for task in plan.tasks]
-    return PluginAssignment.build(plan.assignment, loads, unlisted, held).text
+    return PluginAssignment.build(plan.assignment, loads, unlisted).holding(former).text
 
 
 def _rules_of(scenario: Scenario) -> BalanceRules:
@@ -327,12 +320,12 @@ def _rules_of(scenario: Scenario) -> BalanceRules:
 
 
 def _with_change(
-    balance: FlowBalance, running: RunningConnector, plan: BalancePlan, held: frozenset[TopicPartition]
+    balance: FlowBalance, running: RunningConnector, plan: BalancePlan, former: PluginAssignment
 ) -> FlowBalance:
     """Return the flow with its write: the running config with another text. The history keeps digests and gain."""
     before = running.config.get(ASSIGNMENT_KEY)
     try:
-        text = text_of(plan, held)
+        text = text_of(plan, former)
     except AssignmentRefused as refused:
         return replace(balance, detail=refused.one_line, hint=refused.hint or "")
     if text == before:

@@ -164,6 +164,14 @@ def test_held_partitions_stay_held(site: Site) -> None:
     assert [read_text(site.config[ASSIGNMENT_KEY]).goal(partition) for partition in held] == ["hold", "hold"]
 
 
+def test_a_billion_partitions_to_come_stay_held_as_one_range(site: Site) -> None:
+    held = "to-come:0-999999999@hold"
+    site.use_plugin()
+    site.config[ASSIGNMENT_KEY] = f"{PluginAssignment.build(DEALT, [1.0] * 4, 10).text};{held}"
+    site.rebalance("--apply", "--yes", "--wait", "0", code=0)
+    assert site.config[ASSIGNMENT_KEY].endswith(f";{held}")
+
+
 @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
 def test_what_rests_is_told_and_left(site: Site, state: str) -> None:
     site.use_plugin()
