@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from mm2mgr.balance.rates import MeasuredRate, Rates
+from mm2mgr.balance.rates import MeasuredRate, Rates, as_measured
 from mm2mgr.partitions import TopicPartition
 
 WEEK_HOURS = 168
@@ -88,7 +88,7 @@ def rates_of_coming_hours(rates: Rates, week: LoadWeek, now_hour: int, hours: in
     factor = week.coming_peak(now_hour, hours) / week.peak if week.peak > 0 else 1.0
     coming: dict[TopicPartition | str, MeasuredRate | float] = {}
     for key, rate in rates.items():
-        measured = rate if isinstance(rate, MeasuredRate) else MeasuredRate(rate)
+        measured = as_measured(rate)
         volume, records = measured.bytes_per_second * factor, measured.records_per_second * factor
         coming[key] = MeasuredRate(volume, records, measured.age_seconds)
     return coming

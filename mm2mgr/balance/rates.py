@@ -55,6 +55,11 @@ _RateOf = Mapping[TopicPartition | str, MeasuredRate]
 _Share = tuple[float, float, RateSource]
 
 
+def as_measured(rate: MeasuredRate | float) -> MeasuredRate:
+    """Return a rate that may be a number of bytes per second."""
+    return rate if isinstance(rate, MeasuredRate) else MeasuredRate(rate)
+
+
 def resolve_rates(
     partitions: Iterable[TopicPartition], rates: Rates, default_bytes_per_second: float, stale_seconds: float
 ) -> tuple[PlannedRate, ...]:
@@ -95,7 +100,7 @@ def measured_share(resolved: Sequence[PlannedRate], rates: Rates, stale_seconds:
 
 def _possible_rates(rates: Rates) -> Iterator[tuple[TopicPartition | str, MeasuredRate]]:
     for key, rate in rates.items():
-        measured = rate if isinstance(rate, MeasuredRate) else MeasuredRate(rate)
+        measured = as_measured(rate)
         if measured.is_possible:
             yield key, measured
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.tasks import Bounds, Capacity
+from mm2mgr.sizing.tasks import Bounds, Capacity, Rules
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ class BalanceRules:
     stale_seconds: float = 7_200.0
     hysteresis: float = 0.9
     pinned: frozenset[TopicPartition] = frozenset()
+
+    @classmethod
+    def of_sizing(cls, rules: Rules) -> BalanceRules:
+        """Return those of a flow that is sized by `rules`."""
+        return cls(rules.capacity, rules.bounds, rules.default_bytes_per_second)
 
 
 @dataclass(frozen=True)

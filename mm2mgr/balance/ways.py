@@ -63,16 +63,22 @@ def compare_ways(
     flow = FlowToPack((rate.partition for rate in plan.rates), rates, rules)
     tasks = max(1, plan.task_count)
     bound = flow.weights.least_load(tasks)
-    fresh, capped = flow.pack_fresh()
     ways = [_stock(flow, tasks)]
     if current is not None and current.tasks:
         ways.insert(0, _today(flow, current))
     if lanes is not None:
         ways.append(lanes(flow))
-    needed = None if capped else len(fresh.members)
-    ways.append(Way("plugin", tasks, plan.busiest, bound, needed, flow.most_tasks))
+    ways.append(Way("plugin", tasks, plan.busiest, bound, _tasks_with_plugin(flow, plan), flow.most_tasks))
     ways.append(Way("lower bound", tasks, bound, bound, flow.least_tasks, flow.most_tasks))
     return tuple(ways)
+
+
+def _tasks_with_plugin(flow: FlowToPack, plan: BalancePlan) -> int | None:
+    """Return how many tasks a fresh plan needs, which the plan itself may be; None where the bounds allow too few."""
+    if plan.choice == "fresh":
+        return None if plan.capped else plan.task_count
+    packing, capped = flow.pack_fresh()
+    return None if capped else len(packing.members)
 
 
 def _today(flow: FlowToPack, current: Assignment) -> Way:

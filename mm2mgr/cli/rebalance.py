@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +16,8 @@ from mm2mgr.cli.options import (
     output_option,
     reason_option,
 )
-from mm2mgr.errors import ExitCode, Mm2mgrError
+from mm2mgr.cli.pause import confirm
+from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def rebalance(
         if output == "text":
             say_rebalance(judged)
         if not yes:
-            _confirm(len(judged.changes), output)
+            count = len(judged.changes)
+            whose = "this connector" if count == 1 else f"these {count} connectors"
+            confirm("rebalance", f"write the assignment, and so restart all tasks, of {whose}?", output)
         return True
 
     with carrying_on():
@@ -92,12 +94,3 @@ def rebalance(
     if judged.changes and not judged.applied:
         code = ExitCode.DIFFERS
     return ExitCode.NO if judged.is_unjudged and code != ExitCode.LOOK else code
-
-
-def _confirm(count: int, output: str) -> None:
-    if output == "json":
-        raise Mm2mgrError("rebalance -o json cannot ask", hint="add --yes")
-    if not sys.stdin.isatty():
-        raise Mm2mgrError("rebalance asks first and there is no terminal", hint="add --yes")
-    whose = "this connector" if count == 1 else f"these {count} connectors"
-    click.confirm(f"Write the assignment, and so restart all tasks, of {whose}?", abort=True, err=True)

@@ -210,7 +210,7 @@ class _Judging:
             return replace(balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read")
         if _has_plugin(running):
             return self._judge_plugin(balance, flow, scenario, running)
-        rates, rules = self._planning_rates(flow.source.alias, scenario), _rules_of(scenario)
+        rates, rules = self._planning_rates(flow.source.alias, scenario), BalanceRules.of_sizing(scenario.rules)
         plan = plan_balance(scenario.prediction.order, rates, None, rules)
         ways = compare_ways(plan, rates, running.assignment, rules)
         return replace(balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways)
@@ -219,7 +219,7 @@ class _Judging:
         self, balance: FlowBalance, flow: Flow, scenario: Scenario, running: RunningConnector
     ) -> FlowBalance:
         named, alias = (balance.connect, balance.connector), flow.source.alias
-        rates, rules = self._planning_rates(alias, scenario), _rules_of(scenario)
+        rates, rules = self._planning_rates(alias, scenario), BalanceRules.of_sizing(scenario.rules)
         tasks_max = whole_number(running.config.get("tasks.max", "1"), 9) or 1
         try:
             former = _former_assignment(running.config.get(ASSIGNMENT_KEY, ""))
@@ -312,11 +312,6 @@ def text_of(plan: BalancePlan, former: PluginAssignment) -> str:
     unlisted = median(rate.bytes_per_second for rate in plan.rates)
     loads = [task.bytes_per_second for task in plan.tasks]
     return PluginAssignment.build(plan.assignment, loads, unlisted).holding(former).text
-
-
-def _rules_of(scenario: Scenario) -> BalanceRules:
-    rules = scenario.rules
-    return BalanceRules(rules.capacity, rules.bounds, rules.default_bytes_per_second)
 
 
 def _with_change(

@@ -155,11 +155,10 @@ def _compare(scenario: Scenario, sized: SizedFlow) -> tuple[Way, ...]:
         for partition, rate in zip(sized.order, sized.load.alone.tolist(), strict=True)
         if partition not in prediction.without_load
     }
-    rules = scenario.rules
-    balance_rules = BalanceRules(rules.capacity, rules.bounds, rules.default_bytes_per_second)
+    rules = BalanceRules.of_sizing(scenario.rules)
     partitions = [partition for partition in sized.order if partition in rates]
-    plan = plan_balance(partitions, rates, rules=balance_rules)
-    return compare_ways(plan, rates, prediction.running, balance_rules)
+    plan = plan_balance(partitions, rates, rules=rules)
+    return compare_ways(plan, rates, prediction.running, rules)
 
 
 # --- fleet ------------------------------------------------------------------------------------------------------------

@@ -185,12 +185,8 @@ class Panel(NamedTuple):
     meaning: str = ""
 
 
-def _top(metric: str) -> Query:
-    return Query(f"topk({_SHOWN}, {metric}{{{_CHOSEN}}})", "{{flow}}")
-
-
-def _source_of(metric: str) -> Query:
-    return Query(f"topk({_SHOWN}, {metric}{{{_CHOSEN}}})", "{{flow}} on the source")
+def _top(metric: str, legend: str = "{{flow}}", labels: str = "") -> Query:
+    return Query(f"topk({_SHOWN}, {metric}{{{_CHOSEN}{labels}}})", legend)
 
 
 def _single(title: str, condition: str, unit: str = "none", meaning: str = "") -> Panel:
@@ -231,7 +227,10 @@ PANELS: tuple[Panel, ...] = (
     ),
     Panel(
         "Mirrored (records/s)", "timeseries",
-        (_top("mm2mgr_flow_mirrored_records_per_second"), _source_of("mm2mgr_flow_source_records_per_second")),
+        (
+            _top("mm2mgr_flow_mirrored_records_per_second"),
+            _top("mm2mgr_flow_source_records_per_second", "{{flow}} on the source"),
+        ),
         "short", 12, 9, "Beside what the source gets.",
     ),
     Panel(
@@ -245,8 +244,8 @@ PANELS: tuple[Panel, ...] = (
     Panel(
         "Tasks: running and needed", "timeseries",
         (
-            Query(f'topk({_SHOWN}, mm2mgr_flow_tasks{{{_CHOSEN},state="RUNNING"}})', "{{flow}} running"),
-            Query(f"topk({_SHOWN}, mm2mgr_flow_tasks_needed{{{_CHOSEN}}})", "{{flow}} needed"),
+            _top("mm2mgr_flow_tasks", "{{flow}} running", ',state="RUNNING"'),
+            _top("mm2mgr_flow_tasks_needed", "{{flow}} needed"),
         ),
         "short", 12, 9,
     ),
