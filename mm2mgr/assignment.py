@@ -128,14 +128,6 @@ def round_robin(order: Sequence[TopicPartition], tasks: int) -> Assignment:
     return Assignment(tuple(tuple(order[first::count]) for first in range(count)))
 
 
-def deals_in_turn(connector_class: str) -> bool:
-    """Tell whether a class is MirrorMaker's own, in any spelling that Connect accepts; it copies its whole config into
-    each task, too.
-    """
-    package, _, simple = connector_class.strip().rpartition(".")
-    return package in ("", "org.apache.kafka.connect.mirror") and simple in ("MirrorSourceConnector", "MirrorSource")
-
-
 def moved_partitions(partitions: int, before: int, after: int) -> int:
     """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
     return sum(position % before != position % after for position in range(partitions))

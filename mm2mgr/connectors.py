@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from mm2mgr.assignment import ASSIGNED_KEY, Assignment, deals_in_turn, read_back
-from mm2mgr.assignment_text import expected_task_config, held_by
+from mm2mgr.assignment import ASSIGNED_KEY, Assignment, read_back
+from mm2mgr.assignment_text import expected_task_config, held_by, is_plugin_class
 from mm2mgr.defaults import Origin
 from mm2mgr.errors import Failure
 from mm2mgr.partitions import TopicPartition
@@ -28,6 +28,30 @@ Standing = Literal[
 
 
 ConnectorType = Literal["source", "checkpoint", "heartbeat"]
+PACKAGE = "org.apache.kafka.connect.mirror"
+CLASSES: dict[str, ConnectorType] = {
+    "MirrorSourceConnector": "source",
+    "MirrorCheckpointConnector": "checkpoint",
+    "MirrorHeartbeatConnector": "heartbeat",
+}
+
+
+def type_of(connector_class: str) -> ConnectorType | None:
+    """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`.
+
+    The class of mm2mgr's Connect plugin is a source connector, as it reads all that MirrorMaker's does.
+    """
+    if is_plugin_class(connector_class):
+        return "source"
+    package, _, simple = connector_class.strip().rpartition(".")
+    if package not in ("", PACKAGE):
+        return None  # another plugin's class, whatever its name
+    return CLASSES.get(simple) or CLASSES.get(f"{simple}Connector")
+
+
+def deals_in_turn(connector_class: str) -> bool:
+    """Tell whether a class is MirrorMaker's own source connector, which also copies its whole config into each task."""
+    return type_of(connector_class) == "source" and not is_plugin_class(connector_class)
 
 
 @dataclass(frozen=True)

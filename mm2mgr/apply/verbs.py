@@ -21,7 +21,7 @@ from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.connectors import RESTING, Connector, RunningConnector, with_statuses
+from mm2mgr.connectors import RESTING, Connector, RunningConnector, type_of, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.reach import Limits
@@ -33,7 +33,6 @@ from mm2mgr.remarks import Remark
 from mm2mgr.render import connectors_of
 from mm2mgr.text import few, nearest
 from mm2mgr.topology import Flow, Topology
-from mm2mgr.truth.reach import type_of
 
 Verb = Literal["pause", "resume", "stop", "restart"]
 GOAL: Mapping[Verb, str] = {"pause": "PAUSED", "resume": "RUNNING", "stop": "STOPPED", "restart": "RUNNING"}

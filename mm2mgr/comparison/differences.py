@@ -12,12 +12,12 @@ from typing import Literal
 
 from mm2mgr.assignment_text import PLUGIN_CLASS, is_plugin_class
 from mm2mgr.comparison.ownership import JOURNAL_KEY
-from mm2mgr.connectors import Connector, ConnectorType
+from mm2mgr.connectors import CLASSES, Connector, ConnectorType, type_of
 from mm2mgr.defaults import Origin
 from mm2mgr.secrets import mask
 from mm2mgr.spec.scalars import PREFIX_BLOCKS, depends_on_order, java_pattern
 from mm2mgr.truth.keys import Key, load
-from mm2mgr.truth.reach import CLASSES, ConfiguredClient, Setting, configured_clients, type_of
+from mm2mgr.truth.reach import ConfiguredClient, Setting, configured_clients
 
 Config = Mapping[str, str]
 # Lists of which Kafka takes each item for itself, in any order.

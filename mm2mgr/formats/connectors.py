@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mm2mgr.connectors import ConnectorType
+from mm2mgr.connectors import ConnectorType, type_of
 from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import PathKey
-from mm2mgr.truth.reach import type_of
 
 Form = Literal["connect", "dedicated"]
 # What MirrorMaker's driver, like Strimzi's operator, gives its workers.

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from mm2mgr.connectors import CLASSES, PACKAGE
 from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
 from mm2mgr.formats.properties import Entry, as_typed, last, meant_value
 from mm2mgr.formats.templates import template_in
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS, REST_PREFIXES, to_worker
-from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS
 
 _CLIENT = re.compile(r"(producer|consumer|admin).*", re.DOTALL)
 # Defined beside the three connectors' own definitions, which are all that the driver looks for at the top level.

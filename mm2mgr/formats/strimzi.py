@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mm2mgr.connectors import PACKAGE
 from mm2mgr.formats import client_security
 from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, FoundWorkers, OperatorNote, OperatorResource
 from mm2mgr.formats.documents import Node, connector_of, entries_of, entry_of, text_entry
@@ -17,7 +18,7 @@ from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import PathKey
 from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.reach import CLUSTER_KEYS, PACKAGE
+from mm2mgr.truth.reach import CLUSTER_KEYS
 
 _PARTS = {
     "sourceConnector": "MirrorSourceConnector",

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
-from mm2mgr.connectors import Connector
+from mm2mgr.connectors import CLASSES, PACKAGE, Connector
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
 from mm2mgr.formats.mm2_properties import Line
@@ -21,7 +21,6 @@ from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, read_file, read_tex
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import read_yaml
 from mm2mgr.text import nearest
-from mm2mgr.truth.reach import CLASSES, PACKAGE
 
 SILENCE_KEY = "mm2mgr.silence."
 _SILENCE = re.compile(r"[#!]\s*mm2mgr:\s*silence\s+(?P<rule>[\w.-]+)[ \t]*(?P<reason>.*)")

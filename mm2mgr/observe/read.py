@@ -13,7 +13,7 @@ from pathlib import Path
 from mm2mgr.comparison.differences import Named, WorkerClients
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
-from mm2mgr.connectors import Connector, RunningConnector, with_statuses
+from mm2mgr.connectors import Connector, RunningConnector, type_of, with_statuses
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.live.kafka_state import KafkaState, ReadKafka, RunningKafka, WantedLogs, read_kafka
 from mm2mgr.live.questions import (
@@ -38,7 +38,6 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import OWNER_KEY, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.topology import Flow, Topology
-from mm2mgr.truth.reach import type_of
 
 _CLUSTERS_AT_ONCE = 32
 _GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mm2mgr.apply.history import forget
 from mm2mgr.check.run import check
+from mm2mgr.connectors import type_of
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import FileKind, check_free, read_regular, write_whole
@@ -51,7 +52,6 @@ from mm2mgr.spec.mistakes import model_words
 from mm2mgr.spec.models import OVERRIDE_KEYS
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology
-from mm2mgr.truth.reach import type_of
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from mm2mgr import connectors
 from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.ownership import ListEntry, TakeOver
 from mm2mgr.connectors import RESTING
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.remarks import Remark, texts_of
-from mm2mgr.truth import reach
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
 WRITES = frozenset({"create", "update"})
@@ -385,4 +385,4 @@ def aliases_of(config: Mapping[str, str]) -> tuple[str, str]:
 def type_of(config: Mapping[str, str]) -> str:
     """Return source, checkpoint or heartbeat; of any other class its name."""
     name = config.get("connector.class", "").strip()
-    return reach.type_of(name) or name
+    return connectors.type_of(name) or name

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mm2mgr.assignment import deals_in_turn, round_robin
+from mm2mgr.assignment import round_robin
 from mm2mgr.comparison.differences import Named
+from mm2mgr.connectors import deals_in_turn
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject

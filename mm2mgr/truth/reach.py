@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, get_args
 
-from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.spec.scalars import CONNECTOR_KEYS_LIKE_PREFIXES, SECURITY_KEYS
 from mm2mgr.truth.keys import Keys, load
@@ -27,12 +26,6 @@ _OWN_OFFSETS = (3, 3)  # exactly-once workers and offsets.storage.topic (KIP-618
 _SYNCS_ADMIN = (3, 4, 1)  # KAFKA-12468
 _READ_BACK = (3, 7, 1)  # KAFKA-15905
 _SYNCS_OFF = (3, 9)  # emit.offset-syncs.enabled (KIP-1031)
-PACKAGE = "org.apache.kafka.connect.mirror"
-CLASSES: dict[str, ConnectorType] = {
-    "MirrorSourceConnector": "source",
-    "MirrorCheckpointConnector": "checkpoint",
-    "MirrorHeartbeatConnector": "heartbeat",
-}
 # Known to MirrorClientConfig since 4.1; older lines drop them, and their clients do not know them either.
 _OAUTH_SINCE_4_1 = frozenset(
     f"sasl.oauthbearer.{name}"
@@ -47,19 +40,6 @@ _OAUTH_SINCE_4_1 = frozenset(
 )
 # What `source.cluster.` and `target.cluster.` let pass: MirrorClientConfig.CLIENT_CONFIG_DEF has no security.providers.
 CLUSTER_KEYS = (SECURITY_KEYS - {"security.providers"}) | _OAUTH_SINCE_4_1 | {"bootstrap.servers"}
-
-
-def type_of(connector_class: str) -> ConnectorType | None:
-    """Return the type for any spelling that Connect accepts: full name, simple name, or that without `Connector`.
-
-    The class of mm2mgr's Connect plugin is a source connector, as it reads all that MirrorMaker's does.
-    """
-    if is_plugin_class(connector_class):
-        return "source"
-    package, _, simple = connector_class.strip().rpartition(".")
-    if package not in ("", PACKAGE):
-        return None  # another plugin's class, whatever its name
-    return CLASSES.get(simple) or CLASSES.get(f"{simple}Connector")
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.connectors import Connector
+from mm2mgr.connectors import Connector, type_of
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka as LiveKafka
 from mm2mgr.lint.findings import Finding, rules_of
 from mm2mgr.lint.rules import RULES, advice, lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
-from mm2mgr.truth.reach import type_of
 from tests.asking import read_live
 from tests.lint.made import CONVERTERS, MIRROR, Changes
 from tests.live.seen import admin, connector_url, log_texts, rest, until, values, write_values

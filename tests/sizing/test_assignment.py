@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.assignment import Defects, deals_in_turn, moved_partitions, read_back, round_robin, spread
+from mm2mgr.assignment import Defects, moved_partitions, read_back, round_robin, spread
+from mm2mgr.connectors import deals_in_turn
 from mm2mgr.partitions import TopicPartition, java_spread, listing_of, predict
 from tests.sizing.assignments import STOCK, Drawn, assignments, texts, topics
 

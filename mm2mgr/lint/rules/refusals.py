@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mm2mgr.connectors import CLASSES, PACKAGE
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
     RECORDS,
@@ -28,7 +29,7 @@ from mm2mgr.text import nearest, whole_number
 from mm2mgr.truth import classes
 from mm2mgr.truth.exclusions import EXCLUSIONS, INTERVALS, LONGEST_SECONDS, READ, Exclusion, Settings, matters
 from mm2mgr.truth.keys import NO_DOUBLES, item_problem, load
-from mm2mgr.truth.reach import CLASSES, PACKAGE, Client, numbers, seen_by
+from mm2mgr.truth.reach import Client, numbers, seen_by
 
 _START = "FAILED when it starts"
 _OF_CLASSES = ("class", "converter", "classes", "reporters", "strategy", "serializer", ".type")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mm2mgr.assignment_text import is_plugin_class
+from mm2mgr.connectors import PACKAGE
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open
@@ -31,7 +32,7 @@ from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.truth.keys import Key, allowed_values, fault, is_checked, load
-from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
+from mm2mgr.truth.reach import Client, numbers, seen_by
 
 _LIVE = "tests/lint/test_seen_live_start.py::"
 _GONE = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
