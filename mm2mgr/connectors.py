@@ -12,6 +12,7 @@ from mm2mgr.assignment_text import expected_task_config, held_by, is_plugin_clas
 from mm2mgr.defaults import Origin
 from mm2mgr.errors import Failure
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.text import whole_number
 
 RESTING = frozenset({"PAUSED", "STOPPED"})
 """States in which nothing of a connector runs, as somebody asked."""
@@ -47,6 +48,11 @@ def type_of(connector_class: str) -> ConnectorType | None:
     if package not in ("", PACKAGE):
         return None  # another plugin's class, whatever its name
     return CLASSES.get(simple) or CLASSES.get(f"{simple}Connector")
+
+
+def tasks_max_of(config: Mapping[str, str]) -> int | None:
+    """Return `tasks.max` of a config, Connect's default 1 where it is absent; None where it is no number."""
+    return whole_number(config.get("tasks.max", "1").strip(), 10)
 
 
 def deals_in_turn(connector_class: str) -> bool:

@@ -319,28 +319,20 @@ async def plugin_on_workers(
     """
     places = {worker: place for worker in sorted(workers) if (place := _place(f"//{worker}"))}
     of_urls = {url: place for url in target.urls if (place := _place(url))}
-    addresses = dict(
-        zip(
-            dict.fromkeys((*of_urls.values(), *places.values())),
-            await asyncio.gather(*map(_addresses, dict.fromkeys((*of_urls.values(), *places.values())))),
-            strict=True,
-        )
-    )
+    whole = list(dict.fromkeys((*of_urls.values(), *places.values())))
+    addresses = dict(zip(whole, await asyncio.gather(*map(_addresses, whole)), strict=True))
 
-    def is_same(one_place: tuple[str, int], other: tuple[str, int]) -> bool:
-        return one_place[1] == other[1] and bool(addresses[one_place] & addresses[other])
+    def others(candidates: Mapping[str, _Place], there: Iterable[_Place] = ()) -> dict[str, _Place]:
+        """Return those that are not the same workers as one before them, or as those there."""
+        taken, new = list(there), dict[str, _Place]()
+        for name, place in candidates.items():
+            if not any(place[1] == other[1] and addresses[place] & addresses[other] for other in taken):
+                new[name] = place
+                taken.append(place)
+        return new
 
-    urls: dict[str, tuple[str, int]] = {}
-    for url, place in of_urls.items():
-        if not any(is_same(place, other) for other in urls.values()):
-            urls[url] = place
-    ids: dict[str, tuple[str, int]] = {}
-    for worker, place in places.items():
-        if not any(is_same(place, other) for other in ids.values()):
-            ids[worker] = place
-    only_ids = {
-        worker: place for worker, place in ids.items() if not any(is_same(place, other) for other in urls.values())
-    }
+    urls, ids = others(of_urls), others(places)
+    only_ids = others(ids, urls.values())
     scheme = urlsplit(target.urls[0]).scheme
     bare = replace(target, auth=None, headers={}, renewed=None)
     asked = {url: replace(target, urls=(url,)) for url in urls}
@@ -363,7 +355,10 @@ async def plugin_on_workers(
     return PluginOnWorkers(tuple(answers), by_url + by_id if are_workers else max(by_url, by_id))
 
 
-async def _addresses(place: tuple[str, int]) -> frozenset[str]:
+_Place = tuple[str, int]
+
+
+async def _addresses(place: _Place) -> frozenset[str]:
     """Return the addresses of a host, or its name where it has none here."""
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(*place, type=socket.SOCK_STREAM)
@@ -372,7 +367,7 @@ async def _addresses(place: tuple[str, int]) -> frozenset[str]:
     return frozenset(str(entry[4][0]) for entry in entries)
 
 
-def _place(url: str) -> tuple[str, int] | None:
+def _place(url: str) -> _Place | None:
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)

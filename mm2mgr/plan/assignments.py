@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, AssignmentRefused, is_plugin_class, read_text
 from mm2mgr.comparison.differences import Named
-from mm2mgr.connectors import Connector
+from mm2mgr.connectors import Connector, tasks_max_of
 from mm2mgr.defaults import Origin
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
-from mm2mgr.text import one_line, whole_number
+from mm2mgr.text import one_line
 
 _ORIGIN = Origin("default", "mm2mgr: plan and apply leave an assignment as it runs")
 Configs = Mapping[Named, Mapping[str, str]]
@@ -63,7 +63,7 @@ def assignment_remarks(config: Mapping[str, str]) -> Iterator[Remark]:
     if ASSIGNMENT_KEY not in config:
         return
     try:
-        tasks, most = len(read_text(config[ASSIGNMENT_KEY]).rates), whole_number(config.get("tasks.max", "1"), 10)
+        tasks, most = len(read_text(config[ASSIGNMENT_KEY]).rates), tasks_max_of(config)
         if most is not None and tasks > most:
             text = f"its assignment has {tasks} tasks, and tasks.max would be {most}: the plugin refuses that"
             remedy = f"write an assignment of fewer tasks first, tasks: {{max: {tasks}}}, or balance: stock"

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from mm2mgr.assignment import round_robin
 from mm2mgr.comparison.differences import Named
-from mm2mgr.connectors import deals_in_turn
+from mm2mgr.connectors import deals_in_turn, tasks_max_of
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject
@@ -23,7 +23,6 @@ from mm2mgr.plan.draft import Draft
 from mm2mgr.plan.judges import Connectors, mirrors_heartbeats
 from mm2mgr.plan.mirrored import MirrorVerdict
 from mm2mgr.plan.widening import MirroredState, Widening, renamed_text
-from mm2mgr.text import whole_number
 from mm2mgr.topics.names import HEARTBEATS
 
 _LATEST = "source.consumer.auto.offset.reset"
@@ -76,9 +75,9 @@ class Estimate:
         if by_plugin:
             return Price(moved=None)  # an assignment is no matter of counts
         listed = self.seen.kafka(desired.source)
-        most = whole_number((change.config or {}).get("tasks.max", "1"), 10)
+        most = tasks_max_of(change.config or {})
         tasks = change.tasks, 1 if most is None else most
-        moves = count_moved(listed.topics, assigned_topics(live), assigned_topics(desired), tasks) if listed else None
+        moves = count_moved(listed.topics, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
         return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
 
     def heartbeats(self, change: Change) -> Price:
@@ -165,7 +164,7 @@ def count_moved(
     """
     if before is None or after is None:
         return None
-    listing = listing_of({topic: count for topic, count in listed.items() if not topic.startswith("__")})
+    listing = listing_of(_assignable(listed))
     was, now = (
         round_robin(predict(listing, takes).order, max(count, 1))
         for takes, count in zip((before, after), tasks, strict=True)
@@ -173,7 +172,17 @@ def count_moved(
     return was.count_moved(now), len(was.task_of)
 
 
-def assigned_topics(subject: Subject) -> _Assigned | None:
+def count_assigned(subject: Subject, listed: Mapping[str, int]) -> int | None:
+    """Return how many of a source's partitions a connector assigns to its tasks; None where that is not known."""
+    takes = _assigned_topics(subject)
+    return None if takes is None else sum(count for topic, count in _assignable(listed).items() if takes(topic))
+
+
+def _assignable(listed: Mapping[str, int]) -> dict[str, int]:
+    return {topic: count for topic, count in listed.items() if not topic.startswith("__")}
+
+
+def _assigned_topics(subject: Subject) -> _Assigned | None:
     """Return which topics a connector assigns to its tasks: those it takes, and heartbeats that come in no circle."""
     selection = selection_of(subject)
     if selection is None:

@@ -35,7 +35,7 @@ from mm2mgr.plan.heartbeats import carrier_notes
 from mm2mgr.plan.history import adopting, read_claims, rewriting, with_claims_shown
 from mm2mgr.plan.judges import Connectors, Facts, judge_parts, writes_through_workers
 from mm2mgr.plan.mirrored import ALLOWED_BY, ArrivedTopics, MirrorVerdict, judge
-from mm2mgr.plan.mirroring_cost import assigned_topics, read_estimate
+from mm2mgr.plan.mirroring_cost import count_assigned, read_estimate
 from mm2mgr.plan.moves import with_other_sides
 from mm2mgr.plan.plugin_guard import ask_plugin_workers
 from mm2mgr.plan.quotas import quota_changes, wanted_quotas
@@ -352,16 +352,18 @@ def _read_caps(draft: Draft, run: Connectors, state: MirroredState) -> Steps[dic
     def partitions(named: Named) -> int | None:
         subject = run.desired.get(named)
         listed = state.kafka(subject.source) if subject else None
-        takes = assigned_topics(subject) if subject else None
-        if listed is None or takes is None:
-            return None
-        return sum(count for topic, count in listed.topics.items() if not topic.startswith("__") and takes(topic))
+        return count_assigned(subject, listed.topics) if subject and listed is not None else None
 
     caps: dict[str, WorkerCap] = {}
-    waiting = draft.declared.waits(Plan(draft.declared.topology.owner, tuple(draft.parts)))
-    for part in draft.parts:
-        connect, live = part.connect, draft.live.get(part.connect)
-        workers = draft.declared.topology.connects[connect].model.workers
+    topology = draft.declared.topology
+    capped = [part for part in draft.parts if topology.connects[part.connect].model.workers.task_cap is not None]
+    waiting = draft.declared.waits(Plan(topology.owner, tuple(draft.parts))) if capped else ()
+    for part in capped:
+        connect, live, workers = (
+            part.connect,
+            draft.live.get(part.connect),
+            topology.connects[part.connect].model.workers,
+        )
         if live is None or workers.task_cap is None:
             continue
         counts = count_tasks(connect, live.connectors, part.changes, stopped, partitions)

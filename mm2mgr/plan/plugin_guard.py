@@ -23,7 +23,6 @@ from mm2mgr.remarks import Effect, Remark
 from mm2mgr.text import few, number_of, whole_number
 
 RULE = "plugin-on-workers"
-_NO_ANSWERS = PluginOnWorkers((), 0)
 _INSTALL = "put the jar of `mm2mgr plugin write` onto every worker and restart them one after the other"
 _OR_STOCK = "then plan again; until then write balance: stock"
 
@@ -91,8 +90,8 @@ def _text_version(config: Mapping[str, str]) -> int:
     return int(head[1]) if head else VERSION
 
 
-def _major(version: str | None) -> int:
-    return whole_number((version or "").partition(".")[0], 10) or 0
+def _major(version: str) -> int:
+    return whole_number(version.partition(".")[0], 10) or 0
 
 
 def ask_plugin_workers(draft: Draft) -> Steps[list[tuple[Named, Remark]]]:
@@ -102,25 +101,24 @@ def ask_plugin_workers(draft: Draft) -> Steps[list[tuple[Named, Remark]]]:
         for change in draft.writes
         if change.keys and change.action in WRITES and is_plugin_class((change.config or {}).get("connector.class", ""))
     ]
+    topology = draft.declared.topology
     connects = sorted({change.connect for change in writes})
     statuses = yield map(Statuses, connects)
-    by_connect: dict[str, PluginWorkers] = {}
     questions: dict[str, WorkersWithPlugin] = {}
     for connect in connects:
-        declared, answer = (
-            draft.declared.topology.connects[connect].model.workers.count,
-            statuses.get(Statuses(connect)),
-        )
-        if isinstance(answer, Mm2mgrError):
-            by_connect[connect] = PluginWorkers(connect, _NO_ANSWERS, declared, answer.one_line)
-        else:
-            ids = tuple(sorted(workers_at_work(answer.values())))
-            questions[connect] = WorkersWithPlugin(connect, ids, PLUGIN_CLASS)
+        if not isinstance(answer := statuses.get(Statuses(connect)), Mm2mgrError):
+            questions[connect] = WorkersWithPlugin(
+                connect, tuple(sorted(workers_at_work(answer.values()))), PLUGIN_CLASS
+            )
     answers = yield questions.values()
-    for connect, question in questions.items():
-        declared, asked = draft.declared.topology.connects[connect].model.workers.count, answers.get(question)
-        if isinstance(asked, Mm2mgrError):
-            by_connect[connect] = PluginWorkers(connect, _NO_ANSWERS, declared, asked.one_line)
-        else:
-            by_connect[connect] = PluginWorkers(connect, asked, declared)
+
+    def workers_of(connect: str) -> PluginWorkers:
+        declared = topology.connects[connect].model.workers.count
+        answer = answers.get(questions[connect]) if connect in questions else statuses.get(Statuses(connect))
+        if isinstance(answer, PluginOnWorkers):
+            return PluginWorkers(connect, answer, declared)
+        unread = answer.one_line if isinstance(answer, Mm2mgrError) else ""
+        return PluginWorkers(connect, PluginOnWorkers((), 0), declared, unread)
+
+    by_connect = {connect: workers_of(connect) for connect in connects}
     return [(change.full_name, remark) for change in writes for remark in by_connect[change.connect].remarks(change)]

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mm2mgr.comparison.differences import Named, selects_otherwise
-from mm2mgr.connectors import RunningConnector
+from mm2mgr.connectors import RunningConnector, tasks_max_of
 from mm2mgr.plan.changes import WRITES, Change, type_of
 from mm2mgr.remarks import Remark
-from mm2mgr.text import few, number_of, whole_number
+from mm2mgr.text import few, number_of
 
 ALLOW = "tasks-per-worker"
 """The costly kind of change (`changes.KINDS`), and the rule that remarks name."""
@@ -192,5 +192,5 @@ def _takes_more(live: Mapping[str, str], config: Mapping[str, str]) -> bool:
 
 
 def _tasks_max(config: Mapping[str, str]) -> int:
-    count = whole_number(config.get("tasks.max", "1").strip(), 10)
+    count = tasks_max_of(config)
     return 1 if count is None else count

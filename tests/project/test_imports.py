@@ -60,7 +60,7 @@ LAYERS: dict[str, set[str]] = {
     "assignment_text": {"errors", "partitions", "assignment"},
     "link": {"text"},
     "defaults": set(),
-    "connectors": {"assignment", "assignment_text", "defaults", "errors", "partitions"},
+    "connectors": {"assignment", "assignment_text", "defaults", "errors", "partitions", "text"},
     "spec": {"metric_sources", "text", "errors", "files", "secrets"},
     "truth": {"assignment_text", "connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
