@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from mm2mgr.audit.doubts import PlaceDoubts, Span, find_doubts
+from mm2mgr.audit.doubts import Flags, PlaceDoubts, Span, find_doubts, rows_without
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.sequences import Rows, pair_among_others, pair_in_order
 from mm2mgr.audit.windows import ALL_FIELDS
 
-Flags = npt.NDArray[np.bool_]
 RowPairs = tuple[Rows, Rows]
 REST_SCHEMA = pa.schema([*RECORD_SCHEMA, ("is_target", pa.bool_()), ("place", pa.int64()), ("copy_of", pa.int64())])
 NO_COPY, OUTSIDE, NOT_OURS, BEHIND = -1, -2, -3, -4
@@ -106,9 +104,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     else:
         pairs, *others = pair_in_order(source.hash, target.hash, due, is_open)
     left, right = pairs
-    lost, surplus = np.ones(len(source), np.bool_), np.ones(len(target), np.bool_)
-    lost[left] = surplus[right] = False
-    lost_rows, surplus_rows = np.flatnonzero(lost), np.flatnonzero(surplus)
+    lost_rows, surplus_rows = rows_without(left, len(source)), rows_without(right, len(target))
     rest = target.take(surplus_rows)
     # A place is named after the partner before it; where the source has no record, by a number no source offset has.
     start = source.offset[0] - 1 if len(source) else -2 - target.offset[0] if len(target) else 0
@@ -117,17 +113,18 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     copy_of = copies(rest, place, source.take(left))
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
     outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
+    is_behind = surplus_rows > (right[-1] if len(right) else -1)
     disorder = int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
     if edges.open_start:
         outside |= surplus_rows < (right[0] if len(right) else len(target))
         unsure |= outside & (rest.time_ms <= source.time_ms[0] + disorder) if len(source) else outside
     if edges.open_end:
-        outside |= surplus_rows > (right[-1] if len(right) else -1)
+        outside |= is_behind
         unsure |= outside & (rest.time_ms >= source.time_ms[-1] - disorder) if len(source) else outside
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     if edges.open_end and edges.is_whole and not edges.open_copies:
-        copy_of[surplus_rows > (right[-1] if len(right) else -1)] = BEHIND
+        copy_of[is_behind] = BEHIND
     doubts, source_place = None, before[np.searchsorted(left, lost_rows)]
     if edges.window is not None:
         bounds = *edges.window, edges.window[1] if edges.due is None else edges.due

@@ -43,7 +43,7 @@ def find_doubts(
     open_start, open_end = is_open
     left, right = pairs = answers[0]
     first, end = np.searchsorted(source.offset, window).tolist()
-    lost, surplus = _rows_without(left, len(source)), _rows_without(right, len(target))
+    lost, surplus = rows_without(left, len(source)), rows_without(right, len(target))
     anchors = np.flatnonzero(_have_one_place(source.hash, target.hash, pairs)) if any(is_open) else left[:0]
     spans = list(_without_place(source, target, left[anchors], window, is_open))
     rows = np.arange(first, end)
@@ -136,7 +136,8 @@ def _is_single(hashes: Hashes) -> Flags:
     return flags
 
 
-def _rows_without(partners: Rows, count: int) -> Rows:
+def rows_without(partners: Rows, count: int) -> Rows:
+    """Return those of so many rows that have no partner."""
     flags = np.ones(count, np.bool_)
     flags[partners] = False
     return np.flatnonzero(flags)

@@ -483,7 +483,7 @@ def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
         if max(wide.source_ranges[-1].end - wide.source_ranges[0].first, target.end - target.first) <= _SEARCHED:
             wider = wide
     is_same = (wider.order.target, wider.source_ranges, reads_on) == (order.target, part.source_ranges, part.reads_on)
-    return None if is_same and part.context != CONTEXT else None if wider == part else wider
+    return None if wider == part or (is_same and part.context != CONTEXT) else wider
 
 
 def _join_spans(spans: Iterable[Span]) -> list[Span]:

@@ -181,10 +181,12 @@ class Load:
         was, now = self._tasks_by_position(before), self._tasks_by_position(after)
         return int(np.count_nonzero((was != now) & (was >= 0) & (now >= 0)))
 
-    def load_beside(self, position: int, tasks: int) -> float:
-        """Return what its task carries beside a partition; 0 where no task has it."""
-        task = int(self._tasks_by_position(tasks)[position])
-        return max(0.0, self.per_task(tasks)[task] - float(self.alone[position])) if task >= 0 else 0.0
+    def most_beside(self, positions: Sequence[int], tasks: int) -> float:
+        """Return the most that a task carries beside one of these partitions; 0 where no task has them."""
+        places = np.array(positions, np.intp)
+        task_of, loads = self._tasks_by_position(tasks)[places], np.asarray(self.per_task(tasks))
+        beside = loads[task_of[task_of >= 0]] - self.alone[places[task_of >= 0]]
+        return float(beside.max(initial=0.0))
 
     @cached_property
     def _records(self) -> Array | None:

@@ -394,7 +394,7 @@ def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
     if hot:
         names = [f"{h.topic}-{h.partition} ({rate_text(h.bytes_per_second)}, {h.factor:.1f} times)" for h in hot]
         times = max(math.ceil(hot_partition.factor) for hot_partition in hot)
-        beside = max(load.load_beside(place, sizing.tasks) for place in load.heavy)
+        beside = load.most_beside(load.heavy, sizing.tasks)
         yield (
             f"Above the usable capacity of one task: {list_names(names)}. A partition is read by one task, so adding"
             f" tasks does not help: distribute its keys, give its topic {times} times the partitions, or raise what"
