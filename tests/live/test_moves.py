@@ -10,10 +10,9 @@ import itertools
 import json
 import os
 import random
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from .command import Tree
 from .days import Day, World, estate, flow
 from .dedicated import Dedicated, mm2_properties
 from .seen import connector_url, rest, until
+from .traffic import Entry, producing
 
 pytestmark = pytest.mark.live
 KILLS = int(os.environ.get("MM2MGR_MOVE_KILLS", "2"))
@@ -54,26 +54,14 @@ def day(world: World, tree: Tree) -> Day:
     return Day(world, tree, "moving")
 
 
-@contextmanager
-def traffic(world: World, *topics: str, partitions: int) -> Iterator[None]:
+def traffic(world: World, *topics: str, partitions: int) -> AbstractContextManager[None]:
     """Produce without pause, and begin when records flow."""
-    enough, flows = threading.Event(), threading.Event()
 
-    def produce() -> None:
-        with Producer(world.kafkas["dc1"], timeout_seconds=60) as producer:
-            while not enough.wait(0.1):
-                for topic, number in itertools.product(topics, range(partitions)):
-                    producer.send((topic, number), f"dc1/{topic}/{next(world.ids)}".encode())
-                flows.set()
+    def entries() -> Iterator[Entry]:
+        for topic, number in itertools.product(topics, range(partitions)):
+            yield (topic, number), f"dc1/{topic}/{next(world.ids)}".encode(), None
 
-    producing = threading.Thread(target=produce)
-    producing.start()
-    try:
-        assert flows.wait(60)
-        yield
-    finally:
-        enough.set()
-        producing.join()
+    return producing(world.kafkas["dc1"], entries, 0.1)
 
 
 def moved(from_: str, to: str, *topics: str) -> str:

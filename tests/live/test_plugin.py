@@ -6,9 +6,8 @@ What a worker without the jar does, seen on 3.6.2 and 4.3.1, is told by `test_th
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from .conftest import WORKER, serving
 from .pair import Pair, serving_pair
 from .record_ids import prove, read_ids
 from .seen import admin, connector_url, create, rest, statuses, task_configs, until
+from .traffic import producing
 
 pytestmark = pytest.mark.live
 STOCK_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
@@ -164,28 +164,12 @@ def answer_of(method: str, url: str, body: object = None) -> int | str:
     return 200
 
 
-@contextmanager
-def traffic(mirror: Mirror) -> Iterator[None]:
+def traffic(mirror: Mirror) -> AbstractContextManager[None]:
     """Write records with ids to every partition without pause, and begin when they are there."""
-    enough, flows = threading.Event(), threading.Event()
-    ids = itertools.count()
-
-    def produce() -> None:
-        with Producer(mirror.pair.source, timeout_seconds=60) as producer:
-            while not enough.wait(0.05):
-                for partition in ALL:
-                    number = next(ids)
-                    producer.send(partition, b"value %d" % number, key=b"%d" % number)
-                flows.set()
-
-    producing = threading.Thread(target=produce)
-    producing.start()
-    try:
-        assert flows.wait(60)
-        yield
-    finally:
-        enough.set()
-        producing.join()
+    ids = map(b"%d".__mod__, itertools.count())
+    return producing(
+        mirror.pair.source, lambda: [(place, b"value " + id_, id_) for place, id_ in zip(ALL, ids, strict=False)], 0.05
+    )
 
 
 def plugin_path(folder: Path) -> dict[str, str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 import confluent_kafka
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
-from mm2mgr.kafka.records import read
+from mm2mgr.kafka.records import Producer, read
 from mm2mgr.partitions import TopicPartition
 
 from .seen import until
@@ -69,3 +70,29 @@ class Traffic:
             return counts
 
         return until(found, lambda all_: all(wanted <= one.keys() for one in all_.values()), "records lost", seconds)
+
+
+Entry = tuple[tuple[str, int], bytes, bytes | None]
+"""A partition with the value and the key of a record."""
+
+
+@contextmanager
+def producing(access: KafkaAccess, entries: Callable[[], Iterable[Entry]], every_seconds: float) -> Iterator[None]:
+    """Write records again and again without pause, and begin when the first ones were sent."""
+    enough, flows = threading.Event(), threading.Event()
+
+    def produce() -> None:
+        with Producer(access, timeout_seconds=60) as producer:
+            while not enough.wait(every_seconds):
+                for partition, value, key in entries():
+                    producer.send(partition, value, key=key)
+                flows.set()
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        assert flows.wait(60)
+        yield
+    finally:
+        enough.set()
+        thread.join()
