@@ -63,16 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--partitions", type=int, default=PARTITIONS, help="partitions of the large workspace; 0: none")
     parser.add_argument("--one-flow", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--large-only", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.large_only:
-        return plan_large(given.partitions, given.one_flow)
-    missed = [*published(given.scenarios, given.seeds), *random_sets(given.random)]
-    for name in given.drifting if given.days else ():
-        missed += drift(name, given.days)
-    if given.days:
-        missed += unchanged(given.days)
-    for form in ([], ["--one-flow"]) if given.partitions else ():
-        child = [sys.executable, __file__, "--large-only", "--partitions", str(given.partitions), *form]
+    options = parser.parse_args(arguments)
+    if options.large_only:
+        return plan_large(options.partitions, options.one_flow)
+    missed = [*published(options.scenarios, options.seeds), *random_sets(options.random)]
+    for name in options.drifting if options.days else ():
+        missed += drift(name, options.days)
+    if options.days:
+        missed += unchanged(options.days)
+    for form in ([], ["--one-flow"]) if options.partitions else ():
+        child = [sys.executable, __file__, "--large-only", "--partitions", str(options.partitions), *form]
         missed += ["the large workspace"] * subprocess.run(child, check=False).returncode
     print("missed: " + ", ".join(missed) if missed else "every bound is held")
     return bool(missed)
@@ -163,11 +163,11 @@ def random_sets(count: int) -> list[str]:
         if sets:
             ways = {"stock": "stock", "plain LPT": "plain", "plan": "planned"}
             texts = [
-                f"{name} {fmean(getattr(one, way) for one in sets):.3f} (worst {max(getattr(one, way) for one in sets):.3f})"
+                f"{name} {fmean(getattr(planned_set, way) for planned_set in sets):.3f} (worst {max(getattr(planned_set, way) for planned_set in sets):.3f})"
                 for name, way in ways.items()
             ]
-            over = max(one.tasks - one.packing_bound for one in sets)
-            above = sum(one.planned > EVEN for one in sets)
+            over = max(planned_set.tasks - planned_set.packing_bound for planned_set in sets)
+            above = sum(planned_set.planned > EVEN for planned_set in sets)
             print(
                 f"{len(sets)} random sets, {kind}: {', '.join(texts)}; {above} above {EVEN}; at most {over} more tasks than the packing bound"
             )
@@ -200,15 +200,15 @@ class Drift:
 
 def drift(scenario: str, days: int) -> list[str]:
     """Print how even a flow is kept at the end of each day, with which restarts and moves, beside stock and what never moves."""
-    (shape,) = [one for one in published_shapes((scenario,)) if " 1.1 0.5 " in one.name + " "]
+    (shape,) = [shape for shape in published_shapes((scenario,)) if " 1.1 0.5 " in shape.name + " "]
     traffic = Drift(dict(shape.rates), 1)
     watched = Watched(plan_balance(traffic.rates, traffic.rates).assignment)
     ends, before, stocks, blinds = [], [], [], []
     blind = watched.assignment
     for _ in range(days):
-        known = dict(traffic.rates)
+        measured = dict(traffic.rates)
         traffic.next_day()
-        watched.look(traffic.rates, {**{name: traffic.rates[name] for name in known}})
+        watched.look(traffic.rates, {**{name: traffic.rates[name] for name in measured}})
         before.append(over_bound(traffic.rates, watched.assignment))
         for _ in range(LOOKS_A_DAY - 1):
             watched.look(traffic.rates, traffic.rates)
@@ -300,10 +300,10 @@ def plan_large(partitions: int, one_flow: bool) -> int:
     spent, began = time.process_time() - spent, time.perf_counter() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     worst = max(plan.over_bound for plan in plans)
-    kept = sum(not plan.is_change for plan in looks)
+    unchanged_count = sum(not plan.is_change for plan in looks)
     print(
         f"{len(flows)} {'flow' if one_flow else 'flows'}, {sum(flows)} partitions, {sum(p.task_count for p in plans)} tasks: {fresh:.1f} s CPU"
-        f" to plan, {spent - fresh:.1f} s to look again ({kept} kept; bound of each {BOUND_SECONDS:.0f} s), {began:.1f} s wall clock;"
+        f" to plan, {spent - fresh:.1f} s to look again ({unchanged_count} kept; bound of each {BOUND_SECONDS:.0f} s), {began:.1f} s wall clock;"
         f" peak {memory / 2**30:.2f} GiB (bound {BOUND_BYTES / 2**30:.0f} GiB); worst {worst:.3f} of the bound",
         flush=True,
     )

@@ -346,7 +346,7 @@ async def plugin_on_workers(
                     plugins = await client.plugins()
             except Mm2mgrError as error:
                 return PluginOnWorker(worker, failure=error.one_line)
-        return PluginOnWorker(worker, next((found.version for found in plugins if found.class_name == plugin), None))
+        return PluginOnWorker(worker, next((entry.version for entry in plugins if entry.class_name == plugin), None))
 
     answers = await asyncio.gather(*map(ask, asked))
     answering = {answer.worker for answer in answers if not answer.failure}

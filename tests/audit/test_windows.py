@@ -58,7 +58,7 @@ def random_logs(chance: random.Random) -> Logs:
         source.append(Message(0, b"k", b"v%d" % kind, (), START_MS + 1_000 * at))
     stored_end = count - chance.choice((0, 0, 1, 10, count // 3))
     arrived_end = chance.randint(stored_end, count)
-    arrived = [(each, row) for row, each in enumerate(source[:arrived_end])]
+    arrived = [(message, row) for row, message in enumerate(source[:arrived_end])]
     faults = [chance.choice(("lost", "sent again", "altered")) for _ in range(chance.choice((0, 0, 1, 1, 2)))]
     for fault in faults:
         place = chance.randrange(stored_end)
@@ -68,10 +68,10 @@ def random_logs(chance: random.Random) -> Logs:
             arrived[place] = replace(arrived[place][0], value=chance.choice((b"v0", b"other"))), -1
         elif fault == "sent again":
             arrived[place:place] = arrived[max(0, place - chance.choice((1, 3, 30, 300))) : place]
-    target = [each for each, _ in arrived]
+    target = [message for message, _ in arrived]
     if times == "not compared":
         lag = chance.choice((0, 5, 500))
-        target = [replace(each, timestamp_ms=START_MS + 1_000 * (lag + row)) for row, each in enumerate(target)]
+        target = [replace(message, timestamp_ms=START_MS + 1_000 * (lag + row)) for row, message in enumerate(target)]
     starts = [chance.choice((0, 0, 0, chance.randrange(1 + end // 3))) for end in (stored_end, len(arrived))]
     fields = WITHOUT_TIMES if times == "not compared" else ALL_FIELDS
     what = f"{count} records, {kinds} kinds {order}, times {times}, {faults}, starts {starts}, stored {stored_end}"
@@ -86,7 +86,7 @@ class Truth:
 
     def __init__(self, source: list[Message], logs: Logs, again: tuple[int, ...] = ()) -> None:
         texts = [
-            [(each.value, each.timestamp_ms if "timestamp" in logs.fields else 0) for each in log]
+            [(message.value, message.timestamp_ms if "timestamp" in logs.fields else 0) for message in log]
             for log in (source, logs.target)
         ]
         codes = {text: code for code, text in enumerate(dict.fromkeys([*texts[0], *texts[1]]))}
@@ -173,15 +173,15 @@ def check_windows(fake: FakeLogs, seed: int, windows: int) -> Counter[str]:
             break
         first = chance.choice((logs.starts[0], chance.randrange(logs.starts[0], logs.stored_end)))
         end = chance.choice((logs.stored_end, chance.randrange(first, logs.stored_end) + 1))
-        found = audited(fake, logs, first, end)
+        part_audit = audited(fake, logs, first, end)
         may_be_equal = any(truth.may_be_equal(first, end) for truth in truths)
         may_differ = any(truth.may_differ(first, end) for truth in truths)
         is_sure = may_be_equal != may_differ
-        outcomes[f"{found.verdict}, {'sure' if is_sure else 'not sure'}"] += 1
-        told = (seed, logs.what, (first, end), found.differences[:5], found.not_judged)
-        assert found.verdict is not Verdict.EQUAL or may_be_equal, told
-        assert all(any(truth.may_be(each) for truth in truths) for each in found.differences), told
-        if is_sure and found.verdict is Verdict.NOT_JUDGED and logs.starts == (0, 0) and not logs.sent_again:
+        outcomes[f"{part_audit.verdict}, {'sure' if is_sure else 'not sure'}"] += 1
+        told = (seed, logs.what, (first, end), part_audit.differences[:5], part_audit.not_judged)
+        assert part_audit.verdict is not Verdict.EQUAL or may_be_equal, told
+        assert all(any(truth.may_be(difference) for truth in truths) for difference in part_audit.differences), told
+        if is_sure and part_audit.verdict is Verdict.NOT_JUDGED and logs.starts == (0, 0) and not logs.sent_again:
             outcomes[TOO_CAREFUL] += 1
     return outcomes
 
@@ -263,9 +263,13 @@ def check_among_others(fake: FakeLogs, seed: int) -> None:
     whole = fake.part(Expectation(Matching.FAN_IN, logs.fields))
     windows = LogWindow(SOURCE, first, end), LogWindow(TARGET, low, chance.randrange(low, len(target)) + 1)
     part = replace(whole, source=windows[0], target=windows[1], stored_end=count)
-    found = run_audit(fake.order(part)).flows[0].partitions[0]
-    wanted = [lost] if is_lost and first <= lost < end else []
-    assert [each.source_offset for each in found.differences] == wanted, (seed, logs.what, windows)
+    part_audit = run_audit(fake.order(part)).flows[0].partitions[0]
+    lost_offsets = [lost] if is_lost and first <= lost < end else []
+    assert [difference.source_offset for difference in part_audit.differences] == lost_offsets, (
+        seed,
+        logs.what,
+        windows,
+    )
 
 
 @pytest.mark.parametrize("block", range(2))
@@ -283,13 +287,15 @@ def distinct(count: int, *, at: int = 0) -> list[Message]:
 def test_a_window_is_found_far_behind_where_its_times_point(fake: FakeLogs, size: int, fields: tuple[str, ...]) -> None:
     """All records have one timestamp, or the target's were set by a copy that was made later."""
     log = distinct(3_000)
-    late = log if fields == ALL_FIELDS else [replace(each, timestamp_ms=START_MS + 5) for each in log]
+    late = log if fields == ALL_FIELDS else [replace(message, timestamp_ms=START_MS + 5) for message in log]
     same = Logs(log, late, (0, 0), 3_000, 3_000, fields, "")
     for first in range(1_500, 2_400, 100):
         assert audited(fake, same, first, first + size).verdict is Verdict.EQUAL, first
     one_lost = replace(same, target=[*late[:2_000], *late[2_001:]])
-    found = audited(fake, one_lost, 2_000, 2_000 + size)
-    assert [(each.kind, each.source_offset) for each in found.differences] == [(DifferenceKind.MISSING, 2_000)]
+    part_audit = audited(fake, one_lost, 2_000, 2_000 + size)
+    assert [(difference.kind, difference.source_offset) for difference in part_audit.differences] == [
+        (DifferenceKind.MISSING, 2_000)
+    ]
 
 
 def whole(
@@ -307,9 +313,9 @@ def test_what_came_again_behind_all_that_is_not_stored_yet_is_told(
     assert whole(fake, log, log, 1_000, fields).verdict is Verdict.EQUAL
     for arrived, again in ((3_000, range(300, 900)), (2_000, range(300, 900)), (1_000, range(1_000))):
         target = [*log[:arrived], *(log[row] for row in again)]
-        found = whole(fake, log, target, 1_000, fields)
-        assert found.counts == {DifferenceKind.DUPLICATED: len(again)}, (arrived, again)
+        part_audit = whole(fake, log, target, 1_000, fields)
+        assert part_audit.counts == {DifferenceKind.DUPLICATED: len(again)}, (arrived, again)
     monkeypatch.setattr(run, "_SEARCHED", 100)
     assert whole(fake, log, log, 1_000, fields).verdict is Verdict.EQUAL
-    found = whole(fake, log, [*log[:2_000], *log[300:900]], 1_000, fields)
-    assert found.verdict is (Verdict.DIFFERS if fields == ALL_FIELDS else Verdict.NOT_JUDGED)
+    part_audit = whole(fake, log, [*log[:2_000], *log[300:900]], 1_000, fields)
+    assert part_audit.verdict is (Verdict.DIFFERS if fields == ALL_FIELDS else Verdict.NOT_JUDGED)

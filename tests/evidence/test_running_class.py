@@ -29,7 +29,7 @@ def test_its_tasks_are_read_back_and_predicted_from(asked: tuple[Workspace, Path
     (running,) = (flow for flow in connect.running.flows if flow.flow_id == FLOW)
     assert (running.tasks, round(running.busiest_bytes_per_second)) == (2, 21_000_000)
     report = size(workspace, ("logs",), options)
-    (sizing,) = (one for one in report.sizings if one.flow_id == FLOW)
+    (sizing,) = (sizing for sizing in report.sizings if sizing.flow_id == FLOW)
     assert (sizing.assignment, sizing.tasks) == ("live", 4)
     after = simulate(workspace, Changes(traffic=0.5), EvidenceOptions(store)).after
     assert after.sizings[FLOW].assignment == "live"
@@ -39,7 +39,9 @@ def test_its_tasks_are_read_back_and_predicted_from(asked: tuple[Workspace, Path
 def test_defects_are_reasons(asked: tuple[Workspace, Path, Counted]) -> None:
     workspace, store, counted = asked
     deal(counted, "logs.web-0,logs.web-1", "logs.web-1,gone-0", "")
-    (sizing,) = (one for one in size(workspace, ("logs",), EvidenceOptions(store)).sizings if one.flow_id == FLOW)
+    (sizing,) = (
+        sizing for sizing in size(workspace, ("logs",), EvidenceOptions(store)).sizings if sizing.flow_id == FLOW
+    )
     assert sizing.assignment == "live"
     assert [reason for reason in sizing.reasons if reason.partition(":")[0] in TOLD] == [
         "In more than one task, so that each record arrives more than once: logs.web-1 (tasks 0, 1).",
