@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.assignment import Assignment
     from mm2mgr.audit.report import AuditReport
     from mm2mgr.audit.run import AuditProgress
-    from mm2mgr.balance.elastic import LimitPassed, LoadWeek, forecast_limits, rates_of_coming_hours, week_of_load
     from mm2mgr.balance.fresh import BalancePlan, PartitionMove, TaskShare
     from mm2mgr.balance.planner import plan_balance
     from mm2mgr.balance.rates import MeasuredRate, PlannedRate
@@ -142,6 +141,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.sizing.recovery import Lag
     from mm2mgr.sizing.scenario import FlowView
     from mm2mgr.sizing.tasks import Bounds, Capacity
+    from mm2mgr.weeks import LimitPassed, LoadWeek, forecast_limits, rates_of_coming_hours, week_of_load
 
 _HOMES: Mapping[str, str] = {
     name: f"mm2mgr.{module}"
