@@ -17,6 +17,7 @@ from mm2mgr.apply.history import Recorder
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka import lease
+from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.live.reach import Limits
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
 from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
@@ -24,7 +25,8 @@ from mm2mgr.output.history_text import action_line, say_watch_round
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.problems.watchdog import Watchdog
 from mm2mgr.render import OWNER_KEY
-from tests.fake_connect import Request
+from tests.fake_connect import CLASSES, FakeConnect, Request
+from tests.fake_connect import serving as serving_fake
 from tests.plan.site import Site
 from tests.serve.estate import SURVEY, look_of
 
@@ -34,6 +36,7 @@ from .leases import FakeLease
 LOGS, ORDERS = "mm2.a.east.source.logs", "mm2.a.east.source.orders"
 NOW = RestartPolicy(first_seconds=0.0, longest_seconds=0.0, restarts=3, jitter=0.0)
 FOLDER = Path(__file__).parents[1] / "observe" / "without_plugin"
+STOCK_CLASS = CLASSES[0]
 TEXT = "version=1;rates=1;unlisted=1;orders:0@0"
 CALLBACK = (
     "org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback\nCaused by: "
@@ -299,6 +302,39 @@ def test_a_config_that_was_changed_meanwhile_is_not_overwritten(
     (action,) = watching().look().actions
     assert action.error == "its config was changed meanwhile"
     assert sent(applied) == []
+
+
+def test_after_the_stock_class_plan_waits_until_each_worker_has_the_plugin(
+    mm2mgr: Command, site: Site, watching: Callable[..., Watching], recorded: Recorded, closed_port: int
+) -> None:
+    bare = FakeConnect(cluster_id="east")
+    site.east.plugins[PLUGIN_CLASS] = "1.0"
+    only = "heartbeats: false, checkpoints: false, balance: plugin"
+    flows = f"flows: {{orders: {{sources: [a], targets: [east], topics: {{include: [orders]}}, {only}}}}}\n"
+    site.declare(flows)
+    own = site.urls["east"].removeprefix("http://")
+    site.worker_groups["east"] = (WorkerGroup("connect", (own,)),)
+    mm2mgr("apply", "--yes", "--wait", "0")
+    site.brokers["east"] = f"127.0.0.1:{closed_port}"
+    site.declare(flows)
+    config = site.east.connectors[ORDERS].config
+    with serving_fake(bare) as url:
+        joined = url.removeprefix("http://")
+        site.worker_groups["east"] = (WorkerGroup("connect", (own, joined)),)
+        config[ASSIGNMENT_KEY] = TEXT
+        fail(site, ORDERS, t0=story()["tasks"][0]["trace"])
+        dog = watching()
+        assert dog.actions(2) == [("stock-class", "", "orders:a->east 0"), ("recovered", "", "orders:a->east 0")]
+        text = " ".join(mm2mgr("plan", code=1).out.split())
+        assert f"{joined} of 'east' has no {PLUGIN_CLASS}, and would fail its tasks" in text
+        site.apply(site.plan(flows), flows)
+        assert dog.actions(2) == []
+        assert site.east.connectors[ORDERS].config["connector.class"] == STOCK_CLASS, "it does not swing"
+        bare.plugins[PLUGIN_CLASS] = "1.0"
+        site.apply(site.plan(flows), flows)
+        assert site.east.connectors[ORDERS].config["connector.class"] == PLUGIN_CLASS
+        assert ASSIGNMENT_KEY not in site.east.connectors[ORDERS].config, "it begins anew"
+        assert dog.actions(2) == []
 
 
 def test_another_class_that_a_worker_lacks_is_told(applied: Site, watching: Callable[..., Watching]) -> None:
