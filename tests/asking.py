@@ -16,6 +16,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.kafka.quotas import ProducerQuotas
+from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.lint.subject import Estate
 from mm2mgr.lint.workers import read_estate_of
 from mm2mgr.live import read as live_read
@@ -36,6 +37,7 @@ from mm2mgr.live.questions import (
     TopicRetention,
     TranslatedGroups,
     UserTopics,
+    WorkerGroups,
 )
 from mm2mgr.live.reach import KafkaReach, Limits
 from mm2mgr.live.read import Clusters, run_steps
@@ -86,6 +88,7 @@ def answer_kafka(
     texts: Callable[[str], dict[str, str]] | None = None,
     ends: Callable[[KafkaAccess, PartitionEnds], dict[TopicPartition, int | None]] | None = None,
     since: Callable[[KafkaAccess, OffsetsSince], dict[TopicPartition, int]] | None = None,
+    workers: Callable[[KafkaAccess], tuple[WorkerGroup, ...]] | None = None,
     idle: bool = False,
 ) -> None:
     """Let these answer in the place of Kafka clusters; what none of them is for is asked for as ever, or `idle` clusters answer."""
@@ -113,6 +116,8 @@ def answer_kafka(
                 return ends(access, question)
             case OffsetsSince() if since:
                 return since(access, question)
+            case WorkerGroups() if workers:
+                return workers(access)
             case Expiring() if expiring:
                 return tuple(expiring())
             case Quotas() if idle:

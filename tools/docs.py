@@ -494,7 +494,7 @@ def problems_page() -> str:
     blocks += [
         "## Causes of failures",
         "From the trace of a FAILED task or connector. Of the causes that no restart can cure, the first that any exception of the chain shows "
-        "is taken; else the one that the innermost exception shows.",
+        "is taken; else the one that the innermost exception shows. That a worker lacks the class is told by the message of its `ConnectException`.",
         table(["cause", "retryable", "meaning", "exceptions"], causes),
     ]
     return page("Problems", *blocks)

@@ -54,13 +54,14 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
         "watch_action": (
             "What `watch` did, or is going to do, about one failure; written once, when it becomes so.",
             {
-                "action": "restart, wait (for the next restart), tell (a person has to look), or recovered",
+                "action": "restart, stock-class (the connector got MirrorMaker's own class, since a worker lacks the"
+                " Connect plugin), wait (for the next of either), tell (a person has to look), or recovered",
                 "problem": "the failure, of one task or of the connector itself, as in the [problems](problems.md)",
                 "reason": "of tell: not-retryable, breaker (restarts did not help) or frozen; else empty",
-                "number": "restarts within the window, this one included",
-                "after_seconds": "of wait: the time until the restart; else null",
-                "dry_run": "whether nothing is restarted in truth",
-                "error": "why the restart was not carried out, or null",
+                "number": "restarts within the window, this one included; the stock class counts as one",
+                "after_seconds": "of wait: the time until then; else null",
+                "dry_run": "whether nothing is changed in truth",
+                "error": "why it was not carried out, or null",
             },
         ),
         "plan_made": (

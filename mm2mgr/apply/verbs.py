@@ -16,7 +16,7 @@ from typing import Literal
 from mm2mgr import timing
 from mm2mgr.apply.history import Recorder
 from mm2mgr.apply.settle import HOLD_SECONDS, AskedConnector, Settled, await_states
-from mm2mgr.comparison.differences import KeyChange
+from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
@@ -332,16 +332,21 @@ async def _send(client: ConnectClient, request: StateRequest, change: StateChang
 
 
 async def restart_parts(
-    topology: Topology, parts: Iterable[FailedPart], limits: Limits
+    topology: Topology, parts: Iterable[FailedPart], configs: Mapping[Named, Change], limits: Limits
 ) -> dict[FailedPart, str | None]:
-    """Restart tasks, or connectors' own instances, Connect clusters side by side; return what went wrong."""
+    """Restart tasks, or connectors' own instances, Connect clusters side by side; return what went wrong.
+
+    `configs`: connectors that get another config in place of that, unless it is not the one before any more.
+    """
     parts_by_cluster: dict[str, list[FailedPart]] = {}
     for part in parts:
         parts_by_cluster.setdefault(part[0], []).append(part)
 
     async def restart(client: ConnectClient, part: FailedPart) -> str | None:
-        _, connector, task = part
+        connect, connector, task = part
         try:
+            if change := configs.get((connect, connector)):
+                return await _write_config(client, change)
             await (client.restart(connector) if task is None else client.restart_task(connector, task))
         except OutcomeUnknown:
             return None  # the next look shows it
@@ -358,6 +363,13 @@ async def restart_parts(
 
     answers = await asyncio.gather(*(restart_in_cluster(name, mine) for name, mine in parts_by_cluster.items()))
     return {part: error for answer in answers for part, error in answer.items()}
+
+
+async def _write_config(client: ConnectClient, change: Change) -> str | None:
+    if await client.config(change.connector) != change.before:
+        return "its config was changed meanwhile"
+    await client.put_config(change.connector, change.config or {}, change.before)
+    return None
 
 
 async def wait_for_states(

@@ -388,11 +388,11 @@ WATCHDOG_NAMES = ("dry_run", "freeze_file", "first_wait", "restarts", "window", 
 def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
     """Give a command the options that `watch` and `serve` share, as its arguments `order` and `events`."""
     options = (
-        option("--dry-run", is_flag=True, help="Restart nothing, and take no lease: only say what would be restarted."),
+        option("--dry-run", is_flag=True, help="Change nothing, and take no lease: only say what would be done."),
         option(
             "--freeze-file",
             type=click.Path(path_type=Path),
-            help="While this file exists nothing is restarted; what FAILED is still reported.",
+            help="While this file exists nothing is changed; what FAILED is still reported.",
         ),
         option(
             "--first-wait",

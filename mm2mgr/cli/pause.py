@@ -281,7 +281,9 @@ def watch(
     restarted: that task alone, after --first-wait, then after twice as long each time, and not more often than
     --restarts within --window; after that it is left alone until it is seen to run. What FAILED for another reason
     (authentication, a missing right, a record that is too large or cannot be read, a bug) is reported once and never
-    restarted. Only connectors of this tree are touched.
+    restarted. A connector with mm2mgr's Connect plugin, part of which FAILED on a worker that lacks its jar, gets
+    MirrorMaker's own class within the same limits, and goes on from its stored offsets. Only connectors of this tree
+    are touched.
 
     Of several processes with the same owner one restarts, the others stand by. Its lease is a consumer group,
     mm2mgr-OWNER-watch, on each Kafka cluster that Connect clusters run on. A Connect cluster that cannot be read is

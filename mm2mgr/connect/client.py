@@ -322,11 +322,14 @@ async def plugin_on_workers(
     whole = list(dict.fromkeys((*of_urls.values(), *places.values())))
     addresses = dict(zip(whole, await asyncio.gather(*map(_addresses, whole)), strict=True))
 
+    def is_same(place: _Place, other: _Place) -> bool:
+        return place[1] == other[1] and not addresses[place].isdisjoint(addresses[other])
+
     def others(candidates: Mapping[str, _Place], there: Iterable[_Place] = ()) -> dict[str, _Place]:
         """Return those that are not the same workers as one before them, or as those there."""
         taken, new = list(there), dict[str, _Place]()
         for name, place in candidates.items():
-            if not any(place[1] == other[1] and addresses[place] & addresses[other] for other in taken):
+            if not any(is_same(place, other) for other in taken):
                 new[name] = place
                 taken.append(place)
         return new
@@ -352,7 +355,11 @@ async def plugin_on_workers(
     answering = {answer.worker for answer in answers if not answer.failure}
     by_url, by_id = len(answering & urls.keys()), len(answering & only_ids.keys())
     are_workers = len(only_ids) < len(ids) or not ids
-    return PluginOnWorkers(tuple(answers), by_url + by_id if are_workers else max(by_url, by_id))
+    named = {**urls, **only_ids}
+    asked_as = {
+        worker: name for worker, place in places.items() for name, other in named.items() if is_same(place, other)
+    }
+    return PluginOnWorkers(tuple(answers), by_url + by_id if are_workers else max(by_url, by_id), asked_as)
 
 
 _Place = tuple[str, int]

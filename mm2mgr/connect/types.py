@@ -141,10 +141,19 @@ class PluginOnWorker:
 
 @dataclass(frozen=True)
 class PluginOnWorkers:
-    """The answers of all workers that could be asked. `count`: how many different workers answered, at least."""
+    """The answers of all workers that could be asked. `count`: how many different workers answered, at least.
+
+    `asked_as`: the name in `workers` of each worker that was named by its id, which is a URL where that is its address.
+    """
 
     workers: tuple[PluginOnWorker, ...]
     count: int
+    asked_as: Mapping[str, str] = field(default_factory=dict)
+
+    def of_worker(self, worker: str) -> PluginOnWorker | None:
+        """Return the answer of a worker by its id; None where it could not be asked."""
+        name = self.asked_as.get(worker)
+        return next((answer for answer in self.workers if answer.worker == name), None)
 
 
 @dataclass(frozen=True)

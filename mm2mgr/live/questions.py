@@ -10,6 +10,7 @@ from mm2mgr.connect.types import Plugin, PluginOnWorkers, SourceOffset, Validati
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
+from mm2mgr.kafka.worker_groups import WorkerGroup, read_worker_groups
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
 from mm2mgr.live.snapshot import Answers, Question
@@ -288,6 +289,15 @@ class OffsetsAtTimes(KafkaQuestion[dict[TopicPartition, int]]):
 
 def _existing(partitions: Iterable[TopicPartition], counts: Mapping[str, int]) -> list[TopicPartition]:
     return [partition for partition in partitions if partition.partition < counts.get(partition.topic, 0)]
+
+
+class WorkerGroups(KafkaQuestion[tuple[WorkerGroup, ...]]):
+    """The groups of Connect workers on a Kafka cluster that mm2mgr's login may describe."""
+
+    def ask(self, reach: KafkaReach) -> tuple[WorkerGroup, ...]:
+        with reach.connect(reach.limits.kafka_seconds) as kafka:
+            kafka.limit_time(reach.limits.kafka_seconds)
+            return read_worker_groups(kafka)
 
 
 class Quotas(KafkaQuestion[ProducerQuotas]):

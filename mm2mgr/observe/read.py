@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mm2mgr.assignment_text import PLUGIN_CLASS, is_plugin_class
 from mm2mgr.comparison.differences import Named, WorkerClients
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
@@ -26,9 +27,10 @@ from mm2mgr.live.questions import (
     Statuses,
     StoredOffsets,
     TaskConfigs,
+    WorkersWithPlugin,
 )
 from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import Clusters, read, run_steps
+from mm2mgr.live.read import Clusters, run_steps
 from mm2mgr.live.snapshot import Snapshot, Steps, side_by_side
 from mm2mgr.observe.beside_records import COPIED, checkpointing
 from mm2mgr.observe.lag import doubtful
@@ -127,8 +129,10 @@ def _read_connect(
     busy = SilentWorkers(name, tuple(sorted({worker for status in statuses.values() for worker in status.workers})))
     validation = ConfigValidation.from_config(name, ASKED_CONFIG)
     asked = [validation] if any(connector.type == "source" for connector in chosen) else []
+    plugin = _plugin_question(name, live)
     more = [question for connector in live for question in _more(connector, how)]
-    snapshot = yield [AnsweringWorker(name), busy, *asked, *more]
+    snapshot = yield [AnsweringWorker(name), busy, *asked, *plugin, *more]
+    live = _with_plugin(live, plugin, snapshot)
     root, silent, validated = snapshot.get(AnsweringWorker(name)), snapshot.get(busy), snapshot.get(validation)
     version = "" if isinstance(root, Mm2mgrError) else root.version
     workers = WorkerClients(version or connect.model.version or "", topology.clusters[connect.kafka].client)
@@ -157,17 +161,46 @@ async def read_states(
     declared: dict[str, list[Connector]] = {}
     for connector in connectors:
         declared.setdefault(connector.connect, []).append(connector)
-    limits = Limits(connect_seconds=deadline_seconds)
-    snapshot = await read(map(ConnectorsWithStatuses, declared), Clusters.of_tree(topology), limits)
 
-    def states(name: str) -> SeenConnect:
+    def states_of(name: str) -> Steps[SeenConnect]:
+        snapshot = yield [ConnectorsWithStatuses(name)]
         answer = snapshot.get(ConnectorsWithStatuses(name))
         if isinstance(answer, Mm2mgrError):
             return SeenConnect(name, failure=Failure.from_error(answer))
-        live = {connector.name: LiveConnector(connector, answer.get(connector.name)) for connector in declared[name]}
-        return SeenConnect(name, live)
+        live = [LiveConnector(connector, answer.get(connector.name)) for connector in declared[name]]
+        if plugin := _plugin_question(name, live):
+            live = _with_plugin(live, plugin, (yield plugin))
+        return SeenConnect(name, {connector.desired.name: connector for connector in live})
 
-    return tuple(map(states, declared))
+    steps = side_by_side(*map(states_of, declared))
+    connects, _ = await run_steps(steps, Clusters.of_tree(topology), Limits(connect_seconds=deadline_seconds))
+    return tuple(connects)
+
+
+def _plugin_question(connect: str, connectors: Iterable[LiveConnector]) -> list[WorkersWithPlugin]:
+    """Return the question whether the workers have the Connect plugin whose tasks of its class are RESTARTING: on one
+    that lacks it they stay so for ever, and nothing else tells."""
+    workers = {worker for connector in connectors for worker in _restarting(connector)}
+    return [WorkersWithPlugin(connect, tuple(sorted(workers)), PLUGIN_CLASS)] if workers else []
+
+
+def _restarting(connector: LiveConnector) -> set[str]:
+    """Return the workers that have RESTARTING tasks of a connector of the plugin's class."""
+    running = connector.running
+    if running is None or running.status is None or not is_plugin_class(running.config.get("connector.class", "")):
+        return set()
+    return {task.worker_id for task in running.status.tasks if task.state == "RESTARTING"}
+
+
+def _with_plugin(
+    connectors: list[LiveConnector], question: Sequence[WorkersWithPlugin], snapshot: Snapshot
+) -> list[LiveConnector]:
+    answers = snapshot.get(question[0]) if question else None
+    if answers is None or isinstance(answers, Mm2mgrError):
+        return connectors
+    asked = {worker: answers.of_worker(worker) for worker in question[0].workers}
+    lacking = {worker for worker, answer in asked.items() if answer and answer.version is None and not answer.failure}
+    return [replace(connector, without_plugin=frozenset(_restarting(connector) & lacking)) for connector in connectors]
 
 
 def _orphans(

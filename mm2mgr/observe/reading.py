@@ -25,13 +25,15 @@ class LiveConnector:
 
     Tasks and offsets are read for source connectors only, `groups`, the consumer groups that its tasks have, for
     checkpoint connectors where that is due. `adopted`: what its workers bring, where the tree adopts it and has not
-    written it yet.
+    written it yet. `without_plugin`: the workers, by their ids, that have RESTARTING tasks of the Connect plugin's
+    class, and answered that they lack it.
     """
 
     desired: Connector
     running: RunningConnector | None = None
     adopted: WorkerClients | None = None
     groups: tuple[str, ...] | None = None
+    without_plugin: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:

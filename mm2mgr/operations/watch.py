@@ -1,7 +1,7 @@
-"""`watch`: look at the connectors again and again, and restart what FAILED for a reason that a restart can cure; never
-anything else.
+"""`watch`: look at the connectors again and again, and restart what FAILED for a reason that a restart can cure; and
+set the stock class where a worker lacks that of the Connect plugin; never anything else.
 
-What is restarted, and when, is decided by `problems.watchdog`. Only connectors of the tree's owner are touched, by one
+What is done, and when, is decided by `problems.watchdog`. Only connectors of the tree's owner are touched, by one
 process at a time.
 """
 
@@ -19,6 +19,7 @@ from mm2mgr.apply.history import Recorder, author, read
 from mm2mgr.apply.leases import Leases
 from mm2mgr.apply.rounds import Rounds, run_in_thread
 from mm2mgr.apply.verbs import restart_parts, untouchable
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, digest
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import RESTING
@@ -28,22 +29,31 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.observe.read import read_states
 from mm2mgr.observe.reading import LiveConnector
 from mm2mgr.operations.workspace import Workspace, pause
+from mm2mgr.plan.assignments import with_stock_class
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.problems.connectors import failures_of
-from mm2mgr.problems.watchdog import FailedPart, RestartHistory, RestartPolicy, WatchAction, Watchdog, part_of
+from mm2mgr.problems.watchdog import (
+    WHOLE,
+    FailedPart,
+    RestartHistory,
+    RestartPolicy,
+    WatchAction,
+    Watchdog,
+    part_of,
+)
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology, watch_group
 
 LIMITS = Limits(connect_seconds=10.0, write_seconds=20.0)
-_TASK, _CONNECTOR = "task ", "connector"
+_TASK, _CONNECTOR, _CLASS = "task ", "connector", "connector.class"
 _ACTIONS_KEPT = 100
 
 
 @dataclass(frozen=True)
 class WatchOrder:
-    """What is watched and how: `dry_run` restarts nothing and takes no lease; while the file `freeze_file` exists
-    nothing is restarted.
+    """What is watched and how: `dry_run` writes nothing and takes no lease; while the file `freeze_file` exists nothing
+    is written.
 
     `reason` is kept in the history with each restart.
     """
@@ -104,7 +114,7 @@ class WatchRound:
 @dataclass(frozen=True)
 class WatchdogView:
     """What the watchdog of this process last saw, its newest actions with the times of their looks, and the restarts
-    since the start.
+    since the start, those by the stock class included.
 
     `last`: None before the first look.
     """
@@ -117,7 +127,7 @@ class WatchdogView:
 
     def after_round(self, done: WatchRound) -> WatchdogView:
         """Return what is known after a further look."""
-        restarts = [action for action in done.actions if action.action == "restart" and not action.dry_run]
+        restarts = [action for action in done.actions if action.writes and not action.dry_run]
         failed = sum(action.error is not None for action in restarts)
         newest = (*self.actions, *((done.taken_at, action) for action in done.actions))[-_ACTIONS_KEPT:]
         return replace(
@@ -212,10 +222,7 @@ class _Watching:
         if order.dry_run:
             actions = [replace(action, dry_run=True) for action in actions]
         else:
-            kinds = {
-                (connector.desired.connect, connector.desired.name): connector.desired.type for connector in watched
-            }
-            actions = self._restart(workspace, actions, kinds)
+            actions = self._restart(workspace, actions, watched)
         for action in actions:
             log.write("watch_action", to_json(action))
         if unread:
@@ -248,37 +255,57 @@ class _Watching:
                 continue
             at = here - max(0.0, wall - datetime.fromisoformat(entry.when).timestamp())
             for key in entry.keys if here - at <= self.order.policy.window_seconds else ():
-                number = str(key.get("key", "")).removeprefix(_TASK)
-                part = entry.connect, entry.connector, int(number) if number.isdecimal() else None
+                named = str(key.get("key", ""))
+                if named not in (_CONNECTOR, _CLASS) and not named.startswith(_TASK):
+                    continue  # what goes with the class
+                number = named.removeprefix(_TASK)
+                task = WHOLE if named == _CLASS else int(number) if number.isdecimal() else None
+                part = entry.connect, entry.connector, task
                 restarts = self.watchdog.histories.get(part, RestartHistory())
                 self.watchdog.histories[part] = replace(restarts, restarts=tuple(sorted((*restarts.restarts, at))))
         return {name: f"its history could not be read: {reason}" for name, reason in history.unread.items()}
 
     def _restart(
-        self, workspace: Workspace, actions: list[WatchAction], kinds: Mapping[tuple[str, str], str]
+        self, workspace: Workspace, actions: list[WatchAction], watched: Iterable[LiveConnector]
     ) -> list[WatchAction]:
-        """Carry out the restarts among these actions and record them, without waiting for Kafka."""
-        due = {part_of(action.problem): action for action in actions if action.action == "restart"}
+        """Carry out the restarts and changes of class among these actions and record them, without waiting for
+        Kafka."""
+        due = {part_of(action.problem): action for action in actions if action.writes}
         if not due:
             return actions
-        errors = wait_for(restart_parts(workspace.topology, due, LIMITS))
+        connectors = {(connector.desired.connect, connector.desired.name): connector for connector in watched}
+        changes = {part: _change(part, action, connectors[part[:2]]) for part, action in due.items()}
+        configs = {part[:2]: change for part, change in changes.items() if change.config is not None}
+        errors = wait_for(restart_parts(workspace.topology, due, configs, LIMITS))
         by = author(workspace.files)
         for part, error in errors.items():
-            subject, trace = due[part].problem.subject, due[part].problem.cause
-            key = _CONNECTOR if part[2] is None else f"{_TASK}{part[2]}"
-            reason = f"{key}: {trace}" + (f"; {self.order.reason}" if self.order.reason else "")
+            reason = f"{changes[part].keys[0].key}: {due[part].problem.cause}"
+            reason += f"; {self.order.reason}" if self.order.reason else ""
             recorder = Recorder(workspace.topology, "watch", by, reason)
-            flows = (subject.flow,) if subject.flow else ()
-            change = Change(*part[:2], kinds[part[:2]], "update", flows, keys=(KeyChange(key, "FAILED", "restarted"),))
-            recorder.end(change, "failed" if error else "done", error)
+            recorder.end(changes[part], "failed" if error else "done", error)
             threading.Thread(target=self._close_recorder, args=(recorder,), daemon=True).start()
         return [
-            replace(action, error=errors[part_of(action.problem)]) if action.action == "restart" else action
-            for action in actions
+            replace(action, error=errors[part_of(action.problem)]) if action.writes else action for action in actions
         ]
 
     def _close_recorder(self, recorder: Recorder) -> None:
         self.unrecorded.update(recorder.close())
+
+
+def _change(part: FailedPart, action: WatchAction, connector: LiveConnector) -> Change:
+    """Return what the history has of an action; of one that changes the class also the config to write."""
+    subject, desired = action.problem.subject, connector.desired
+    flows = (subject.flow,) if subject.flow else ()
+    change = Change(desired.connect, desired.name, desired.type, "update", flows)
+    if action.action == "restart" or connector.running is None:
+        key = _CONNECTOR if part[2] is None else f"{_TASK}{part[2]}"
+        return replace(change, keys=(KeyChange(key, "FAILED", "restarted"),))
+    before = connector.running.config
+    config = with_stock_class(before)
+    keys = [KeyChange(_CLASS, before.get(_CLASS), config[_CLASS])]
+    if text := before.get(ASSIGNMENT_KEY):
+        keys.append(KeyChange(ASSIGNMENT_KEY, f"digest {digest(text)}", None))
+    return replace(change, keys=tuple(keys), config=config, before=before)
 
 
 def _is_watched(connector: LiveConnector, owners: Ownership) -> bool:
@@ -289,7 +316,7 @@ def _is_watched(connector: LiveConnector, owners: Ownership) -> bool:
 
 
 def running(connectors: Iterable[LiveConnector]) -> set[FailedPart]:
-    """Return the connectors and tasks that show RUNNING."""
+    """Return the connectors and tasks that show RUNNING; those where all does also as a whole."""
     parts = set[FailedPart]()
     for connector in connectors:
         if connector.status is None:
@@ -298,4 +325,6 @@ def running(connectors: Iterable[LiveConnector]) -> set[FailedPart]:
         states += [(task.id, task.state) for task in connector.status.tasks]
         named = connector.desired.connect, connector.desired.name
         parts |= {(*named, task) for task, state in states if state == "RUNNING"}
+        if len(states) > 1 and all(state == "RUNNING" for _, state in states):
+            parts.add((*named, WHOLE))
     return parts

@@ -208,9 +208,17 @@ def action_line(action: WatchAction) -> str:
         case "recovered":
             return f"{part} runs again"
         case "wait":
-            return f"{failure}: restart in {action.after_seconds:.0f} s unless it runs again: {trace}"
-        case "restart" if action.error:
-            return f"{failure}: restart {number} was not carried out: {action.error}"
+            coming = "restart" if problem.retryable else "the stock class"
+            return f"{failure}: {coming} in {action.after_seconds:.0f} s unless it runs again: {trace}"
+        case "restart" | "stock-class" if action.error:
+            attempt = f"restart {number}" if action.action == "restart" else f"the stock class ({number})"
+            return f"{failure}: {attempt} was not carried out: {action.error}"
+        case "stock-class":
+            verb = "would get" if action.dry_run else "has"
+            return (
+                f"{failure}: {verb} the stock class now ({number}) and goes on from the stored offsets; put the jar of"
+                f" mm2mgr plugin write onto every worker, then run mm2mgr apply: {trace}"
+            )
         case "restart":
             return f"{failure}: {'would be restarted' if action.dry_run else 'restarted'} ({number}): {trace}"
     return f"{failure}: {_REASONS[action.reason].format(count=number_of(number, 'restart'))}: {trace}"
@@ -226,6 +234,8 @@ _REASONS: Mapping[str, str] = {
 
 def _part(subject: ProblemSubject) -> str:
     name = subject.flow or f"{subject.connect}/{subject.connector}"
+    if len(subject.tasks) > 1:
+        return f"{name}: {few([f'task {task}' for task in subject.tasks])}"
     return f"{name}: task {subject.tasks[0]}" if subject.tasks else f"{name}: connector"
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from mm2mgr.assignment_text import ASSIGNMENT_KEY, AssignmentRefused, is_plugin_class, read_text
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, DIGEST_KEY, AssignmentRefused, is_plugin_class, read_text
 from mm2mgr.comparison.differences import Named
 from mm2mgr.connectors import Connector, tasks_max_of
 from mm2mgr.defaults import Origin
 from mm2mgr.remarks import Remark
-from mm2mgr.render import FLOW_KEY, OWNER_KEY
+from mm2mgr.render import CLASSES, FLOW_KEY, OWNER_KEY
 from mm2mgr.text import one_line
 
 _ORIGIN = Origin("default", "mm2mgr: plan and apply leave an assignment as it runs")
@@ -44,6 +44,14 @@ def with_assignments(connectors: Iterable[Connector], running: Configs) -> list[
     return [
         connector if (text := text_for(connector)) is None else _with_text(connector, text) for connector in connectors
     ]
+
+
+def with_stock_class(config: Mapping[str, str]) -> dict[str, str]:
+    """Return a running config of the plugin's class with MirrorMaker's own, as `balance: stock` writes it: without the
+    assignment. Name, topics and stored offsets stay.
+    """
+    kept = {key: value for key, value in config.items() if key not in ("name", ASSIGNMENT_KEY, DIGEST_KEY)}
+    return kept | {"connector.class": CLASSES["source"]}
 
 
 def _text(config: Mapping[str, str]) -> str | None:

@@ -355,6 +355,8 @@ class Facts:
         return check_each(self.parts, self.connectors, self.clusters)
 
 
+PLUGIN_MISSING = "plugin-missing"
+"""That a worker lacks a class: the lint rule, which knows the worker that answers, and of the plugin's class `plugin_guard`."""
 Judge = Callable[[Changes, Facts], Remarks]
 
 
@@ -396,7 +398,14 @@ def wrong(changes: Changes, facts: Facts) -> Remarks:
     What is blocked leaves in place what runs. Of what runs already all warns.
     """
     together = check_jointly(changes, facts.connectors)
-    sources = (facts.by_itself, facts.against, together)
+    read = {named: {remark.rule for remark in facts.against[named]} for named in facts.against}
+    by_itself = {  # what was asked of each worker says it once, with their names
+        named: [
+            remark for remark in remarks if remark.rule != PLUGIN_MISSING or PLUGIN_MISSING not in read.get(named, ())
+        ]
+        for named, remarks in facts.by_itself.items()
+    }
+    sources = (by_itself, facts.against, together)
     return {
         named: list(_of_change(changes[named], (remark for source in sources for remark in source.get(named, ()))))
         for named in dict.fromkeys(named for source in sources for named in source)

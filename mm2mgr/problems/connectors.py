@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
+from mm2mgr.assignment_text import PLUGIN_CLASS, is_plugin_class
 from mm2mgr.comparison.differences import compare, diff, lowers_tasks
 from mm2mgr.comparison.ownership import without_journal
 from mm2mgr.connect.types import trace_summary
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, TaskStatus
 from mm2mgr.observe.reading import LiveConnector, OtherConnector
 from mm2mgr.problems.kind import (
     ConnectorCase,
@@ -32,29 +34,53 @@ from mm2mgr.secrets import cut
 
 _LINE = re.compile(r"^\s*(?:(Caused by|Suppressed): )?(?:Exception in thread \"[^\"]*\" )?([A-Za-z_][\w.$]*)(?=:|\s*$)")
 _CAUSED = "Caused by"
+PLUGIN_MISSING, CLASS_MISSING = "plugin-missing", "class-missing"
+TaskState = Literal["FAILED", "RESTARTING"]
 
 
 @dataclass(frozen=True)
 class FailureCause:
     """A class of failures: meaning, whether a restart alone can cure it, and exceptions that show it by name.
 
-    `remedy` is what to do before a restart, in words for the middle of a sentence.
+    `remedy` is what to do before a restart, in words for the middle of a sentence; `instead`: what to do where a
+    restart never helps.
     """
 
     meaning: str
     retryable: bool
     exceptions: frozenset[str] = frozenset()
     remedy: str = "fix the cause"
+    instead: str = ""
 
 
 def _cause(
-    meaning: str, exceptions: str = "", *, retryable: bool = False, remedy: str = "fix the cause"
+    meaning: str, exceptions: str = "", *, retryable: bool = False, remedy: str = "fix the cause", instead: str = ""
 ) -> FailureCause:
-    return FailureCause(meaning, retryable, frozenset(exceptions.split()), remedy)
+    return FailureCause(meaning, retryable, frozenset(exceptions.split()), remedy, instead)
+
+
+# By their messages, since the exception is Connect's general one. That of tasks is what a worker says that cannot tell
+# whether the class is a source or a sink (AbstractHerder.connectorType, DistributedHerder.startTask).
+_LACKS_CLASS = re.compile(
+    r"\s*[\w.]+\.ConnectException: (Failed to find any class that implements Connector and which name matches "
+    r"|Failed to start task .* since it is not a recognizable type \(source or sink\))"
+)
 
 
 CAUSES: Mapping[str, FailureCause] = MappingProxyType(
     {
+        PLUGIN_MISSING: _cause(
+            "A worker lacks the class of mm2mgr's Connect plugin. A restart does not help; the stock class, which"
+            " `mm2mgr watch` sets then, goes on from the stored offsets.",
+            instead=(
+                "set the stock class (mm2mgr watch does, or write balance: stock and run mm2mgr apply), and put the jar of"
+                " mm2mgr plugin write onto every worker before the flow goes back to the plugin"
+            ),
+        ),
+        CLASS_MISSING: _cause(
+            "A worker lacks the connector's class: it has other plugins than the worker that took the config.",
+            remedy="put the jars with the connector's class onto every worker and restart that worker",
+        ),
         "out-of-memory": _cause(
             "The worker has no heap left: a restart brings the same load back, and the worker that takes over can run"
             " out of memory too.",
@@ -146,11 +172,14 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
 def classify(trace: str | None) -> tuple[str, str]:
     """Return what made a task or connector FAIL, and the class of the exception that showed it ("" without a trace).
 
-    The cause is `bug` where the trace names nothing known or is missing.
+    The cause is `bug` where the trace names nothing known or is missing. `plugin-missing` is `class-missing` here: a
+    trace does not tell whose class it is.
     """
     chain = list(_chain(trace or ""))
     if not chain:
         return "bug", ""
+    if _LACKS_CLASS.match(trace or ""):
+        return CLASS_MISSING, chain[0]
     for cause, known_cause in CAUSES.items():
         if known_cause.retryable:
             continue
@@ -230,8 +259,8 @@ class Failed(ProblemEvidence):
 
     @property
     def remedy(self) -> str:
-        "what to do before a restart"
-        return CAUSES[self.cause].remedy
+        "what to do before a restart, or in its place"
+        return CAUSES[self.cause].instead or CAUSES[self.cause].remedy
 
     @property
     def cause(self) -> str:
@@ -242,6 +271,8 @@ class Failed(ProblemEvidence):
         return CAUSES[self.cause].retryable
 
     def text(self, problem: LiveProblem) -> str:
+        if instead := CAUSES[self.cause].instead:
+            return f"{self.trace_summary}; {instead}"
         return f"{self.trace_summary}; {self.remedy}, then run mm2mgr restart --failed {problem.argument}"
 
 
@@ -260,27 +291,48 @@ class ConnectorFailed(Failed):
 
 @kind("task-failed", "critical", 2)
 class TaskFailed(Failed):
-    """Tasks FAILED for the same reason; Connect never restarts them by itself."""
+    """Tasks FAILED for the same reason; Connect never restarts them by itself. Those that stay RESTARTING on a worker
+    that lacks the plugin's class count too."""
+
+    state: TaskState = "FAILED"
+    "what Connect shows of them"
+    json_keys = f"{Failed.json_keys} state"
 
     def sentence(self, problem: LiveProblem) -> str:
-        return f"{problem.tasks} FAILED: {self.text(problem)}; they do not recover by themselves"
+        return f"{problem.tasks} {self.state}: {self.text(problem)}; they do not recover by themselves"
 
 
 @connector_rule
 def failures(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A failed connector, whose clients usually refuse a setting; and failed tasks, one problem per cause."""
-    status = case.connector.status
-    if status is None:
+    running, status = case.connector.running, case.connector.status
+    if running is None or status is None:
         return
+
+    def cause_of(trace: str | None) -> tuple[str, str]:
+        cause, exception = classify(trace)
+        is_ours = cause == CLASS_MISSING and is_plugin_class(running.config.get("connector.class", ""))
+        return PLUGIN_MISSING if is_ours else cause, exception
+
     if status.state == "FAILED":
         run_on = any(task.state == "RUNNING" for task in status.tasks)
-        yield case.problem(ConnectorFailed(trace_summary(status.trace), classify(status.trace), run_on))
+        yield case.problem(ConnectorFailed(trace_summary(status.trace), cause_of(status.trace), run_on))
     by_cause: dict[TaskFailed, list[int]] = {}
     for task in status.tasks:
         if task.state == "FAILED":
-            by_cause.setdefault(TaskFailed(trace_summary(task.trace), classify(task.trace)), []).append(task.id)
+            by_cause.setdefault(TaskFailed(_task_summary(task), cause_of(task.trace)), []).append(task.id)
+        elif task.state == "RESTARTING" and task.worker_id in case.connector.without_plugin:
+            lacks = f"worker {task.worker_id} has no {PLUGIN_CLASS}"
+            by_cause.setdefault(TaskFailed(lacks, (PLUGIN_MISSING, ""), "RESTARTING"), []).append(task.id)
     for evidence, tasks in by_cause.items():
         yield case.problem(evidence, tasks=tasks)
+
+
+def _task_summary(task: TaskStatus) -> str:
+    """Return a trace in one line; where a worker lacks the class each has the number of its task, and is the same."""
+    if _LACKS_CLASS.match(task.trace or ""):
+        return f"worker {task.worker_id} lacks the connector's class, so it cannot start the task"
+    return trace_summary(task.trace)
 
 
 def failures_of(connector: LiveConnector) -> tuple[LiveProblem, ...]:

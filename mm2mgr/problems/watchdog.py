@@ -1,7 +1,8 @@
 """What the watchdog does about a FAILED task or connector: a delay policy as arithmetic on given times. Pure.
 
 A failure is restarted only where a restart alone can cure it, after a wait that doubles with every restart, and only so
-often within a window; then a breaker opens, and stays open until the task is seen to run.
+often within a window; then a breaker opens, and stays open until the task is seen to run. Where a worker lacks the
+Connect plugin, the whole connector gets the stock class in place of a restart, within the same limits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from mm2mgr.problems.kind import LiveProblem
 
 EscalationReason = Literal["not-retryable", "breaker", "frozen"]
 FailedPart: TypeAlias = tuple[str, str, int | None]
-"""A Connect cluster, a connector on it, and a task; None: the connector itself."""
+"""A Connect cluster, a connector on it, and a task; None: the connector itself, WHOLE: it with all of its tasks."""
+WHOLE = -1
+_STOCK_CLASS_CURES = "plugin-missing"
+"""The cause that MirrorMaker's own class cures: connector and tasks go on from the stored offsets, on every worker."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,13 @@ def decide(
     *,
     frozen: bool = False,
 ) -> WatchAction:
-    """Decide about one failure, of one task or of a connector itself: restart it now, `wait`, or `tell` a person, since
-    a restart cannot cure it, did not help, or is not allowed now.
+    """Decide about one failure, of one task or of a connector itself: restart it now or give it the stock class,
+    `wait`, or `tell` a person, since neither can cure it, did not help, or is not allowed now.
     """
     policy = policy or RestartPolicy()
     recent = policy.recent(history.restarts, now)
-    if not problem.retryable:
+    is_plugin = problem.cause == _STOCK_CLASS_CURES
+    if not problem.retryable and not is_plugin:
         return WatchAction("tell", problem, "not-retryable", len(recent))
     if history.is_open or len(recent) >= policy.restarts:
         return WatchAction("tell", problem, "breaker", len(recent))
@@ -81,7 +86,7 @@ def decide(
         return WatchAction("wait", problem, number=len(recent), after_seconds=left)
     if frozen:
         return WatchAction("tell", problem, "frozen", len(recent))
-    return WatchAction("restart", problem, number=len(recent) + 1)
+    return WatchAction("stock-class" if is_plugin else "restart", problem, number=len(recent) + 1)
 
 
 def _fraction(problem: LiveProblem, recent: tuple[float, ...]) -> float:
@@ -93,15 +98,17 @@ def _fraction(problem: LiveProblem, recent: tuple[float, ...]) -> float:
 def part_of(problem: LiveProblem) -> FailedPart:
     """Return what a failure of one part is about."""
     subject = problem.subject
+    if problem.cause == _STOCK_CLASS_CURES:
+        return subject.connect, subject.connector, WHOLE
     return subject.connect, subject.connector, subject.tasks[0] if subject.tasks else None
 
 
 def per_task(problems: Iterable[LiveProblem]) -> Iterator[LiveProblem]:
-    """Yield failures one by one: a problem of several tasks once for each."""
+    """Yield failures one by one: a problem of several tasks once for each, unless it is one of the whole connector."""
     for problem in problems:
-        for task in problem.subject.tasks:
+        for task in problem.subject.tasks if problem.cause != _STOCK_CLASS_CURES else ():
             yield replace(problem, subject=replace(problem.subject, tasks=(task,)))
-        if not problem.subject.tasks:
+        if not problem.subject.tasks or problem.cause == _STOCK_CLASS_CURES:
             yield problem
 
 
@@ -109,17 +116,23 @@ def per_task(problems: Iterable[LiveProblem]) -> Iterator[LiveProblem]:
 class WatchAction:
     """What was done, or is going to be, about one failure; `problem` is of one task or of the connector itself.
 
+    `stock-class`: the connector gets MirrorMaker's own class, which restarts all of its tasks and counts as a restart.
     `number` counts restarts within the window, `after_seconds` is the time until the next one (`wait`). `error`: why a
     restart was not carried out.
     """
 
-    action: Literal["restart", "wait", "tell", "recovered"]
+    action: Literal["restart", "stock-class", "wait", "tell", "recovered"]
     problem: LiveProblem
     reason: EscalationReason | Literal[""] = ""
     number: int = 0
     after_seconds: float | None = None
     dry_run: bool = False
     error: str | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether something is sent to Connect."""
+        return self.action in ("restart", "stock-class")
 
 
 @dataclass
@@ -145,6 +158,8 @@ class Watchdog:
         `running` are the parts that were seen to run, `read` the Connect clusters that could be read.
         """
         failing = {part_of(problem): problem for problem in per_task(problems)}
+        whole = {part[:2] for part in failing if part[2] == WHOLE}
+        failing = {part: problem for part, problem in failing.items() if part[2] == WHOLE or part[:2] not in whole}
         actions = [action for problem in failing.values() if (action := self._decide(problem, now, frozen=frozen))]
         for part in [part for part in self.histories if part not in failing and part[0] in read]:
             if part in running and part in self._problems:
@@ -169,7 +184,7 @@ class Watchdog:
         since = now if history.failing_since is None else history.failing_since
         history, problem = replace(history, failing_since=since), replace(problem, since_seconds=max(0.0, now - since))
         action = decide(problem, history, now, self.policy, frozen=frozen)
-        if action.action == "restart":
+        if action.writes:
             history = replace(history, restarts=(*self.policy.recent(history.restarts, now), now))
         history = replace(history, is_open=history.is_open or action.reason == "breaker")
         reported = f"{action.action} {problem.cause} {action.reason or action.number}"

@@ -173,8 +173,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_watchdog_restarts": ServedMetric(
             "counter",
             ("result",),
-            "Restarts by the watchdog of this process since the start, and those that were not carried out. Missing"
-            " without a watchdog.",
+            "Restarts by the watchdog of this process since the start, the stock class where a worker lacks the Connect"
+            " plugin included, and those that were not carried out. Missing without a watchdog.",
         ),
         "mm2mgr_watchdog_looked_timestamp_seconds": ServedMetric(
             "gauge", (), "When the watchdog last looked, in seconds since 1970. Missing without one."

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from mm2mgr.apply.history import Recorder
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka import lease
+from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.live.reach import Limits
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
 from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
@@ -23,7 +25,8 @@ from mm2mgr.output.history_text import action_line, say_watch_round
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.problems.watchdog import Watchdog
 from mm2mgr.render import OWNER_KEY
-from tests.fake_connect import Request
+from tests.fake_connect import CLASSES, FakeConnect, Request
+from tests.fake_connect import serving as serving_fake
 from tests.plan.site import Site
 from tests.serve.estate import SURVEY, look_of
 
@@ -32,6 +35,9 @@ from .leases import FakeLease
 
 LOGS, ORDERS = "mm2.a.east.source.logs", "mm2.a.east.source.orders"
 NOW = RestartPolicy(first_seconds=0.0, longest_seconds=0.0, restarts=3, jitter=0.0)
+FOLDER = Path(__file__).parents[1] / "observe" / "without_plugin"
+STOCK_CLASS = CLASSES[0]
+TEXT = "version=1;rates=1;unlisted=1;orders:0@0"
 CALLBACK = (
     "org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback\nCaused by: "
 )
@@ -196,6 +202,146 @@ def test_a_dry_run_says_what_it_would_do_and_sends_nothing(
     (action,) = dog.look().actions
     assert "task 0 FAILED (time-out): would be restarted (1): org.apache.kafka" in action_line(action)
     assert (sent(applied), recorded.entries, leases.groups) == ([], [], set())
+
+
+def story() -> dict[str, Any]:
+    """What a worker without the jar made of a connector, as 4.3.1 told it."""
+    return json.loads((FOLDER / "joined-4.3.1.json").read_text())  # type: ignore[no-any-return]
+
+
+def lose_plugin(site: Site, connector: str = ORDERS) -> None:
+    """Let a connector have the plugin's class and an assignment, and its task 0 be on a worker that lacks it."""
+    there = site.east.connectors[connector]
+    there.config |= {"connector.class": PLUGIN_CLASS, ASSIGNMENT_KEY: TEXT}
+    there.failed_tasks = {0: story()["tasks"][0]["trace"]}
+
+
+def test_where_a_worker_lacks_the_plugin_the_connector_gets_the_stock_class(
+    applied: Site, watching: Callable[..., Watching], recorded: Recorded, tmp_path: Path
+) -> None:
+    before = dict(applied.east.connectors[ORDERS].config)
+    lose_plugin(applied)
+    dog = watching(reason="night shift")
+    first = dog.look()
+    (action,) = first.actions
+    assert (action.action, action.problem.cause, action.problem.subject.tasks) == (
+        "stock-class",
+        "plugin-missing",
+        (0,),
+    )
+    text = action_line(action)
+    assert "task 0 FAILED (plugin-missing): has the stock class now (1) and goes on from the stored offsets" in text
+    assert "mm2mgr plugin write onto every worker, then run mm2mgr apply" in text
+    assert sent(applied) == [f"PUT /connectors/{ORDERS}/config"]
+    assert applied.east.connectors[ORDERS].config == before, "nothing of the plugin is left, all else is as it was"
+    assert dog.actions(3) == [("recovered", "", "orders:a->east 0")]
+    (entry,) = recorded.entries
+    assert (entry.command, entry.connector, entry.outcome) == ("watch", ORDERS, "done")
+    assert entry.reason == "connector.class: plugin-missing; night shift"
+    assert [(key["key"], key["after"]) for key in entry.keys] == [
+        ("connector.class", before["connector.class"]),
+        (ASSIGNMENT_KEY, None),
+    ]
+
+
+def test_what_is_restarting_for_ever_on_a_worker_without_the_plugin_counts_too(
+    applied: Site, watching: Callable[..., Watching]
+) -> None:
+    """A restart leaves tasks without the class RESTARTING, without a trace: their worker is asked."""
+    lose_plugin(applied)
+    there = applied.east.connectors[ORDERS]
+    there.failed_tasks, there.shown_task_state = {}, "RESTARTING"
+    applied.east.plugins[PLUGIN_CLASS] = "1.0"
+    applied.east.worker_ids = {None: "elsewhere:8083", 0: applied.urls["east"].removeprefix("http://")}
+    assert watching().actions(2) == [], "it has the class, and only restarts"
+    del applied.east.plugins[PLUGIN_CLASS]
+    applied.east.worker_ids[0] = "127.0.0.1:1"
+    assert watching().actions(2) == [], "its worker did not answer"
+    applied.east.worker_ids[0] = applied.urls["east"].removeprefix("http://")
+    dog = watching()
+    (action,) = dog.look().actions
+    assert (action.action, action.problem.cause) == ("stock-class", "plugin-missing")
+    assert f"has no {PLUGIN_CLASS}" in action.problem.sentence
+    assert sent(applied) == [f"PUT /connectors/{ORDERS}/config"]
+
+
+def test_the_stock_class_is_set_within_the_limits_of_restarts_and_only_where_that_is_allowed(
+    applied: Site, watching: Callable[..., Watching], tmp_path: Path
+) -> None:
+    switch = tmp_path / "freeze"
+    switch.touch()
+    lose_plugin(applied)
+    assert watching(freeze_file=switch).actions(2) == [("tell", "frozen", "orders:a->east 0")]
+    assert "would get the stock class now (1)" in action_line(watching(dry_run=True).look().actions[0])
+    assert sent(applied) == []
+    applied.east.connectors[ORDERS].config[OWNER_KEY] = "somebody else"
+    assert watching().actions(2) == []
+    applied.east.connectors[ORDERS].config[OWNER_KEY] = "team"
+    first, second = watching(), watching()
+    for dog in (first, first, second, second):  # somebody sets the plugin's class again and again
+        dog.look()
+        lose_plugin(applied)
+        if dog is first and len(sent(applied)) == 2:
+            first.close()
+    assert len(sent(applied)) == NOW.restarts
+    assert second.actions() == [], "told before that the breaker is open"
+
+
+def test_a_config_that_was_changed_meanwhile_is_not_overwritten(
+    applied: Site, watching: Callable[..., Watching], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_plugin(applied)
+    reading = OPERATION.read_states  # type: ignore[attr-defined]
+
+    async def read_then_change(*args: Any) -> Any:
+        read = await reading(*args)
+        applied.east.connectors[ORDERS].config["tasks.max"] = "7"
+        return read
+
+    monkeypatch.setattr(OPERATION, "read_states", read_then_change)
+    (action,) = watching().look().actions
+    assert action.error == "its config was changed meanwhile"
+    assert sent(applied) == []
+
+
+def test_after_the_stock_class_plan_waits_until_each_worker_has_the_plugin(
+    mm2mgr: Command, site: Site, watching: Callable[..., Watching], recorded: Recorded, closed_port: int
+) -> None:
+    bare = FakeConnect(cluster_id="east")
+    site.east.plugins[PLUGIN_CLASS] = "1.0"
+    only = "heartbeats: false, checkpoints: false, balance: plugin"
+    flows = f"flows: {{orders: {{sources: [a], targets: [east], topics: {{include: [orders]}}, {only}}}}}\n"
+    site.declare(flows)
+    own = site.urls["east"].removeprefix("http://")
+    site.worker_groups["east"] = (WorkerGroup("connect", (own,)),)
+    mm2mgr("apply", "--yes", "--wait", "0")
+    site.brokers["east"] = f"127.0.0.1:{closed_port}"
+    site.declare(flows)
+    config = site.east.connectors[ORDERS].config
+    with serving_fake(bare) as url:
+        joined = url.removeprefix("http://")
+        site.worker_groups["east"] = (WorkerGroup("connect", (own, joined)),)
+        config[ASSIGNMENT_KEY] = TEXT
+        fail(site, ORDERS, t0=story()["tasks"][0]["trace"])
+        dog = watching()
+        assert dog.actions(2) == [("stock-class", "", "orders:a->east 0"), ("recovered", "", "orders:a->east 0")]
+        text = " ".join(mm2mgr("plan", code=1).out.split())
+        assert f"{joined} of 'east' has no {PLUGIN_CLASS}, and would fail its tasks" in text
+        site.apply(site.plan(flows), flows)
+        assert dog.actions(2) == []
+        assert site.east.connectors[ORDERS].config["connector.class"] == STOCK_CLASS, "it does not swing"
+        bare.plugins[PLUGIN_CLASS] = "1.0"
+        site.apply(site.plan(flows), flows)
+        assert site.east.connectors[ORDERS].config["connector.class"] == PLUGIN_CLASS
+        assert ASSIGNMENT_KEY not in site.east.connectors[ORDERS].config, "it begins anew"
+        assert dog.actions(2) == []
+
+
+def test_another_class_that_a_worker_lacks_is_told(applied: Site, watching: Callable[..., Watching]) -> None:
+    fail(applied, ORDERS, t0=story()["tasks"][0]["trace"])
+    (action,) = watching().look().actions
+    assert (action.action, action.reason, action.problem.cause) == ("tell", "not-retryable", "class-missing")
+    assert sent(applied) == []
 
 
 def test_one_look_has_an_exit_code(applied: Site, mm2mgr: Command, leases: type[FakeLease]) -> None:

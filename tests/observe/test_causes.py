@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.problems.connectors import CAUSES, classify
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
+from mm2mgr.connect.types import parse_status
+from mm2mgr.connectors import Connector, RunningConnector
+from mm2mgr.observe.reading import LiveConnector
+from mm2mgr.problems.connectors import CAUSES, classify, failures_of
+from mm2mgr.render import CLASSES
 
 CALLBACK = (
     "org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback\n"
@@ -128,3 +136,30 @@ def test_one_exception_that_no_restart_cures_is_enough(chain: list[tuple[str, st
     never = {cause for _, cause in chain if cause and not CAUSES[cause].retryable}
     assert not (never and CAUSES[found].retryable)
     assert found in never if never else found in {chain[-1][1] or "bug"} if chain else found == "bug"
+
+
+@pytest.mark.parametrize("version", ["3.6.2", "4.3.1"])
+@pytest.mark.parametrize(("story", "tasks"), [("joined", (0, 1)), ("alone", (0, 1, 2, 3))])
+def test_a_worker_without_the_class_of_the_plugin_is_named_with_what_to_do(
+    version: str, story: str, tasks: tuple[int, ...]
+) -> None:
+    """As workers of both lines told it when one without the jar joined, and when the one with it had stopped."""
+    folder = Path(__file__).parent / "without_plugin"
+    status = parse_status(json.loads((folder / f"{story}-{version}.json").read_text()))
+
+    def problems(kind: str) -> list[tuple[str, str, tuple[int, ...], str]]:
+        config = {"connector.class": kind, ASSIGNMENT_KEY: "version=1;rates=1;unlisted=1"}
+        running = RunningConnector("mirror", config, (0, 1, 2, 3), "unknown", status=status)
+        live = LiveConnector(Connector("mirror", "source", "east", ("orders:a->b",), "a->b", config, {}), running)
+        return [(one.kind, one.cause, one.subject.tasks, one.sentence) for one in failures_of(live)]
+
+    found = problems(PLUGIN_CLASS)
+    kinds = [("connector-failed", ())] * (story == "alone") + [("task-failed", tasks)]
+    assert [(kind, shown) for kind, _, shown, _ in found] == kinds
+    assert {cause for _, cause, _, _ in found} == {"plugin-missing"}
+    for *_, sentence in found:
+        assert "mm2mgr watch does, or write balance: stock" in sentence
+        assert "onto every worker" in sentence
+        assert "restart --failed" not in sentence
+    assert f"worker {status.tasks[0].worker_id} lacks the connector's class" in found[-1][-1]
+    assert {cause for _, cause, _, _ in problems(CLASSES["source"])} == {"class-missing"}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mm2mgr.problems.connectors import CAUSES, TaskFailed
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.problems.watchdog import (
+    WHOLE,
     FailedPart,
     RestartHistory,
     RestartPolicy,
@@ -106,6 +107,23 @@ def test_a_failure_that_no_restart_cures_is_told_once_and_again_when_its_cause_c
     assert looks(dog, 0, 100, 10_000, cause="authorisation") == ["tell not-retryable"]
     assert looks(dog, 10_001, cause="record-size") == ["tell not-retryable"]
     assert looks(dog, 10_002, running=True) == ["recovered 0"]
+
+
+def test_a_connector_whose_class_a_worker_lacks_is_one_part_with_all_of_its_tasks() -> None:
+    dog = Watchdog(replace(POLICY, jitter=0))
+    parts = [failed("plugin-missing", 0, 2), failed("plugin-missing", 1), failed("time-out", 3)]
+    named = PART[:2]
+
+    def look(now: float, running: set[FailedPart]) -> list[tuple[str, FailedPart]]:
+        return [(action.action, part_of(action.problem)) for action in dog.look(parts, running, {"east"}, now)]
+
+    assert look(0, set()) == [("wait", (*named, WHOLE))], "nothing is restarted beside it"
+    assert look(10, set()) == [("stock-class", (*named, WHOLE))]
+    assert look(11, set()) == [("wait", (*named, WHOLE))]
+    parts.clear()
+    assert look(12, {(*named, None), (*named, 1)}) == []
+    assert look(13, {(*named, None), (*named, WHOLE)}) == [("recovered", (*named, WHOLE))]
+    assert dog.histories[*named, WHOLE].restarts == (10,)
 
 
 def test_a_cluster_that_cannot_be_read_changes_nothing() -> None:

@@ -18,6 +18,7 @@ from mm2mgr.connectors import Connector
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.questions import OffsetsSince, PartitionEnds
 from mm2mgr.live.reach import Limits
@@ -70,6 +71,8 @@ class Site:
     """Consumer groups of the sources, with the topics that they read; None: no broker answers."""
     expiring: list[TopicPartition] = field(default_factory=list)
     """Partitions whose records retention is about to delete."""
+    worker_groups: dict[str, tuple[WorkerGroup, ...]] = field(default_factory=dict)
+    """The groups of workers on Kafka clusters by alias; the others do not tell them."""
     brokers: dict[str, str] = field(default_factory=dict)
     """Addresses of Kafka clusters by alias, which then keep the history; those of the others lead nowhere."""
 
@@ -116,6 +119,12 @@ class Site:
         if self.since is None:
             raise KafkaError("no broker answered")
         return {partition: self.since(access.alias, partition, question.since_ms) for partition in question.partitions}
+
+    def read_worker_groups(self, access: KafkaAccess) -> tuple[WorkerGroup, ...]:
+        """Answer as `WorkerGroups` does."""
+        if access.alias not in self.worker_groups:
+            raise KafkaError("no broker answered")
+        return self.worker_groups[access.alias]
 
     @property
     def east(self) -> FakeConnect:
@@ -194,6 +203,7 @@ def running(folder: Path) -> Iterator[Site]:
             expiring=lambda: site.expiring,
             ends=site.read_ends,
             since=site.read_since,
+            workers=site.read_worker_groups,
         )
         patch.setattr(execute, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)

@@ -13,6 +13,7 @@ from mm2mgr.connect.client import plugin_on_workers
 from mm2mgr.connect.target import BasicAuth, ConnectTarget
 from mm2mgr.connect.types import PluginOnWorkers
 from mm2mgr.errors import TemplateError
+from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.render import CLASSES, render
 from mm2mgr.spec.files import load
@@ -222,6 +223,51 @@ def test_the_plugin_waits_until_each_worker_has_it(east: Site) -> None:
     gone = only(east.plan(tuned))
     assert gone.action == "update", "what runs already is not stopped by a worker that is down"
     assert any("answered whether they have the plugin" in warning for warning in gone.warnings)
+
+
+def test_the_group_of_the_workers_tells_an_idle_one(east: Site) -> None:
+    own, gone = east.urls["east"].removeprefix("http://"), "127.0.0.1:1"
+    bare = FakeConnect(cluster_id="east")
+    undeclared = flow().replace("count: 1", "network: 1 MB/s")
+    assert not errors(east.converge(flow(balance=None)))
+    with serving(bare) as url:
+        idle = url.removeprefix("http://")
+        others = WorkerGroup("others", ("elsewhere:8083",))
+
+        def reason(tree: str, *workers: str, untold: int = 0) -> str:
+            east.worker_groups["east"] = (others, WorkerGroup("connect-east", workers, untold))
+            change = only(east.plan(tree))
+            return change.reason if change.action == "blocked" else change.action
+
+        lacking = reason(undeclared, own, idle)
+        assert f"{idle} of 'east' has no {PLUGIN_CLASS}" in lacking, "an idle worker is asked, too"
+        assert lacking.count("AssignedMirrorSourceConnector") == 1, "once"
+        bare.plugins[PLUGIN_CLASS] = "1.0"
+        assert reason(undeclared, own, idle) == "update", "the group tells how many there are"
+        assert "2 of the 3 workers of 'east' answered" in reason(undeclared, own, idle, gone)
+        assert "2 of the 3 workers of 'east' answered" in reason(flow(), own, idle, gone), "more than are declared"
+        three = flow().replace("count: 1", "count: 3")
+        assert "2 of the 3 workers of 'east' answered" in reason(three, own, idle), "one that is declared is down"
+        assert "1 member of their group did not tell an address yet" in reason(undeclared, own, untold=1)
+        assert "no group of Connect workers on Kafka cluster 'east' has one of those known here" in reason(
+            undeclared, idle
+        )
+        assert reason(flow(), idle) == "update", "what is declared counts where the group is not known"
+        del east.worker_groups["east"]
+        unread = only(east.plan(undeclared))
+        assert "their group could not be read: no broker answered" in unread.reason
+        assert reason(undeclared, own, idle) == "update"
+        assert not errors(east.apply(east.plan(undeclared), undeclared))
+        assert config(east)["connector.class"] == PLUGIN_CLASS
+
+
+def test_that_the_worker_of_the_url_lacks_it_is_told_once(east: Site) -> None:
+    assert not errors(east.converge(flow(balance=None)))
+    del east.east.plugins[PLUGIN_CLASS]
+    change = only(east.plan(flow()))
+    assert change.action == "blocked"
+    assert change.reason.count(PLUGIN_CLASS) == 1, change.reason
+    assert change.remedy.count("mm2mgr plugin write") == 1, change.remedy
 
 
 def test_workers_are_counted_once_and_only_urls_get_credentials() -> None:

@@ -121,6 +121,7 @@ LAYERS: dict[str, set[str]] = {
     "balance": {"text", "partitions", "assignment", "sizing"},
     "observe": {
         "assignment",
+        "assignment_text",
         "json_values",
         "lint",
         "connectors",
@@ -142,7 +143,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
-        *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit"),
+        *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
     },
     "evidence": {
         "assignment",
