@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mm2mgr.partitions import Statistic, TopicPartition
+from mm2mgr.weeks import DAY_HOURS, WEEK_HOURS, WEEKS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -343,10 +344,7 @@ def _possible(rate: Hours | None) -> Array | None:
     return rates if low >= 0 and high < math.inf else None
 
 
-_WEEK_HOURS = 168
-_DAY_HOURS = 24
-_WEEK_DAYS = _WEEK_HOURS // _DAY_HOURS
-_WEEKS = 4
+_WEEK_DAYS = WEEK_HOURS // DAY_HOURS
 _LEAST_GROWTH = 1.25
 """Less is noise, and within the threshold of a task."""
 _MOST_GROWTH = 10.0
@@ -373,7 +371,7 @@ def fill_unknown_hours(table: Array, hours: Sequence[int]) -> None:
     rows = np.flatnonzero(np.isnan(table.sum(axis=1)))
     if not len(rows):
         return
-    some, of_day = table[rows], np.asarray(hours) % _DAY_HOURS
+    some, of_day = table[rows], np.asarray(hours) % DAY_HOURS
     missing = np.isnan(some)
     whole = _means(some, missing)
     for hour in np.unique(of_day):
@@ -400,7 +398,7 @@ def level_growth(table: Array, topics: Array, hours: Sequence[int]) -> dict[int,
     if not len(table):
         return growth_of
     age = int(hours[-1]) - np.asarray(hours)
-    if age[0] < _WEEK_HOURS:
+    if age[0] < WEEK_HOURS:
         return growth_of
     column = {int(hours): place for place, hours in enumerate(age)}
     starts = np.flatnonzero(np.diff(topics, prepend=-1))
@@ -424,10 +422,10 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
     """Return by topic and hour what to multiply by, and the greatest growth of each topic with its weeks."""
     factors = np.ones((len(sums), len(age)))
     best, weeks = np.ones(len(sums)), np.zeros(len(sums), np.int64)
-    for week in range(1, _WEEKS):
+    for week in range(1, WEEKS):
         median, low = _ratios(sums, column, 0, week)
         grown = np.where(low >= _LEAST_GROWTH, np.minimum(median, _MOST_GROWTH), 1.0)
-        factors[:, (age >= week * _WEEK_HOURS) & (age < (week + 1) * _WEEK_HOURS)] = grown[:, None]
+        factors[:, (age >= week * WEEK_HOURS) & (age < (week + 1) * WEEK_HOURS)] = grown[:, None]
         better = grown > best
         best, weeks = np.where(better, grown, best), np.where(better, week, weeks)
         if week == 1:
@@ -436,10 +434,10 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
                 median, low = _ratios(sums, column, day, 1)
                 risen = np.maximum(median, 1.0)
                 left = np.where(grown / risen >= _LEAST_GROWTH, grown / risen, 1.0)
-                factors[:, age // _DAY_HOURS == day] = left[:, None]
+                factors[:, age // DAY_HOURS == day] = left[:, None]
                 before &= low >= _LEAST_GROWTH
                 older = np.where(before & (grown == 1), np.minimum(median, _MOST_GROWTH), grown)
-                factors[:, age // _DAY_HOURS == day + _WEEK_DAYS] = older[:, None]
+                factors[:, age // DAY_HOURS == day + _WEEK_DAYS] = older[:, None]
                 better = older > best
                 best, weeks = np.where(better, older, best), np.where(better, week, weeks)
     return factors, (best, weeks)
@@ -447,11 +445,11 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
 
 def _ratios(sums: Array, column: dict[int, int], day: int, weeks: int) -> tuple[Array, Array]:
     """Return median and lower quartile of a day's hours over those weeks before; 1 where too few compare."""
-    ages = range(day * _DAY_HOURS, (day + 1) * _DAY_HOURS)
+    ages = range(day * DAY_HOURS, (day + 1) * DAY_HOURS)
     pairs = [
-        (column[age], column[age + weeks * _WEEK_HOURS])
+        (column[age], column[age + weeks * WEEK_HOURS])
         for age in ages
-        if age in column and age + weeks * _WEEK_HOURS in column
+        if age in column and age + weeks * WEEK_HOURS in column
     ]
     if len(pairs) < _LEAST_PAIRS:
         return np.ones(len(sums)), np.ones(len(sums))
