@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,8 @@ class Load:
     `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second;
     `capacity`: all that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by
     position, NaN where unknown. `running`: the positions of each task now, where they are not dealt in turn; they count
-    for so many tasks, and for the tasks.max that the connector runs with (`running_max`).
+    for so many tasks, and for the tasks.max that the connector runs with (`running_max`). `is_balanced`: any other number
+    of tasks gets the positions by load, heaviest first, as the plugin does after a rebalance.
 
     In an hour a task has too much when it is above what is usable. Where one of its partitions alone is, no number of
     tasks changes that: then it has too much with more than a tenth beside that partition, or more than its whole
@@ -63,6 +65,7 @@ class Load:
     most_partitions: int | None = None
     running: Sequence[Sequence[int]] | None = None
     running_max: int | None = None
+    is_balanced: bool = False
 
     @cached_property
     def hours(self) -> Array:
@@ -166,15 +169,15 @@ class Load:
 
     def positions(self, tasks: int) -> Sequence[Sequence[int]]:
         """Return the positions of each task."""
-        if now := self._running(tasks):
-            return now
+        if assigned := self._assigned(tasks):
+            return assigned
         count = min(tasks, len(self.hours))
         return [range(first, len(self.hours), count) for first in range(count)]
 
     def fullest(self, tasks: int) -> int:
         """Return the partitions of the task that has most of them."""
-        if now := self._running(tasks):
-            return max(map(len, now))
+        if assigned := self._assigned(tasks):
+            return max(map(len, assigned))
         return math.ceil(len(self.hours) / max(1, min(tasks, len(self.hours))))
 
     def count_moved(self, before: int, after: int) -> int:
@@ -235,12 +238,27 @@ class Load:
         now, count = self.running, min(tasks, len(self.hours))
         return now if now and (len(now) in (tasks, count) or tasks == self.running_max) else None
 
+    def _assigned(self, tasks: int) -> Sequence[Sequence[int]] | None:
+        """Return the positions of each task where they are not dealt in turn."""
+        if now := self._running(tasks):
+            return now
+        count = min(tasks, len(self.hours))
+        if not self.is_balanced or not count:
+            return None
+        if count not in self._balanced:
+            self._balanced[count] = _by_load(self.alone_share.tolist(), count, self.most_partitions)
+        return self._balanced[count]
+
+    @cached_property
+    def _balanced(self) -> dict[int, Sequence[Sequence[int]]]:
+        return {}
+
     def _by_task(self, table: Array, tasks: int, add: np.ufunc = np.add) -> Array:
-        now = self._running(tasks)
-        if now is None:
+        assigned = self._assigned(tasks)
+        if assigned is None:
             return _in_turn(table, min(tasks, len(self.hours)), add)
-        sums = np.zeros((len(now), table.shape[1]))
-        for task, positions in enumerate(now):
+        sums = np.zeros((len(assigned), table.shape[1]))
+        for task, positions in enumerate(assigned):
             if len(positions):
                 sums[task] = add.reduce(table[list(positions)], axis=0, dtype=np.float64)
         return sums
@@ -288,6 +306,19 @@ def _in_turn(table: Array, count: int, add: np.ufunc) -> Array:
     table_sums: Array = add.reduce(table[:whole].reshape(-1, count, table.shape[1]), axis=0, dtype=np.float64)
     table_sums[: len(table) - whole] = add(table_sums[: len(table) - whole], table[whole:])
     return table_sums
+
+
+def _by_load(shares: Sequence[float], count: int, most: int | None) -> Sequence[Sequence[int]]:
+    """Give each position, the heaviest first, to the task with the least load that has room."""
+    room = max(most or len(shares), math.ceil(len(shares) / count))
+    tasks: list[list[int]] = [[] for _ in range(count)]
+    heap = [(0.0, 0, task) for task in range(count)]
+    for place in sorted(range(len(shares)), key=lambda place: (-shares[place], place)):
+        load, held, task = heappop(heap)
+        tasks[task].append(place)
+        if held + 1 < room:
+            heappush(heap, (load + shares[place], held + 1, task))
+    return tasks
 
 
 def _left_out(statistic: Statistic, hours: int) -> int:
