@@ -9,6 +9,7 @@ gets it, or `hold`: no task does. A topic's name is there once, since the partit
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -72,7 +73,8 @@ class PluginAssignment:
         held: Collection[TopicPartition] = (),
     ) -> PluginAssignment:
         """Return it for the tasks of an assignment with the rate of each; held partitions are in no task, whatever
-        the assignment has. ValueError where the rates are not one per task, or a partition is in two tasks.
+        the assignment has. A rate above what the text can have counts as the most, one that is no number as nothing.
+        ValueError where the rates are not one per task, or a partition is in two tasks.
         """
         if len(rates) != len(assignment.tasks) or not rates:
             raise ValueError(f"{len(rates)} rates for {len(assignment.tasks)} tasks")
@@ -84,9 +86,9 @@ class PluginAssignment:
                 goals[topic][number] = task
         for topic, number in held:
             goals.setdefault(topic, {})[number] = None
-        whole = tuple(min(max(round(rate), 0), _MOST_RATE) for rate in rates)
+        whole = tuple(_whole_rate(rate, 0) for rate in rates)
         topics = {topic: tuple(_ranges(goals[topic])) for topic in sorted(goals)}
-        return cls(whole, min(max(round(unlisted_rate), 1), _MOST_RATE), topics)
+        return cls(whole, _whole_rate(unlisted_rate, 1), topics)
 
     @cached_property
     def text(self) -> str:
@@ -145,6 +147,10 @@ class PluginAssignment:
             tasks[lightest].append(partition)
             loads[lightest] += max(1, self.unlisted_rate)
         return Assignment(tuple(tuple(task) for task in tasks if task))
+
+
+def _whole_rate(rate: float, least: int) -> int:
+    return least if math.isnan(rate) else round(min(max(rate, least), _MOST_RATE))
 
 
 def _ranges(goals: Mapping[int, int | None]) -> Iterable[PartitionRange]:

@@ -1,4 +1,4 @@
-"""How a flow's load goes with the week, so that tasks follow it, and when growth will pass a limit.
+"""The week of a load: hours of the week, the peak to expect in each, its growth, and when that will pass a limit.
 
 A peak counts at its hour of the week, at the level of the newest week, and only where it came twice: one glitch adds no
 task. Hours are counted since 1970, UTC.
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from mm2mgr.balance.rates import MeasuredRate, Rates, as_measured
-from mm2mgr.partitions import TopicPartition
-
-WEEK_HOURS = 168
-_WEEKS = 4
-_THURSDAY = 72  # hours from Monday 00:00 to the first of January 1970
+DAY_HOURS = 24
+WEEK_HOURS = 7 * DAY_HOURS
+WEEKS = 4
+"""How far back loads are judged: each hour of the week so often, and nothing that is older."""
+EPOCH_HOUR_OF_WEEK = 72
+"""Hours from Monday 00:00 to the first of January 1970, a Thursday."""
+WEEK_SECONDS = 3_600.0 * WEEK_HOURS
 _LEAST_PAIRS = 24
 _STEADY = 1.001
 """A factor per week below which nothing is forecast: a limit that is passed in some years is no date."""
-_WEEK_SECONDS = 7 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -59,39 +59,27 @@ class LimitPassed:
 
 def hour_of_week(hour: int) -> int:
     """Return the hour of the week of an hour since 1970; 0 is Monday 00:00 UTC."""
-    return (hour + _THURSDAY) % WEEK_HOURS
+    return (hour + EPOCH_HOUR_OF_WEEK) % WEEK_HOURS
 
 
 def week_of_load(loads: Mapping[int, float], now_hour: int) -> LoadWeek | None:
     """Return the week to expect from the load of each hour of the last four; None where no hour was measured.
 
-    Older hours are raised to the level of the newest week where the load grew. Of three or more values of an hour the
-    second highest counts. An hour that was never measured takes the highest of the others, so that it gives up no task.
+    Older hours are raised to the level of the newest week where the load grew. Of the values of an hour of the week the
+    second highest counts. An hour that was not measured twice takes the highest of the others, so that it gives up no
+    task; only where none was, each has its one value.
     """
-    ages = {hour: (now_hour - hour) // WEEK_HOURS for hour in loads if 0 <= now_hour - hour < _WEEKS * WEEK_HOURS}
+    ages = {hour: (now_hour - hour) // WEEK_HOURS for hour in loads if 0 <= now_hour - hour < WEEKS * WEEK_HOURS}
     if not ages:
         return None
     growth = _weekly_growth({hour: loads[hour] for hour in ages}, now_hour)
     values: dict[int, list[float]] = {}
     for hour, weeks in ages.items():
         values.setdefault(hour_of_week(hour), []).append(loads[hour] * max(1.0, growth) ** weeks)
-    peaks = {hour: sorted(levels)[-2] if len(levels) > 2 else max(levels) for hour, levels in values.items()}
+    peaks = {hour: sorted(levels)[-2] for hour, levels in values.items() if len(levels) > 1}
+    peaks = peaks or {hour: level for hour, (level,) in values.items()}
     unknown = max(peaks.values())
     return LoadWeek(tuple(peaks.get(hour, unknown) for hour in range(WEEK_HOURS)), growth, len(set(ages.values())))
-
-
-def rates_of_coming_hours(rates: Rates, week: LoadWeek, now_hour: int, hours: int) -> Rates:
-    """Return rates of the week's busiest hour as they will be in the hours to come, for `plan_balance`.
-
-    Plan with enough hours for a change to be worth it: then tasks grow before the peak of a day, and not in it.
-    """
-    factor = week.coming_peak(now_hour, hours) / week.peak if week.peak > 0 else 1.0
-    coming: dict[TopicPartition | str, MeasuredRate | float] = {}
-    for key, rate in rates.items():
-        measured = as_measured(rate)
-        volume, records = measured.bytes_per_second * factor, measured.records_per_second * factor
-        coming[key] = MeasuredRate(volume, records, measured.age_seconds)
-    return coming
 
 
 def forecast_limits(
@@ -109,13 +97,13 @@ def forecast_limits(
         elif share > 0 and growth > _STEADY:
             weeks = -math.log(share) / math.log(growth)
         if weeks <= within_weeks:
-            passed.append(LimitPassed(subject, share, now_seconds + weeks * _WEEK_SECONDS))
+            passed.append(LimitPassed(subject, share, now_seconds + weeks * WEEK_SECONDS))
     return tuple(sorted(passed, key=lambda limit: (limit.seconds, limit.subject)))
 
 
 def _weekly_growth(loads: Mapping[int, float], now_hour: int) -> float:
     """Return the factor per week by the same hours of the newest week and the oldest one that has enough of them."""
-    for weeks in range(_WEEKS - 1, 0, -1):
+    for weeks in range(WEEKS - 1, 0, -1):
         ratios = [
             load / earlier
             for hour, load in loads.items()

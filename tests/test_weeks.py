@@ -9,11 +9,17 @@ import pytest
 
 from mm2mgr.assignment import Assignment
 from mm2mgr.balance.planner import plan_balance
-from mm2mgr.balance.rates import MeasuredRate
+from mm2mgr.balance.rates import MeasuredRate, rates_of_coming_hours
 from mm2mgr.balance.rules import BalanceHistory, BalanceRules
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Bounds
-from mm2mgr.weeks import WEEK_HOURS, LoadWeek, forecast_limits, hour_of_week, rates_of_coming_hours, week_of_load
+from mm2mgr.weeks import (
+    WEEK_HOURS,
+    LoadWeek,
+    forecast_limits,
+    hour_of_week,
+    week_of_load,
+)
 from tests.balance.shapes import USABLE
 
 MONDAY = 4 * 24 + 52 * WEEK_HOURS  # the first of January 1970 was a Thursday

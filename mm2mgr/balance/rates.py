@@ -12,6 +12,7 @@ from statistics import median
 from typing import Literal
 
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.weeks import LoadWeek
 
 RateSource = Literal["own", "stale", "topic", "topic mean", "flow", "default"]
 """`own`: measured on the partition. `stale`: so, but too long ago. `topic`: its share of a rate of the whole topic.
@@ -58,6 +59,20 @@ _Share = tuple[float, float, RateSource]
 def as_measured(rate: MeasuredRate | float) -> MeasuredRate:
     """Return a rate that may be a number of bytes per second."""
     return rate if isinstance(rate, MeasuredRate) else MeasuredRate(rate)
+
+
+def rates_of_coming_hours(rates: Rates, week: LoadWeek, now_hour: int, hours: int) -> Rates:
+    """Return rates of the week's busiest hour as they will be in the hours to come, for `plan_balance`.
+
+    Plan with enough hours for a change to be worth it: then tasks grow before the peak of a day, and not in it.
+    """
+    factor = week.coming_peak(now_hour, hours) / week.peak if week.peak > 0 else 1.0
+    coming: dict[TopicPartition | str, MeasuredRate | float] = {}
+    for key, rate in rates.items():
+        measured = as_measured(rate)
+        volume, records = measured.bytes_per_second * factor, measured.records_per_second * factor
+        coming[key] = MeasuredRate(volume, records, measured.age_seconds)
+    return coming
 
 
 def resolve_rates(

@@ -27,13 +27,13 @@ from mm2mgr.sizing.capacity import (
 from mm2mgr.sizing.load import Hours, TopicGrowth, fill_unknown_hours, level_growth, statistic_of
 from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
+from mm2mgr.weeks import WEEK_HOURS
 
 if TYPE_CHECKING:
     from mm2mgr.connectors import Connector
     from mm2mgr.samples.store import TaskRow
     from mm2mgr.topology import Flow
 
-_WEEK_HOURS = 168
 _DAY_SECONDS = 86_400.0
 _CELLS = 50_000_000  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one
 _RECENT_MS = RECENT_DAYS * 86_400_000
@@ -148,7 +148,7 @@ def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
     from mm2mgr.throughput.windows import last_hours, read_window
 
     throughput = read_window(store, last_hours(store, WEEKS_SECONDS))
-    window = throughput.window.last(max(_WEEK_HOURS, _CELLS // max(1, len(throughput))))
+    window = throughput.window.last(max(WEEK_HOURS, _CELLS // max(1, len(throughput))))
     by_hour = hourly(store, window, throughput)
     rows = {flow.id: members(throughput, flow.source.alias, flow.carries) for flow in flows}
     newest = replace(throughput, window=window)

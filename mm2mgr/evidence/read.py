@@ -278,6 +278,7 @@ class Evidence:
         prediction = current_prediction(
             listing, flow.assigns, self.connectors[flow.id], flow.selection.takes_heartbeats
         )
+        prediction = replace(prediction, is_balanced=flow.settings.balance.by == "plugin")
         own = [partition for partition in prediction.order if partition not in prediction.without_load]
         topics = {partition.topic for partition in own} | {topic for topic in unlisted if flow.carries(topic)}
         # Heartbeats are not sampled: one record per second is no load.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.audit.run import AuditProgress
     from mm2mgr.balance.fresh import BalancePlan, PartitionMove, TaskShare
     from mm2mgr.balance.planner import plan_balance
-    from mm2mgr.balance.rates import MeasuredRate, PlannedRate
+    from mm2mgr.balance.rates import MeasuredRate, PlannedRate, rates_of_coming_hours
     from mm2mgr.balance.rules import BalanceHistory, BalanceRules, LoadLook
     from mm2mgr.balance.ways import Way, compare_ways
     from mm2mgr.check.judge import Checked
@@ -141,7 +141,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.sizing.recovery import Lag
     from mm2mgr.sizing.scenario import FlowView
     from mm2mgr.sizing.tasks import Bounds, Capacity
-    from mm2mgr.weeks import LimitPassed, LoadWeek, forecast_limits, rates_of_coming_hours, week_of_load
+    from mm2mgr.weeks import LimitPassed, LoadWeek, forecast_limits, week_of_load
 
 _HOMES: Mapping[str, str] = {
     name: f"mm2mgr.{module}"
@@ -149,10 +149,9 @@ _HOMES: Mapping[str, str] = {
         "audit.report": "AuditReport",
         "audit.run": "AuditProgress",
         "assignment": "Assignment",
-        "balance.elastic": "LimitPassed LoadWeek forecast_limits rates_of_coming_hours week_of_load",
         "balance.fresh": "BalancePlan PartitionMove TaskShare",
         "balance.planner": "plan_balance",
-        "balance.rates": "MeasuredRate PlannedRate",
+        "balance.rates": "MeasuredRate PlannedRate rates_of_coming_hours",
         "balance.rules": "BalanceHistory BalanceRules LoadLook",
         "balance.ways": "Way compare_ways",
         "check.judge": "Checked",
@@ -204,6 +203,7 @@ _HOMES: Mapping[str, str] = {
         "sizing.recovery": "Lag",
         "sizing.scenario": "FlowView",
         "sizing.tasks": "Bounds Capacity",
+        "weeks": "LimitPassed LoadWeek forecast_limits week_of_load",
     }.items()
     for name in names.split()
 }

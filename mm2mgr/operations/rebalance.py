@@ -185,6 +185,14 @@ def _judge(workspace: Workspace, chosen: Sequence[Flow], options: EvidenceOption
     )
 
 
+def _declared_tasks(flow: Flow, otherwise: int) -> int:
+    """Return the tasks that the tree has for a flow, by hand or sized: fewer than run are assigned before `plan` may
+    lower tasks.max."""
+    maximum = flow.tasks.maximum
+    is_decided = not flow.tasks.automatic or maximum.origin.kind == "override"
+    return int(maximum) if is_decided else otherwise
+
+
 def _has_plugin(running: RunningConnector | str) -> bool:
     return isinstance(running, RunningConnector) and is_plugin_class(running.config.get("connector.class", ""))
 
@@ -227,7 +235,8 @@ class _Judging:
             return replace(balance, detail=refused.one_line, hint=refused.hint or "", tasks_max=tasks_max)
         partitions = [partition for partition in scenario.prediction.order if not former.is_held(partition)]
         bounds = rules.bounds
-        limit = tasks_max if bounds.limit is None else min(bounds.limit, tasks_max)
+        most = min(tasks_max, _declared_tasks(flow, tasks_max))
+        limit = most if bounds.limit is None else min(bounds.limit, most)
         within = replace(rules, bounds=replace(bounds, limit=limit, minimum=min(bounds.minimum, limit)))
         running_now = Assignment(
             tuple(tuple(name for name in task if not former.is_held(name)) for task in running.assignment.tasks)

@@ -110,7 +110,8 @@ class FlowRun:
     def heap_of(self, tasks: int) -> float:
         """Return the heap of one of so many tasks."""
         partitions = math.ceil((len(self.load.hours) - self.without_load) / tasks)
-        return self.buffers.heap_bytes(self.load.fullest(tasks) if self.load.runs_now(tasks) else partitions)
+        by_number = not (self.load.runs_now(tasks) or self.load.is_balanced)
+        return self.buffers.heap_bytes(partitions if by_number else self.load.fullest(tasks))
 
 
 @dataclass(frozen=True)

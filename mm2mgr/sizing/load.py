@@ -10,11 +10,13 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mm2mgr.partitions import Statistic, TopicPartition
+from mm2mgr.weeks import DAY_HOURS, WEEK_HOURS, WEEKS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +47,8 @@ class Load:
     `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second;
     `capacity`: all that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by
     position, NaN where unknown. `running`: the positions of each task now, where they are not dealt in turn; they count
-    for so many tasks, and for the tasks.max that the connector runs with (`running_max`).
+    for so many tasks, and for the tasks.max that the connector runs with (`running_max`). `is_balanced`: any other number
+    of tasks gets the positions by load, heaviest first, as the plugin does after a rebalance.
 
     In an hour a task has too much when it is above what is usable. Where one of its partitions alone is, no number of
     tasks changes that: then it has too much with more than a tenth beside that partition, or more than its whole
@@ -62,6 +65,7 @@ class Load:
     most_partitions: int | None = None
     running: Sequence[Sequence[int]] | None = None
     running_max: int | None = None
+    is_balanced: bool = False
 
     @cached_property
     def hours(self) -> Array:
@@ -165,15 +169,15 @@ class Load:
 
     def positions(self, tasks: int) -> Sequence[Sequence[int]]:
         """Return the positions of each task."""
-        if now := self._running(tasks):
-            return now
+        if assigned := self._assigned(tasks):
+            return assigned
         count = min(tasks, len(self.hours))
         return [range(first, len(self.hours), count) for first in range(count)]
 
     def fullest(self, tasks: int) -> int:
         """Return the partitions of the task that has most of them."""
-        if now := self._running(tasks):
-            return max(map(len, now))
+        if assigned := self._assigned(tasks):
+            return max(map(len, assigned))
         return math.ceil(len(self.hours) / max(1, min(tasks, len(self.hours))))
 
     def count_moved(self, before: int, after: int) -> int:
@@ -234,12 +238,27 @@ class Load:
         now, count = self.running, min(tasks, len(self.hours))
         return now if now and (len(now) in (tasks, count) or tasks == self.running_max) else None
 
+    def _assigned(self, tasks: int) -> Sequence[Sequence[int]] | None:
+        """Return the positions of each task where they are not dealt in turn."""
+        if now := self._running(tasks):
+            return now
+        count = min(tasks, len(self.hours))
+        if not self.is_balanced or not count:
+            return None
+        if count not in self._balanced:
+            self._balanced[count] = _by_load(self.alone_share.tolist(), count, self.most_partitions)
+        return self._balanced[count]
+
+    @cached_property
+    def _balanced(self) -> dict[int, Sequence[Sequence[int]]]:
+        return {}
+
     def _by_task(self, table: Array, tasks: int, add: np.ufunc = np.add) -> Array:
-        now = self._running(tasks)
-        if now is None:
+        assigned = self._assigned(tasks)
+        if assigned is None:
             return _in_turn(table, min(tasks, len(self.hours)), add)
-        sums = np.zeros((len(now), table.shape[1]))
-        for task, positions in enumerate(now):
+        sums = np.zeros((len(assigned), table.shape[1]))
+        for task, positions in enumerate(assigned):
             if len(positions):
                 sums[task] = add.reduce(table[list(positions)], axis=0, dtype=np.float64)
         return sums
@@ -287,6 +306,19 @@ def _in_turn(table: Array, count: int, add: np.ufunc) -> Array:
     table_sums: Array = add.reduce(table[:whole].reshape(-1, count, table.shape[1]), axis=0, dtype=np.float64)
     table_sums[: len(table) - whole] = add(table_sums[: len(table) - whole], table[whole:])
     return table_sums
+
+
+def _by_load(shares: Sequence[float], count: int, most: int | None) -> Sequence[Sequence[int]]:
+    """Give each position, the heaviest first, to the task with the least load that has room."""
+    room = max(most or len(shares), math.ceil(len(shares) / count))
+    tasks: list[list[int]] = [[] for _ in range(count)]
+    heap = [(0.0, 0, task) for task in range(count)]
+    for place in sorted(range(len(shares)), key=lambda place: (-shares[place], place)):
+        load, held, task = heappop(heap)
+        tasks[task].append(place)
+        if held + 1 < room:
+            heappush(heap, (load + shares[place], held + 1, task))
+    return tasks
 
 
 def _left_out(statistic: Statistic, hours: int) -> int:
@@ -343,10 +375,7 @@ def _possible(rate: Hours | None) -> Array | None:
     return rates if low >= 0 and high < math.inf else None
 
 
-_WEEK_HOURS = 168
-_DAY_HOURS = 24
-_WEEK_DAYS = _WEEK_HOURS // _DAY_HOURS
-_WEEKS = 4
+_WEEK_DAYS = WEEK_HOURS // DAY_HOURS
 _LEAST_GROWTH = 1.25
 """Less is noise, and within the threshold of a task."""
 _MOST_GROWTH = 10.0
@@ -373,7 +402,7 @@ def fill_unknown_hours(table: Array, hours: Sequence[int]) -> None:
     rows = np.flatnonzero(np.isnan(table.sum(axis=1)))
     if not len(rows):
         return
-    some, of_day = table[rows], np.asarray(hours) % _DAY_HOURS
+    some, of_day = table[rows], np.asarray(hours) % DAY_HOURS
     missing = np.isnan(some)
     whole = _means(some, missing)
     for hour in np.unique(of_day):
@@ -400,7 +429,7 @@ def level_growth(table: Array, topics: Array, hours: Sequence[int]) -> dict[int,
     if not len(table):
         return growth_of
     age = int(hours[-1]) - np.asarray(hours)
-    if age[0] < _WEEK_HOURS:
+    if age[0] < WEEK_HOURS:
         return growth_of
     column = {int(hours): place for place, hours in enumerate(age)}
     starts = np.flatnonzero(np.diff(topics, prepend=-1))
@@ -424,10 +453,10 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
     """Return by topic and hour what to multiply by, and the greatest growth of each topic with its weeks."""
     factors = np.ones((len(sums), len(age)))
     best, weeks = np.ones(len(sums)), np.zeros(len(sums), np.int64)
-    for week in range(1, _WEEKS):
+    for week in range(1, WEEKS):
         median, low = _ratios(sums, column, 0, week)
         grown = np.where(low >= _LEAST_GROWTH, np.minimum(median, _MOST_GROWTH), 1.0)
-        factors[:, (age >= week * _WEEK_HOURS) & (age < (week + 1) * _WEEK_HOURS)] = grown[:, None]
+        factors[:, (age >= week * WEEK_HOURS) & (age < (week + 1) * WEEK_HOURS)] = grown[:, None]
         better = grown > best
         best, weeks = np.where(better, grown, best), np.where(better, week, weeks)
         if week == 1:
@@ -436,10 +465,10 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
                 median, low = _ratios(sums, column, day, 1)
                 risen = np.maximum(median, 1.0)
                 left = np.where(grown / risen >= _LEAST_GROWTH, grown / risen, 1.0)
-                factors[:, age // _DAY_HOURS == day] = left[:, None]
+                factors[:, age // DAY_HOURS == day] = left[:, None]
                 before &= low >= _LEAST_GROWTH
                 older = np.where(before & (grown == 1), np.minimum(median, _MOST_GROWTH), grown)
-                factors[:, age // _DAY_HOURS == day + _WEEK_DAYS] = older[:, None]
+                factors[:, age // DAY_HOURS == day + _WEEK_DAYS] = older[:, None]
                 better = older > best
                 best, weeks = np.where(better, older, best), np.where(better, week, weeks)
     return factors, (best, weeks)
@@ -447,11 +476,11 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
 
 def _ratios(sums: Array, column: dict[int, int], day: int, weeks: int) -> tuple[Array, Array]:
     """Return median and lower quartile of a day's hours over those weeks before; 1 where too few compare."""
-    ages = range(day * _DAY_HOURS, (day + 1) * _DAY_HOURS)
+    ages = range(day * DAY_HOURS, (day + 1) * DAY_HOURS)
     pairs = [
-        (column[age], column[age + weeks * _WEEK_HOURS])
+        (column[age], column[age + weeks * WEEK_HOURS])
         for age in ages
-        if age in column and age + weeks * _WEEK_HOURS in column
+        if age in column and age + weeks * WEEK_HOURS in column
     ]
     if len(pairs) < _LEAST_PAIRS:
         return np.ones(len(sums)), np.ones(len(sums))

@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, fullest, need, over_limits, share_of
+from mm2mgr.sizing.load import Load
 from mm2mgr.text import list_names, number_of, rate_text, size_text, span_text
+
+_AS_GOOD = 1.005
 
 
 @dataclass(frozen=True)
@@ -271,9 +274,18 @@ def _raise_tasks(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[in
     places = max(load.worker.tasks, workers * load.worker.tasks - load.side_tasks)
     room = places / max(1, sum(now))
     return [
-        min(range(count, max(count, min(run.most, int(count * room))) + 1), key=run.load.busiest)
+        _best_number(run.load, count, max(count, min(run.most, int(count * room))))
         for run, count in zip(load.runs, now, strict=True)
     ]
+
+
+def _best_number(load: Load, least: int, most: int) -> int:
+    """Return the number of tasks with the least load on the busiest one; of partitions that are assigned by load, the
+    first that is as good as the most."""
+    if not load.is_balanced:
+        return min(range(least, most + 1), key=load.busiest)
+    best = load.busiest(most) * _AS_GOOD
+    return least + bisect_left(range(least, most), True, key=lambda tasks: load.busiest(tasks) <= best)
 
 
 def _loss_reason(load: ConnectLoad, rest: Fullest, outcome: WorkerLoss) -> str:

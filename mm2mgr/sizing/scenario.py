@@ -85,7 +85,9 @@ class Scenario:
 
     def with_topics(self, carries: Carries, rates: Mapping[TopicPartition, Hours]) -> Scenario:
         """Return the scenario with other topics: what its connector would then be assigned is predicted."""
-        return replace(self, carries=carries, rates=rates, prediction=predict_assignment(self.listing, carries))
+        prediction = predict_assignment(self.listing, carries)
+        balanced = replace(prediction, is_balanced=self.prediction.is_balanced)
+        return replace(self, carries=carries, rates=rates, prediction=balanced)
 
     def without_topic(self, topic: str) -> Scenario:
         """Return the scenario without one of its topics."""

@@ -103,14 +103,20 @@ def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | Non
 
 
 def _change(evidence: SizedFlow, before: Decision, tasks: int, when_seconds: int) -> Decision:
-    partitions = len(evidence.load.hours)
-    count = evidence.load.count_moved(before.tasks, tasks)
-    reason = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} move to another task."
+    count, reason = _moves(evidence, before.tasks, tasks)
     if evidence.sizing.tasks < tasks < before.tasks:
         busiest = rate_text(evidence.load.busiest(tasks))
         reason += f" One step towards {evidence.sizing.tasks}; the busiest handles {busiest}."
     is_saving = tasks < before.tasks <= evidence.most and evidence.load.fits(before.tasks)
     return Decision(tasks, when_seconds, count, (reason,), is_saving)
+
+
+def _moves(evidence: SizedFlow, before: int, tasks: int) -> tuple[int, str]:
+    """Return how many partitions change their task by the change itself, in words too."""
+    if evidence.load.is_balanced:
+        return 0, f"Changed from {before}: mm2mgr rebalance moves partitions to as many tasks."
+    count, partitions = evidence.load.count_moved(before, tasks), len(evidence.load.hours)
+    return count, f"Changed from {before}: {count} of {number_of(partitions, 'partition')} move to another task."
 
 
 def _stay(sizing: Sizing, before: Decision, reason: str) -> Decision:

@@ -93,7 +93,8 @@ class CurrentTasks:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What tasks get: for the number that runs what they have now, for any other number `order` dealt in turn.
+    """What tasks get: for the number that runs what they have now, for any other number `order` dealt in turn, or by
+    load where `is_balanced`: the plugin is to assign partitions.
 
     `order`: the partitions that the flow has in Kafka now. `source` says where it comes from: read back from the
     running connector (`live`), `predicted`, or `guessed` where that is not certain; `note`: why it was not read back.
@@ -110,6 +111,7 @@ class Prediction:
     in_turn: bool = False
     without_load: frozenset[TopicPartition] = frozenset()
     remarks: tuple[str, ...] = ()
+    is_balanced: bool = False
 
 
 def predict_assignment(listing: Listing, carries: Callable[[str], bool], note: str = "") -> Prediction:
@@ -246,9 +248,11 @@ def flow_load(
     capacity = rules.capacity
     limits = (capacity.usable_bytes_per_second, rules.statistic, capacity.bytes_per_second)
     load = Load(resolved, *limits, sizes, capacity.usable_records_per_second, rules.bounds.partitions)
-    if prediction.running and not prediction.in_turn:
+    load = replace(load, is_balanced=prediction.is_balanced)
+    if prediction.running and (prediction.is_balanced or not prediction.in_turn):
         position_of = {partition: position for position, partition in enumerate(order)}
-        running = [[position_of[partition] for partition in task] for task in prediction.running.tasks]
+        tasks = prediction.running.tasks
+        running = [[position_of[partition] for partition in task if partition in position_of] for task in tasks]
         load = replace(load, running=running, running_max=prediction.tasks_max)
     topics = dict.fromkeys(partition.topic for partition in order)
     growth = {topic: profile.growth[topic] for topic in topics if topic in profile.growth}
@@ -379,6 +383,8 @@ def _assignment_reason(sizing: Sizing, flow_load: FlowLoad, bounds: Bounds) -> s
     share = f"{rate_text(load.busiest(tasks))}, {load.busiest_share(tasks) * 100:.0f} % of the usable capacity"
     note = f" ({prediction.note})" if prediction.note else ""
     dealt = f"With round-robin assignment in {_ORDERS[prediction.source]}{note}"
+    if load.is_balanced:
+        dealt = "With partitions assigned by load (`balance: plugin` and mm2mgr rebalance)"
     if load.runs_now(tasks):
         dealt = "As the partitions are assigned now, and not round-robin"
     sentence = f"{dealt}, the busiest of {number_of(tasks, 'task')} handles {share}."

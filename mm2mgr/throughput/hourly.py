@@ -22,17 +22,17 @@ from mm2mgr.samples.schema import HOUR_MS, Store, hour_start_ms
 from mm2mgr.samples.tables import DataFile, StoredTable
 from mm2mgr.throughput.rollup import PartitionNames, no_names, read_rows, throughput_table
 from mm2mgr.throughput.windows import Throughput, Window, last_hours, record_sizes
+from mm2mgr.weeks import WEEK_HOURS, WEEK_SECONDS, WEEKS
 
 if TYPE_CHECKING:
     from mm2mgr.throughput.rollup import Array
 
-WEEKS_SECONDS = 28 * 86_400.0
+WEEKS_SECONDS = WEEKS * WEEK_SECONDS
 """How far back sizing looks by default: each hour of the week four times, and nothing that is older."""
 
 _CELLS = 50_000_000  # partitions × hours held at once, 200 MB; a large estate is judged by fewer hours of each week
 _STRIDES = (1, 5, 7, 11, 13, 17, 19, 23)  # no divisor of 24, so that every hour of the day is among the hours of a week
 _HOURS_FOR_SIZES = 12  # spread over the window: record sizes change slowly
-_WEEK_HOURS = 168
 _QUIET_HOURS = 4
 
 
@@ -156,7 +156,7 @@ def _thin_hours(hours: Sequence[str], partitions: int) -> list[str]:
     """Keep hours so that the table fits in memory: the same hours of every week, so that weeks can be compared."""
     most = max(1, _CELLS // max(1, partitions))
     for stride in _STRIDES:
-        chosen_hours = [hour for hour in hours if _number(hour) % _WEEK_HOURS % stride == 0]
+        chosen_hours = [hour for hour in hours if _number(hour) % WEEK_HOURS % stride == 0]
         if chosen_hours and len(chosen_hours) <= most:
             break
     return chosen_hours or list(hours[-1:])
@@ -216,7 +216,7 @@ def topic_growth(topics: Sequence[GroupRate], hours: Sequence[str]) -> list[Week
     rates = rates.reshape(len(topics), len(numbers))
     measured = np.isfinite(rates)
     newest = numbers[measured.any(axis=0)].max(initial=0)
-    weeks = (newest - numbers) // _WEEK_HOURS
+    weeks = (newest - numbers) // WEEK_HOURS
     with np.errstate(invalid="ignore", divide="ignore"):
         now, before = (
             np.where(measured, rates, 0.0)[:, weeks == age].sum(axis=1) / measured[:, weeks == age].sum(axis=1)

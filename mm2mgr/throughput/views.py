@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import SAMPLES, hour_start_ms
+from mm2mgr.weeks import EPOCH_HOUR_OF_WEEK, WEEK_HOURS
 
 FLOWS, CAPACITIES = "flows", "capacities"
 
@@ -118,20 +119,21 @@ FROM here LEFT JOIN wider
         " Monday 0:00 UTC",
         {"throughput": _ROW, "record_sizes": (*_PLACE, "record_bytes")},
         ("hour", *_PLACE, "bytes_per_second", "hour_number", "hour_of_week"),
-        """WITH volumes AS (
+        f"""WITH volumes AS (
   SELECT hours.period AS hour, hours.cluster, hours.topic, hours.partition, hours.covered_ms, hours.first_ms,
     CASE WHEN hours.bytes IS NULL THEN hours.records * sizes.record_bytes ELSE hours.bytes END AS volume
   FROM throughput hours
   LEFT JOIN record_sizes sizes ON sizes.cluster = hours.cluster AND sizes.topic = hours.topic
     AND sizes.partition = hours.partition
-  WHERE length(hours.period) = 13 AND hours.period >= '{first}' AND hours.period <= '{last}' AND hours.covered_ms > 0
+  WHERE length(hours.period) = 13 AND hours.period >= '{{first}}' AND hours.period <= '{{last}}' AND hours.covered_ms > 0
 ), rates AS (
   SELECT hour, cluster, topic, partition, sum(volume) / (sum(covered_ms) / 1000.0) AS bytes_per_second,
     CAST(floor(min(first_ms) / 3600000.0) AS BIGINT) AS hour_number
   FROM volumes WHERE volume IS NOT NULL GROUP BY hour, cluster, topic, partition
 )
-SELECT hour, cluster, topic, partition, bytes_per_second, hour_number, (hour_number + 72) % 168 AS hour_of_week
-FROM rates""",
+SELECT hour, cluster, topic, partition, bytes_per_second, hour_number,
+  (hour_number + {EPOCH_HOUR_OF_WEEK}) % {WEEK_HOURS} AS hour_of_week
+FROM rates""",  # noqa: S608
     ),
     View(
         "partition_rates",
@@ -262,15 +264,15 @@ FROM ranked GROUP BY flow, capacity HAVING sum(above) > 0""",
         " multiple of the other",
         {"topic_hours": ("cluster", "topic", "bytes_per_second", "hour_number")},
         ("cluster", "topic", "bytes_per_second_before", "bytes_per_second_now", "growth"),
-        """WITH hours AS (
+        f"""WITH hours AS (
   SELECT cluster, topic, bytes_per_second, max(hour_number) OVER () - hour_number AS hours_ago FROM topic_hours
 ), weeks AS (
-  SELECT cluster, topic, avg(CASE WHEN hours_ago < 168 THEN bytes_per_second END) AS now_rate,
-    avg(CASE WHEN hours_ago BETWEEN 168 AND 335 THEN bytes_per_second END) AS before_rate
+  SELECT cluster, topic, avg(CASE WHEN hours_ago < {WEEK_HOURS} THEN bytes_per_second END) AS now_rate,
+    avg(CASE WHEN hours_ago BETWEEN {WEEK_HOURS} AND {2 * WEEK_HOURS - 1} THEN bytes_per_second END) AS before_rate
   FROM hours GROUP BY cluster, topic
 )
 SELECT cluster, topic, before_rate AS bytes_per_second_before, now_rate AS bytes_per_second_now,
-  CASE WHEN before_rate > 0 THEN now_rate / before_rate END AS growth FROM weeks""",
+  CASE WHEN before_rate > 0 THEN now_rate / before_rate END AS growth FROM weeks""",  # noqa: S608
     ),
     View(
         "reads_by_topic",

@@ -234,6 +234,15 @@ def test_a_skew_of_weeks_that_the_newest_day_does_not_show_changes_nothing(site:
     assert "in 1 of the 2 looks that a change needs" in " ".join(flow["plan"]["reasons"])
 
 
+def test_fewer_tasks_in_the_tree_are_assigned_before_tasks_max_may_be_lowered(site: Site) -> None:
+    site.use_plugin()
+    tree = site.mm2mgr.tree / "x.yaml"
+    tree.write_text(tree.read_text().replace("max: 4", "max: 3"))
+    site.rebalance("--apply", "--yes", "--wait", "0", code=0)
+    assert len(read_text(site.config[ASSIGNMENT_KEY]).rates) == 3
+    assert site.config["tasks.max"] == "4"
+
+
 def test_a_refused_write_leaves_the_assignment_and_is_a_failure(site: Site) -> None:
     site.use_plugin()
     before = dict(site.config)

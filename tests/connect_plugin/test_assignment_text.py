@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -94,6 +95,14 @@ def test_an_assignment_that_connect_could_not_store_is_refused_with_a_way_out() 
     with pytest.raises(AssignmentRefused, match=f"can store {LONGEST}") as refused:
         PluginAssignment.build(many, [1], 1).text  # noqa: B018
     assert "split the flow" in str(refused.value.hint)
+
+
+def test_a_rate_that_no_text_can_have_is_bounded() -> None:
+    tasks = Assignment(tuple(partitions("t", number) for number in range(4)))
+    plugin = PluginAssignment.build(tasks, [math.inf, math.nan, -1.0, 1e30], math.inf)
+    assert (plugin.rates, plugin.unlisted_rate) == ((10**15 - 1, 0, 0, 10**15 - 1), 10**15 - 1)
+    assert PluginAssignment.build(tasks, [0.0] * 4, math.nan).unlisted_rate == 1
+    assert read_text(plugin.text) == plugin
 
 
 def test_rates_that_are_not_one_per_task_and_partitions_in_two_tasks_are_mistakes() -> None:

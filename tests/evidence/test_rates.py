@@ -29,6 +29,6 @@ def test_a_large_estate_shows_only_its_newest_hours(tmp_path: Path, monkeypatch:
         return [value for day in week for value in day if value is not None]
 
     assert known() == pytest.approx([1e6, 3e6])
-    monkeypatch.setattr(rates, "_WEEK_HOURS", 1)
+    monkeypatch.setattr(rates, "WEEK_HOURS", 1)
     monkeypatch.setattr(rates, "_CELLS", 1)
     assert known() == pytest.approx([3e6])

@@ -48,6 +48,7 @@ LAYERS: dict[str, set[str]] = {
     "remarks": set(),
     "timing": set(),
     "garbage": set(),
+    "weeks": set(),
     "json_values": set(),
     "metric_sources": set(),
     "secret_shapes": set(),
@@ -115,10 +116,10 @@ LAYERS: dict[str, set[str]] = {
         "partitions",
         "kafka",
     },
-    "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
+    "throughput": {"weeks", "metric_sources", "text", "errors", "files", "partitions", "samples"},
     "audit": {"timing", "errors", "partitions", "secrets", "throughput"},
-    "sizing": {"json_values", "text", "link", "partitions", "assignment", "connectors"},
-    "balance": {"text", "partitions", "assignment", "sizing"},
+    "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
+    "balance": {"weeks", "text", "partitions", "assignment", "sizing"},
     "observe": {
         "assignment",
         "assignment_text",
@@ -146,6 +147,7 @@ LAYERS: dict[str, set[str]] = {
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
     },
     "evidence": {
+        "weeks",
         "assignment",
         *(
             "assignment",
@@ -177,6 +179,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
+        "weeks",
         "assignment",
         "json_values",
         "defaults",
@@ -311,6 +314,7 @@ PURE = (
     "secrets",
     "connectors",
     "partitions",
+    "weeks",
     "assignment",
     "assignment_text",
     "link",

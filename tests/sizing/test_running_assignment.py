@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from mm2mgr.connectors import ConnectorStatus, TaskStatus
 from mm2mgr.evidence.read import current_prediction
 from mm2mgr.partitions import Listing, TopicPartition, listing_of, predict
 from mm2mgr.sizing.fleet import Buffers, FlowRun, placement_of
+from mm2mgr.sizing.load import Load
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Prediction, Rules, flow_load, size_load
 from tests.sizing.assignments import FOREIGN, STOCK, Drawn, assignments, running, topics
 from tests.sizing.sizes import size_flow
@@ -111,6 +113,35 @@ def test_the_reasons_say_that_partitions_are_not_dealt_in_turn() -> None:
     assert sizing.now.verdict == "fits"
     stock = size_flow("f", Prediction(ORDER, "live"), RATES, now=CurrentTasks(2))
     assert stock.tasks > 2
+
+
+def test_a_flow_of_the_plugin_is_sized_by_load_for_any_other_number_of_tasks() -> None:
+    balanced = Prediction(ORDER, "live", running=Assignment((ORDER,)), is_balanced=True)
+    sizing = size_flow("f", balanced, RATES, now=CurrentTasks(1))
+    assert (sizing.tasks, sizing.busiest_bytes_per_second) == (2, 6 * MB), "by number it takes more than two"
+    assert any(reason.startswith("With partitions assigned by load (`balance: plugin`") for reason in sizing.reasons)
+    alone = size_flow("f", replace(balanced, running=None, source="predicted"), RATES, now=None)
+    assert alone.tasks == 2
+
+
+@given(
+    st.lists(st.floats(0, 9 * MB), min_size=1, max_size=60),
+    st.integers(1, 70),
+    st.one_of(st.none(), st.integers(1, 20)),
+)
+def test_by_load_each_partition_has_one_task_and_no_task_is_far_above_the_bound(
+    rates: list[float], tasks: int, most: int | None
+) -> None:
+    load = Load(rates, 7 * MB, "max", most_partitions=most, is_balanced=True)
+    positions = load.positions(tasks)
+    assert sorted(place for task in positions for place in task) == list(range(len(rates)))
+    assert len(positions) == min(tasks, len(rates))
+    assert load.fullest(tasks) <= max(most or len(rates), -(-len(rates) // len(positions)))
+    assert load.per_task(tasks) == pytest.approx([sum(rates[place] for place in task) for task in positions])
+    if most is None:
+        busiest = max(positions, key=lambda task: sum(rates[place] for place in task))
+        at_most = max([*rates, sum(rates) / len(positions) + min(rates[place] for place in busiest)])
+        assert load.busiest(tasks) <= at_most + 1e-6, "Graham (1969): it was the lightest task when it got its last one"
 
 
 def test_what_a_hot_partition_shares_its_task_with_is_that_of_the_running_task() -> None:

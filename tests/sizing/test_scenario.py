@@ -64,6 +64,20 @@ def test_the_assignment_after_a_move_is_the_one_that_connect_would_make() -> Non
     assert other is CASES[2]
 
 
+def test_a_flow_of_the_plugin_is_assigned_by_load_after_a_move_too() -> None:
+    logs, rest, _ = CASES
+    plugin = (logs, replace(rest, prediction=replace(rest.prediction, is_balanced=True)), CASES[2])
+    _, moved, _ = with_topic_moved(plugin, "logs", {"rest:a->hub"})
+    assert moved.prediction == replace(predict_assignment(rest.listing, lambda topic: True), is_balanced=True)
+    flow = outcome((moved,), {}).flows["rest:a->hub"]
+    assert flow.load.is_balanced
+    for tasks in range(1, 8):
+        heaviest = max(flow.load.busiest(tasks), 1.0)
+        assert heaviest <= outcome(
+            (replace(moved, prediction=replace(moved.prediction, is_balanced=False)),), {}
+        ).flows["rest:a->hub"].load.busiest(tasks)
+
+
 def test_a_topic_that_the_other_flows_do_not_carry_moves_nothing() -> None:
     assert with_topic_moved(CASES, "orders", {"rest:a->hub"}) == CASES
 
