@@ -329,6 +329,7 @@ PURE = (
     "plan",
     "observe/audits",
     "observe/beside_records",
+    "observe/interruptions",
     "observe/lag",
     "observe/losses",
     "observe/memory",
