@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -383,34 +383,34 @@ class _Run:
             finding.repeats = True
             finding.not_judged.append(text)
         differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
-        source_rows, target_rows = _row_by_offset(rest_rows)
-        told = self._of_window(part, rest_rows, differences, spans, finding)
-        if told and finding.sums is not None and 2 * len(source_rows) > finding.sums.source_records:
+        rest_of_sides = _RestRows.from_table(rest_rows)
+        told = self._of_window(part, rest_of_sides, differences, spans, finding)
+        if told and finding.sums is not None and 2 * len(rest_of_sides.source) > finding.sums.source_records:
             finding.leads = finding.trails = True  # few have a partner, perhaps by chance, of another place
         finding.repeats |= bool(told) and expectation.matching is Matching.FAN_IN  # more may have an equal one
-        told = _with_restarts(told, rest_rows, target_rows)
+        told = _with_restarts(told, rest_of_sides)
         if self.order.show_values:
-            told = _with_values(told, rest_rows, source_rows, target_rows)
+            told = _with_values(told, rest_of_sides)
         finding.differences = told
 
     def _of_window(
         self,
         part: _Part,
-        rest_rows: pa.Table,
+        rest: _RestRows,
         differences: Iterable[RecordDifference],
         spans: Sequence[Span],
         finding: _Findings,
     ) -> list[RecordDifference]:
         """Return the differences of the window that can be told; note where the target is to be read further."""
-        expectation, (source_rows, target_rows) = part.order.expectation, _row_by_offset(rest_rows)
-        edges = rest_rows.column("edge").to_numpy()
-        places = rest_rows.column("place").to_pylist()
-        leading = {offset for offset, row in source_rows.items() if edges[row] & LEADS}
-        trailing = {offset for offset, row in source_rows.items() if edges[row] & TRAILS}
+        expectation = part.order.expectation
+        edges = rest.table.column("edge").to_numpy()
+        places = rest.table.column("place").to_pylist()
+        leading = {offset for offset, row in rest.source.items() if edges[row] & LEADS}
+        trailing = {offset for offset, row in rest.source.items() if edges[row] & TRAILS}
         told, unknown, uncompared = list[RecordDifference](), [], []
         for entry in differences:
             difference, offset, kind = entry, entry.source_offset, entry.kind
-            place = places[target_rows[entry.target_offset or 0]] if entry.kind in _MAY_BE_OF_OTHERS else 0
+            place = places[rest.target[entry.target_offset or 0]] if entry.kind in _MAY_BE_OF_OTHERS else 0
             is_there = part.has(place if offset is None else offset, spans, is_extra=offset is None)
             if kind is DifferenceKind.DUPLICATED:  # of a record before the window, between two of it
                 is_there |= all(part.has(at, spans, is_extra=False) for at in (place, place + 1))
@@ -529,19 +529,25 @@ def _faults(rows: pa.Table) -> list[str]:
     return [row["text"] for row in _of_kind(rows, gaps.FAULT).to_pylist()]
 
 
-def _row_by_offset(rows: pa.Table) -> tuple[dict[int, int], dict[int, int]]:
-    flags, offsets = rows.column("is_target").to_pylist(), rows.column("offset").to_pylist()
-    sides: tuple[dict[int, int], dict[int, int]] = {}, {}
-    for row, (is_target, offset) in enumerate(zip(flags, offsets, strict=True)):
-        sides[is_target][offset] = row
-    return sides
+class _RestRows(NamedTuple):
+    """The records of both sides that no block accounts for, and the row of each by its offset."""
+
+    table: pa.Table
+    source: dict[int, int]
+    target: dict[int, int]
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> _RestRows:
+        flags, offsets = table.column("is_target").to_pylist(), table.column("offset").to_pylist()
+        sides: tuple[dict[int, int], dict[int, int]] = {}, {}
+        for row, (is_target, offset) in enumerate(zip(flags, offsets, strict=True)):
+            sides[is_target][offset] = row
+        return cls(table, *sides)
 
 
-def _with_restarts(
-    differences: Iterable[RecordDifference], rows: pa.Table, target_rows: dict[int, int]
-) -> list[RecordDifference]:
+def _with_restarts(differences: Iterable[RecordDifference], rest: _RestRows) -> list[RecordDifference]:
     """Note on what came twice when that began: by the newest record that the target had before it."""
-    before = rows.column("before_ms").to_pylist()
+    before = rest.table.column("before_ms").to_pylist()
     told, last, note = list(differences), -2, ""
     again = sorted(
         (entry.target_offset, row)
@@ -550,17 +556,15 @@ def _with_restarts(
     )
     for offset, row in again:
         if offset > last + 1:
-            newest = before[target_rows[offset]] if offset in target_rows else -1
+            newest = before[rest.target[offset]] if offset in rest.target else -1
             at = f"{datetime.fromtimestamp(newest / 1000, UTC):%H:%M:%S} UTC" if newest >= 0 else ""
             note = f"came twice, after the record of {at}" if at else "came twice"
         told[row], last = replace(told[row], note=note), offset
     return told
 
 
-def _with_values(
-    differences: Iterable[RecordDifference], rows: pa.Table, source_rows: dict[int, int], target_rows: dict[int, int]
-) -> list[RecordDifference]:
-    values = rows.column("value").to_pylist()
+def _with_values(differences: Iterable[RecordDifference], rest: _RestRows) -> list[RecordDifference]:
+    values = rest.table.column("value").to_pylist()
 
     def value(of: dict[int, int], offset: int | None) -> bytes | None:
         return values[of[offset]] if offset is not None and offset in of else None
@@ -568,8 +572,8 @@ def _with_values(
     return [
         replace(
             entry,
-            source_value=value(source_rows, entry.source_offset),
-            target_value=value(target_rows, entry.target_offset),
+            source_value=value(rest.source, entry.source_offset),
+            target_value=value(rest.target, entry.target_offset),
         )
         for entry in differences
     ]

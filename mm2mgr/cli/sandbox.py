@@ -9,7 +9,17 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import CommandGroup, Count, Duration, command, folder_option, in_help, option, output_option
+from mm2mgr.cli.options import (
+    CommandGroup,
+    Count,
+    Duration,
+    Number,
+    command,
+    folder_option,
+    in_help,
+    option,
+    output_option,
+)
 from mm2mgr.text import number_of
 
 _directory = folder_option(".mm2mgr/sandbox", "Folder of the sandbox: data, logs and state.")
@@ -161,8 +171,9 @@ def topic_list(cluster: str, directory: Path, output: str) -> None:
 @click.argument("topic")
 @option("--records", type=Count(1), help="Write this many random records instead of lines of stdin.")
 @option("--size", type=Count(1, 1_000_000), default=100, help="Bytes per record.")
+@option("--rate", type=Number(0, 1_000_000, min_open=True), help="Records per second. Default: as fast as it goes.")
 @_directory
-def produce(cluster: str, topic: str, records: int | None, size: int, directory: Path) -> None:
+def produce(cluster: str, topic: str, records: int | None, size: int, rate: float | None, directory: Path) -> None:
     """Write records to TOPIC of CLUSTER: a record per line of stdin.
 
     Partitions take turns. Ends when every record is stored.
@@ -170,10 +181,11 @@ def produce(cluster: str, topic: str, records: int | None, size: int, directory:
     \b
     Example:
       echo hello | mm2mgr sandbox produce dc1-logging logs.web
-      mm2mgr sandbox produce dc1-logging logs.web --records 10000 --size 1000
+      mm2mgr sandbox produce dc1-logging logs.web --records 60000 --size 1000 --rate 1000
     """
     from mm2mgr.output.console import say
 
     values = operations.random_values(records, size) if records else operations.lines_of(sys.stdin.buffer)
+    values = operations.at_rate(values, rate) if rate else values
     count = operations.sandbox_produce(cluster, topic, values, directory=directory)
     say(f"{number_of(count, 'record')} written to {topic} of {cluster}")

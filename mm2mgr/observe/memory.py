@@ -12,6 +12,7 @@ from typing import TypeVar
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.beside_records import COPIED, Beats, CheckpointLook, checkpoint_looks, heartbeat_topics, missing_of
+from mm2mgr.observe.interruptions import Interruptions, follow_interruptions
 from mm2mgr.observe.lag import (
     FlowLag,
     PartitionLag,
@@ -170,6 +171,7 @@ class FlowMemory:
     unarrived: Mapping[str, Unarrived] = field(default_factory=dict)
     surplus: Mapping[str, Mapping[int, Surplus]] = field(default_factory=dict)
     mirror: str = ""
+    interruptions: Interruptions = field(default_factory=Interruptions)
 
     def pause(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
@@ -244,8 +246,11 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
         if old.home and home != old.home:
             old = FlowMemory()
         if connector is not None and connector.running is None:  # not applied; its offsets outlive it
-            flows[flow.id] = FlowMemory(home, topics=old.topics)
+            flows[flow.id] = FlowMemory(home, topics=old.topics, interruptions=old.interruptions)
             continue
+        if connector is not None and connector.running is not None:
+            followed = follow_interruptions(old.interruptions, connector.running, reading.taken_at)
+            old = replace(old, interruptions=followed)
         if connector is None or lag is None or lag.unknown is not None:
             flows[flow.id] = replace(old.pause(), home=home)
             continue
@@ -420,6 +425,7 @@ def _follow_flow(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: Flo
             else {topic: continue_clock(old.short.get(topic), now) for topic in lag.short}
         ),
         unarrived=_follow_unarrived(old.unarrived, lag, now) if state == "RUNNING" else {},
+        interruptions=old.interruptions,
     )
 
 

@@ -128,6 +128,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.samples.follow import Round
     from mm2mgr.samples.schema import is_remote, store_of
     from mm2mgr.sandbox.layout import (
+        at_rate,
         lines_of,
         random_values,
         sandbox_create_topic,
@@ -197,7 +198,7 @@ _HOMES: Mapping[str, str] = {
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",
         "samples.schema": "is_remote store_of",
-        "sandbox.layout": "lines_of random_values sandbox_create_topic sandbox_down sandbox_produce "
+        "sandbox.layout": "at_rate lines_of random_values sandbox_create_topic sandbox_down sandbox_produce "
         "sandbox_status sandbox_topics sandbox_up",
         "sizing.fleet": "Failover",
         "sizing.recovery": "Lag",

@@ -10,10 +10,11 @@ from mm2mgr.output.tables import Table
 from mm2mgr.text import first_few, number_of
 
 if TYPE_CHECKING:
+    from mm2mgr.balance.ways import Way
     from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport
 
 _MOST_MOVES = 5
-_RIGHT = ("tasks", "busiest task", "of the least possible", "tasks needed")
+WAY_COLUMNS = ("way", "tasks", "busiest task", "of the least possible", "tasks needed")
 
 
 def say_rebalance(report: RebalanceReport) -> None:
@@ -32,20 +33,21 @@ def say_rebalanced(report: RebalanceReport) -> None:
         say_applied(report.applied)
 
 
+def way_cells(way: Way) -> tuple[str, ...]:
+    """Return what one way to assign the partitions makes of a load, in `WAY_COLUMNS`."""
+    return (
+        way.name,
+        str(way.tasks),
+        f"{way.busiest * 100:.0f} % of usable",
+        f"{way.over_bound:.2f} times",
+        f"none up to {way.searched}" if way.tasks_needed is None else str(way.tasks_needed),
+    )
+
+
 def _say_flow(flow: FlowBalance) -> None:
     say(f"{flow.flow}: {flow.connect}/{flow.connector}", style="bold")
     if flow.ways:
-        rows = [
-            (
-                way.name,
-                str(way.tasks),
-                f"{way.busiest * 100:.0f} % of usable",
-                f"{way.over_bound:.2f} times",
-                f"none up to {way.searched}" if way.tasks_needed is None else str(way.tasks_needed),
-            )
-            for way in flow.ways
-        ]
-        say_table(Table(["way", *_RIGHT], rows, right=_RIGHT, indent=2))
+        say_table(Table(WAY_COLUMNS, list(map(way_cells, flow.ways)), right=WAY_COLUMNS[1:], indent=2))
     for reason in flow.plan.reasons if flow.plan else ():
         say(f"  {reason}")
     if flow.plan:

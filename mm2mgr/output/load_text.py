@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mm2mgr.link import LIMITS
 from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
+from mm2mgr.output.balance_text import WAY_COLUMNS, way_cells
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table
 from mm2mgr.text import bytes_text, list_names, number_of, rate_text, size_text, span_text, visible
@@ -162,22 +163,10 @@ def say_ways(ways: Mapping[str, Sequence[Way]]) -> None:
     """Print what each way to assign the partitions of a flow makes of its load: how busy the busiest task is."""
     if not ways:
         return
-    rows = [
-        (
-            flow_id,
-            way.name,
-            str(way.tasks),
-            f"{way.busiest * 100:.0f} %",
-            f"{way.over_bound:.2f}",
-            f"more than {way.searched}" if way.tasks_needed is None else str(way.tasks_needed),
-        )
-        for flow_id, of_flow in ways.items()
-        for way in of_flow
-    ]
+    rows = [(flow_id, *way_cells(way)) for flow_id, of_flow in ways.items() for way in of_flow]
     say()
-    columns = ["flow", "assigned as", "tasks", "busiest task", "by the least possible", "tasks needed"]
-    say_table(Table(columns, rows, right=columns[2:]))
-    say("busiest task: of the usable capacity, by the rate of each partition by itself", "dim")
+    say_table(Table(("flow", *WAY_COLUMNS), rows, right=WAY_COLUMNS[1:]))
+    say("by the rate of each partition by itself", "dim")
 
 
 def _rate_text(value: float | None) -> str:

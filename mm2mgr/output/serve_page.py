@@ -291,6 +291,9 @@ def _load_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
         in_bytes = "" if volume is None else f" ({rate_text(volume)})"
         source = f"{moves.source_records_per_second or 0.0:.1f} records/s that its source gets"
         yield f"Mirrors {moves.mirrored_records_per_second:.1f} records/s{in_bytes}, of {source}."
+    if (counted := status.interruptions) and any(counted.last_30_days):
+        last_hour = counted.last_hour.text or "nothing"
+        yield f"Interrupted in 30 days by {counted.last_30_days.text}; in the last hour by {last_hour}."
     if moves and moves.busiest_share is not None and moves.balance is not None:
         share = f"{moves.busiest_share * 100:.0f} % of what a task is planned to carry"
         yield f"The busiest task got {share}, {moves.balance:.2f} times the mean of its tasks."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from mm2mgr.observe.beside_records import COPIED, checkpointing
+from mm2mgr.observe.interruptions import InterruptionCounts
 from mm2mgr.observe.memory import Unarrived
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.flows import no_progress
@@ -240,13 +241,15 @@ class SlowerThanProduction(ProblemEvidence):
     "by how much the lag grew meanwhile"
     lag_records: int
     "records that wait"
+    interruptions: InterruptionCounts = InterruptionCounts()
+    "assignment changes and failures in the last hour"
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"the lag has grown for {span_text(problem.seconds)}, by {self.grown_records} to {self.lag_records}"
             f" records: {self.produced_records_per_second:.0f} records/s are produced and"
-            f" {self.mirrored_records_per_second:.0f} mirrored; find the slow tasks with mm2mgr lag {problem.argument}"
-            " --by task, and the tasks that it needs with mm2mgr size"
+            f" {self.mirrored_records_per_second:.0f} mirrored{self.interruptions.as_cause}; find the slow tasks with"
+            f" mm2mgr lag {problem.argument} --by task, and the tasks that it needs with mm2mgr size"
         )
 
 
@@ -262,7 +265,7 @@ def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
         return
     net, produced, mirrored = trend.net, trend.produced, trend.mirrored
     if net and produced and mirrored and net.mean > net.error and mirrored.mean > mirrored.error:
-        evidence = SlowerThanProduction(produced.mean, mirrored.mean, trend.records, waiting)
+        evidence = SlowerThanProduction(produced.mean, mirrored.mean, trend.records, waiting, case.last_hour)
         yield case.problem(evidence, since=trend.seconds)
 
 

@@ -10,6 +10,7 @@ from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import RESTING, SETTABLE
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.kafka_state import RunningKafka
+from mm2mgr.observe.interruptions import InterruptionCounts
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, Standing
 from mm2mgr.problems.kind import (
     NAMED,
@@ -141,13 +142,16 @@ class NoProgress(ProblemEvidence):
     "whether an open transaction on the source can be the cause"
     target: str
     "alias of the target"
+    interruptions: InterruptionCounts = InterruptionCounts()
+    "assignment changes and failures in the last hour"
 
     def sentence(self, problem: LiveProblem) -> str:
         hint = " (read_committed: an open transaction on the source has the same effect)" if self.read_committed else ""
         still = "the stored offsets do not move" if self.blind else "neither the stored offsets nor the target move"
         return (
             f"no progress for {problem.seconds:.0f} s: records wait, but {still} for {problem.tasks or 'the flow'}"
-            f"{hint}; check the workers' log for 'Failure during poll' and check rights and space on {self.target}"
+            f"{hint}{self.interruptions.as_cause}; check the workers' log for 'Failure during poll' and check rights"
+            f" and space on {self.target}"
         )
 
 
@@ -164,8 +168,50 @@ def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
         text_of("source", case.connector.desired.config, "source consumer", "isolation.level") == "read_committed"
     )
     tasks = [] if set(stuck) == {"-"} else [int(task) for task in stuck if task != "-"]
-    evidence = NoProgress(blind, committed, case.flow.target.alias)
+    evidence = NoProgress(blind, committed, case.flow.target.alias, case.last_hour)
     yield case.problem(evidence, since=min(stuck.values()), tasks=tasks)
+
+
+_OFTEN = 3  # changes of an hour: an apply, a worker that restarts (leaves and comes back) stay below
+
+
+@kind("often-interrupted")
+class OftenInterrupted(ProblemEvidence):
+    """The assignment of a flow changed more than three times in the last hour, or its tasks failed more than three
+    times each. Tasks stop and start again each time, and records wait meanwhile. Two looks show a change; what happens
+    between them counts once.
+    """
+
+    assignment_changes: int
+    "looks in the last hour at which tasks had other partitions or other workers than at the look before"
+    worker_changes: int
+    "those of them at which tasks had other workers"
+    failures: int
+    "tasks that became FAILED in the last hour, and the connector"
+    in_30_days: InterruptionCounts
+    "the same counts for the last 30 days"
+    lag_records: int | None
+    "records that wait; null where that is unknown"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        counts = InterruptionCounts(self.assignment_changes, self.worker_changes, self.failures)
+        remedies = ["check why workers join and leave (their uptime, memory and log)"] if self.worker_changes else []
+        if self.assignment_changes > self.worker_changes:
+            remedies.append("check what changes its topics, its partitions or its config (mm2mgr history)")
+        if self.failures:
+            remedies.append("find what makes its tasks FAIL (the workers' log)")
+        waiting = "" if not self.lag_records else f" ({self.lag_records} now)"
+        return (
+            f"{counts.text} in the last hour, {self.in_30_days.text} in 30 days: its tasks stop and start again each"
+            f" time, and records wait meanwhile{waiting}; {', and '.join(remedies)}"
+        )
+
+
+@flow_rule
+def often_interrupted(case: FlowCase) -> Iterator[LiveProblem]:
+    counts, tasks = case.last_hour, len(case.connector.status.tasks) if case.connector.status else 0
+    if case.interruptions and (counts.assignment_changes > _OFTEN or counts.failures > _OFTEN * max(1, tasks)):
+        yield case.problem(OftenInterrupted(*counts, case.interruptions.last_30_days, case.lag.total_records))
 
 
 @kind("partitions-unassigned", "critical", 2)

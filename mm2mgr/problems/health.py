@@ -16,6 +16,7 @@ from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.audits import AuditState
+from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.losses import LossEntry, open_entries
 from mm2mgr.observe.memory import Mark, Memory
@@ -24,7 +25,7 @@ from mm2mgr.observe.trend import Trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
-from mm2mgr.problems.flows import find_overlaps
+from mm2mgr.problems.flows import find_overlaps, often_interrupted
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
 from mm2mgr.text import few
@@ -78,6 +79,7 @@ class FlowStatus(ConnectorState):
     """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with
     `lag_at_least`; `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of
     `serve`; None after one look. `audit`: the last verdict on its records; None where it declares no audits.
+    `interruptions`: assignment changes and failures in the last hour and in 30 days; None where it was never read.
     """
 
     flow: str = field(kw_only=True)
@@ -87,9 +89,10 @@ class FlowStatus(ConnectorState):
     offsets_note: str = field(kw_only=True, default="")
     trend: Trend | None = field(kw_only=True, default=None)
     audit: AuditState | None = field(kw_only=True, default=None)
+    interruptions: InterruptionReport | None = field(kw_only=True, default=None)
     json_keys = (
         "flow connect connector type pair state health tasks problem_values=problems notes partitions_per_task "
-        "lag_records lag_at_least lag_partitions offsets_note trend audit problems=sentences"
+        "lag_records lag_at_least lag_partitions offsets_note trend audit interruptions problems=sentences"
     )
 
     @property
@@ -219,6 +222,7 @@ def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: It
         lag_partitions=lag.most_behind(_MOST_SHOWN),
         offsets_note=offsets_note(case, growth(case, earlier.flow(flow.id).marks)),
         trend=case.trend,
+        interruptions=case.interruptions,
     )
 
 
@@ -299,6 +303,8 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
             "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that"
             " transaction markers cannot be told from records"
         )
+    if case.interruptions and any(case.last_hour) and not any(often_interrupted(case)):
+        notes.append(f"{case.last_hour.text} in the last hour, {case.interruptions.last_30_days.text} in 30 days")
     if case.connector.tasks_unread:
         notes.append(f"tasks could not be read: {case.connector.tasks_unread.message}")
     return tuple(notes)

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal, TypeVar, dataclass_transform
 
 from mm2mgr.comparison.ownership import Journal
 from mm2mgr.live.kafka_state import RunningKafka
+from mm2mgr.observe.interruptions import InterruptionCounts, InterruptionReport
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
@@ -190,6 +191,16 @@ class FlowCase(ConnectorCase):
     def flow_memory(self) -> FlowMemory:
         """What is remembered of the flow."""
         return self.memory.flow(self.flow.id)
+
+    @property
+    def interruptions(self) -> InterruptionReport | None:
+        """What interrupted it: changes of its assignment and failures of its tasks; None before the first look."""
+        return InterruptionReport.read(self.flow_memory.interruptions, self.reading.taken_at)
+
+    @property
+    def last_hour(self) -> InterruptionCounts:
+        """What interrupted it in the last hour."""
+        return self.interruptions.last_hour if self.interruptions else InterruptionCounts()
 
     @property
     def marks(self) -> Mapping[str, Mark]:

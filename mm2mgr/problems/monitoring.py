@@ -284,6 +284,16 @@ PANELS: tuple[Panel, ...] = (
         "short", 12, 9,
     ),
     Panel(
+        "Interruptions", "timeseries",
+        (
+            Query(
+                f'sum by (flow, kind) (mm2mgr_flow_interruptions{{{_CHOSEN},window="1h",kind!="workers"}}) > 0',
+                "{{flow}} {{kind}}",
+            ),
+        ),
+        "short", 12, 9, "Assignment changes and failures of tasks in the last hour: nothing is mirrored meanwhile.",
+    ),
+    Panel(
         "Forecasts", "timeseries",
         (
             Query(f"mm2mgr_flow_level_in_seconds{{{_CHOSEN}}}", "{{flow}} level in"),

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
+from mm2mgr import timing
 from mm2mgr.errors import SandboxError, need_all
 from mm2mgr.files import replace_file
 from mm2mgr.kafka.access import KafkaAccess
@@ -32,6 +33,7 @@ DEFAULT_DIRECTORY = Path(".mm2mgr/sandbox")
 _USE = "sandbox"
 _FORMAT = 1
 _LARGEST_BYTES = 1_000_000
+_SHORTEST_PAUSE = 0.02  # seconds
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")  # becomes a folder, and an alias in the tree
 Progress = Callable[[str], None]
 AnyServer = TypeVar("AnyServer", bound=Server)
@@ -350,6 +352,16 @@ def lines_of(stream: BinaryIO) -> Iterator[bytes]:
 def random_values(count: int, size: int) -> Iterator[bytes]:
     """Return values that do not compress."""
     return (os.urandom(size) for _ in range(count))
+
+
+def at_rate(values: Iterable[bytes], per_second: float) -> Iterator[bytes]:
+    """Return values at a steady rate: what is late after a wait comes at once, so that the mean holds."""
+    begun = timing.now()
+    for number, value in enumerate(values):
+        early = begun + number / per_second - timing.now()
+        if early > _SHORTEST_PAUSE:
+            timing.sleep(early)
+        yield value
 
 
 def _access(directory: Path, cluster: str) -> KafkaAccess:

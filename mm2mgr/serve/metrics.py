@@ -24,6 +24,7 @@ HEALTHS = ("ok", "waiting", "unknown", "problem")
 TASK_STATES = ("RUNNING", "FAILED", "UNASSIGNED", "PAUSED", "RESTARTING", "other")
 _CLOSING_REASONS = ("late", "crowded", "not-accepted")
 SEVERITIES = ("error", "warning", "info")
+_INTERRUPTIONS = ("assignment", "workers", "failures")
 
 _THROUGHPUT = {
     "mm2mgr_flow_mirrored_records_per_second": "mirrored_records_per_second",
@@ -84,6 +85,13 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "gauge", ("flow",), "1 where the lag in records lacks partitions and is a lower bound, or is unknown."
         ),
         "mm2mgr_flow_tasks": ServedMetric("gauge", ("flow", "state"), "Tasks of the flow's source connector by state."),
+        "mm2mgr_flow_interruptions": ServedMetric(
+            "gauge",
+            ("flow", "kind", "window"),
+            "What interrupted the flow in the last hour (`window` 1h, to five minutes) and in 30 days (30d, to a day), as"
+            " two looks show it: `assignment` changes (tasks with other partitions or on other workers), those of them"
+            " with other `workers`, and `failures` of tasks. Missing before the first look that reads it.",
+        ),
         "mm2mgr_flow_tasks_needed": ServedMetric(
             "gauge",
             ("flow",),
@@ -268,6 +276,10 @@ def _of_flows(view: EstateView) -> dict[str, list[Row]]:
         for state in TASK_STATES:
             add("mm2mgr_flow_tasks", states[state], flow.flow, state)
         add("mm2mgr_flow_problems", len(flow.problems), flow.flow)
+        if flow.interruptions:
+            for window, counts in (("1h", flow.interruptions.last_hour), ("30d", flow.interruptions.last_30_days)):
+                for kind, count in zip(_INTERRUPTIONS, counts, strict=True):
+                    add("mm2mgr_flow_interruptions", count, flow.flow, kind, window)
         if flow.audit and flow.audit.judged_at:
             add("mm2mgr_flow_audit_judged_timestamp_seconds", flow.audit.judged_at, flow.flow)
             add("mm2mgr_flow_audit_records", flow.audit.records, flow.flow)

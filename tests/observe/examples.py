@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from mm2mgr.observe.interruptions import InterruptionCounts
 from mm2mgr.observe.losses import LossEntry
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems import KINDS
@@ -22,6 +23,7 @@ _BY_NAME: dict[str, Any] = {
     "offsets": (RewoundOffset("g", "t-0", 1, 2),),
 }
 _BY_TYPE: dict[str, Any] = {"str": "x", "int": 1, "float": 1.0, "bool": True, "tuple[str, ...]": ("x", "y")}
+_BY_TYPE["InterruptionCounts"] = InterruptionCounts(4, 2, 1)
 
 
 def example(kind: str) -> ProblemEvidence:

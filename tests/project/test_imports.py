@@ -334,6 +334,7 @@ PURE = (
     "plan",
     "observe/audits",
     "observe/beside_records",
+    "observe/interruptions",
     "observe/lag",
     "observe/losses",
     "observe/memory",

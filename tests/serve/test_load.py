@@ -21,6 +21,7 @@ from mm2mgr.evidence.flow_load import (
     throughput_of,
 )
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.observe.interruptions import InterruptionCounts, InterruptionReport
 from mm2mgr.observe.trend import FLOW as POINTS
 from mm2mgr.observe.trend import LagPoint, recent_rates
 from mm2mgr.operations.serve import EstateView
@@ -162,6 +163,25 @@ def test_hot_partitions_are_named_on_the_page_and_in_json(view: EstateView) -> N
         in ask_application(app, f"/flow?id={OTHER}").text
     )
     assert "orders-1" not in ask_application(app, "/metrics").text
+
+
+def test_interruptions_are_in_metrics_and_on_the_page_of_their_flow() -> None:
+    report = InterruptionReport(NOW - 60, InterruptionCounts(2, 1, 0), InterruptionCounts(40, 3, 7))
+    view = view_of(look_of([flow_status(FLOW, "a->b", interruptions=report), flow_status(OTHER, "a->b")]))
+    assert samples(view)["mm2mgr_flow_interruptions"] == {
+        (FLOW, kind, window): count
+        for window, counts in (("1h", (2, 1, 0)), ("30d", (40, 3, 7)))
+        for kind, count in zip(("assignment", "workers", "failures"), counts, strict=True)
+    }
+    app = application(lambda: view, clock=lambda: NOW)
+    page = ask_application(app, f"/flow?id={FLOW}").text
+    assert (
+        "Interrupted in 30 days by 40 assignment changes (3 with tasks on other workers) and 7 failures of tasks; in the"
+        " last hour by 2 assignment changes (1 with tasks on other workers)." in page
+    )
+    assert "Interrupted" not in ask_application(app, f"/flow?id={OTHER}").text
+    found = ask_application(app, f"/api/flow?id={FLOW}").json()
+    assert found["status"]["interruptions"]["last_30_days"]["failures"] == 7
 
 
 def test_workers_are_on_the_overview_and_in_json(view: EstateView) -> None:
