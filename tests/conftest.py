@@ -20,6 +20,8 @@ from hypothesis import settings
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, hold_lock
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import find_java, kafka_runtime, spark_java_home
 from tests.clock import REALLY_WAIT, no_waiting
@@ -268,3 +270,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if lines:
         terminalreporter.section("the afternoon, by record ids")
         terminalreporter.write("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second for what a cluster does not answer: dead ones, and mock brokers, which cannot describe topics."""
+    begin = Kafka.__init__
+
+    def begin_impatiently(kafka: Kafka, access: KafkaAccess, timeout_seconds: float = 0.5) -> None:
+        begin(kafka, access, min(timeout_seconds, 0.5))
+
+    monkeypatch.setattr(Kafka, "__init__", begin_impatiently)

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.evidence import task_rates
-from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Kafka
 from mm2mgr.output import console
 from tests.clock import go_by
 from tests.kafka.conftest import closed_port, mock_cluster
@@ -42,17 +40,6 @@ def site(mm2mgr: Command) -> Iterator[Site]:
     with running(mm2mgr.tree) as made:
         made.declare()
         yield made
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a second for what a cluster does not answer: dead ones, and mock brokers, which cannot describe topics."""
-    begin = Kafka.__init__
-
-    def begin_impatiently(kafka: Kafka, access: KafkaAccess, timeout_seconds: float = 0.5) -> None:
-        begin(kafka, access, min(timeout_seconds, 0.5))
-
-    monkeypatch.setattr(Kafka, "__init__", begin_impatiently)
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ from .test_voices import on_a_terminal
 
 __all__ = ["closed_port"]
 
+pytestmark = pytest.mark.usefixtures("impatient")
+
 HEALTHY = {"connector.class": f"{MIRROR}MirrorSourceConnector", "topics": "orders", **PAIR, **CONVERTERS, **DECIDED}
 DEAD = {"batch.size": "500000"}  # an error: it reaches no client
 MISSPELT = {"refresh.topics.interval.second": "60"}  # a warning

@@ -112,6 +112,7 @@ def lost_inside(partition: SimulatedPartition, entry: LossEntry) -> int:
     return sum(covers(entry, record) for record in partition.lost())
 
 
+@pytest.mark.long
 @settings(max_examples=1500, deadline=None)
 @given(steps=st.lists(retention_steps, max_size=40), counts=st.booleans())
 def test_every_record_that_retention_took_is_in_an_entry_and_its_bounds_hold(
@@ -136,6 +137,7 @@ def test_with_exact_offsets_at_each_look_the_number_of_lost_records_is_exact(ste
     assert partition.lost() or not entries
 
 
+@pytest.mark.long
 @settings(max_examples=1000, deadline=None)
 @given(steps=st.lists(every_step, max_size=30))
 @example(

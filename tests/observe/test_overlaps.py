@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -215,6 +216,7 @@ flows = st.dictionaries(st.sampled_from(["x", "y", "rests", "fine"]), connectors
 others = st.dictionaries(st.sampled_from(["legacy", "other", "third"]), connectors, min_size=1)
 
 
+@pytest.mark.long
 @draw_examples(200)
 @given(flows=flows, others=others, dedicated=st.none() | connectors, source_is_down=st.booleans())
 def test_exactly_what_puts_records_where_a_flow_does_is_named(

@@ -109,6 +109,7 @@ def test_a_store_that_cannot_be_read_or_written_harms_no_look(small: Estate, tmp
     assert len(server.points()) > 2, "its own memory goes on"
 
 
+@pytest.mark.long
 def test_the_table_keeps_two_hours(small: Estate, tmp_path: Path) -> None:
     server = Machine(small, tmp_path / "server", shares=True)
     for _ in range(5 * 4):

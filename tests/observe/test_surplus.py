@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,6 +110,7 @@ def _goes_through(partition: Partition, step: Step) -> Surplus:
     return partition.look(meanwhile=step.meanwhile, mirrored=step.arriving)
 
 
+@pytest.mark.long
 @draw_examples(300)
 @given(
     day=st.lists(steps, min_size=2, max_size=25),

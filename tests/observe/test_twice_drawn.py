@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -247,6 +248,7 @@ def _days(*kinds: st.SearchStrategy[Step]) -> st.SearchStrategy[list[tuple[list[
     return st.lists(st.tuples(st.lists(st.one_of(*kinds), max_size=5), looks), min_size=2, max_size=25)
 
 
+@pytest.mark.long
 @draw_examples(300)
 @given(day=_days(*WORK * 3, *TROUBLE), batch=st.sampled_from([0, 0, 0, 1, 4]))
 def test_what_nobody_doubled_is_not_named(day: list[tuple[list[Step], tuple[int, int]]], batch: int) -> None:
@@ -259,6 +261,7 @@ def test_what_nobody_doubled_is_not_named(day: list[tuple[list[Step], tuple[int,
         assert not named or estate.repeats > 1, "one restart of workers is no second copy"
 
 
+@pytest.mark.long
 @draw_examples(300)
 @given(day=_days(*WORK * 3, *TROUBLE, *DOUBLES * 2), batch=st.sampled_from([0, 0, 0, 1, 4]))
 def test_no_more_is_named_than_arrived_twice(day: list[tuple[list[Step], tuple[int, int]]], batch: int) -> None:

@@ -297,6 +297,7 @@ ORDERS = st.lists(st.integers(0, 1), max_size=250)
 TREES = tuple(st.fixed_dictionaries({name: st.sampled_from((polled, 1)) for name in FLOWS}) for polled in (2, 3))
 
 
+@pytest.mark.long
 def test_no_change_is_overwritten_by_an_apply_that_did_not_see_it(estate: Estate) -> None:
     @draw_examples(SAMPLE)
     @given(

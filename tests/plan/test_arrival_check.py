@@ -37,6 +37,7 @@ def flow(tmp_path_factory: pytest.TempPathFactory) -> Flow:
     return flow
 
 
+@pytest.mark.long
 @draw_examples(300)
 @given(old=CHOSEN, new=CHOSEN, before=st.lists(LOOK, max_size=3), after=st.lists(LOOK, min_size=1, max_size=4))
 def test_only_what_is_still_taken_is_missed(
@@ -91,6 +92,7 @@ STEP = st.tuples(
 )
 
 
+@pytest.mark.long
 @draw_examples(300)
 @given(
     steps=st.lists(STEP, min_size=3, max_size=40),

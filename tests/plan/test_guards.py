@@ -201,6 +201,7 @@ def test_a_policy_that_cannot_be_found_is_said_aloud_and_blocks_nothing(site: Si
     assert to_json(plan)["clusters"][0]["notes"] == [note]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_kafka_that_does_not_say_its_id_is_noted(site: Site) -> None:
     site.declare()
     text = next(site.folder.glob("*.yaml")).read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def step(site: Site, names: set[str], tasks: int, *, prune: bool) -> None:
     site.apply(site.plan(flows, prune=prune), flows)
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(FOREIGN, STEPS)
 def test_foreign_connectors_are_untouched(

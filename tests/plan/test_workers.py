@@ -176,6 +176,7 @@ def test_a_placeholder_of_a_config_is_resolved_for_nobody(monkeypatch: pytest.Mo
     assert found.target_kafka.unanswered == "B: bootstrap.servers is a placeholder of the workers"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_declared_id_is_asked_of_nobody(site: Site) -> None:
     subject = made.source(
         {"source.cluster.bootstrap.servers": "EAST:9092", "target.cluster.bootstrap.servers": "west:9092,other:9092"}

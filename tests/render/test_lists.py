@@ -56,6 +56,7 @@ def rendered(folder: Path, tree: Any) -> tuple[Connector, ...]:
     return render(expand(load([folder])))
 
 
+@pytest.mark.long
 def test_no_list_has_an_item_twice(tmp_path: Path) -> None:
     @draw_examples(100)
     @given(tree=trees(), seed=st.integers(0, 2**32))

@@ -30,13 +30,12 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.serve.app import application
 from mm2mgr.serve.metrics import families
 from mm2mgr.sizing.tasks import HotPartition
-from tests.cli.conftest import impatient
 from tests.cli.load import addresses, declare, measured, produce
 from tests.fake_connect import MIRROR, FakeConnect, serving
 from tests.kafka.conftest import mock_cluster
 from tests.serve.estate import NOW, SURVEY, ask_application, facts, flow_status, look_of, view_of
 
-__all__ = ["impatient", "mock_cluster"]
+__all__ = ["mock_cluster"]
 FLOW, OTHER = "orders:a->b", "clicks:a->b"
 HOT = HotPartition("orders", 1, 9e6, 1.3)
 NEED = FlowNeed(3, 7e6, 70_000.0, (HOT,))

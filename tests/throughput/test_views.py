@@ -201,6 +201,7 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_store(tmp_path_factory.mktemp("views"), 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_duckdb_gives_what_the_command_line_prints(tmp_path: Path, seed: int) -> None:
     store = random_store(tmp_path, seed)

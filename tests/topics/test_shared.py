@@ -92,6 +92,7 @@ def test_what_is_not_regular_or_not_understood_is_no_machine(expression: str) ->
     assert machine_of((expression,)) is None
 
 
+@pytest.mark.long
 @example("b*", "b*", "b")  # a text that leads back to where it began
 @settings(max_examples=600, deadline=None)
 @given(EXPRESSIONS, EXPRESSIONS, st.one_of(st.just(""), EXPRESSIONS))
