@@ -28,11 +28,13 @@ class LoadWeek:
     """The load to expect in each hour of the week, from Monday 00:00 UTC on, in the unit that it was measured in.
 
     `growth`: the factor from one week to the next; 1 where too little is known. `weeks`: how many were measured.
+    `compared`: how many hours of the newest week the growth comes from; 0: none is known.
     """
 
     peaks: tuple[float, ...]
     growth: float
     weeks: int
+    compared: int = 0
 
     @property
     def peak(self) -> float:
@@ -72,14 +74,15 @@ def week_of_load(loads: Mapping[int, float], now_hour: int) -> LoadWeek | None:
     ages = {hour: (now_hour - hour) // WEEK_HOURS for hour in loads if 0 <= now_hour - hour < WEEKS * WEEK_HOURS}
     if not ages:
         return None
-    growth = _weekly_growth({hour: loads[hour] for hour in ages}, now_hour)
+    growth, compared = _weekly_growth({hour: loads[hour] for hour in ages}, now_hour)
     values: dict[int, list[float]] = {}
     for hour, weeks in ages.items():
         values.setdefault(hour_of_week(hour), []).append(loads[hour] * max(1.0, growth) ** weeks)
     peaks = {hour: sorted(levels)[-2] for hour, levels in values.items() if len(levels) > 1}
     peaks = peaks or {hour: level for hour, (level,) in values.items()}
     unknown = max(peaks.values())
-    return LoadWeek(tuple(peaks.get(hour, unknown) for hour in range(WEEK_HOURS)), growth, len(set(ages.values())))
+    weeks = len(set(ages.values()))
+    return LoadWeek(tuple(peaks.get(hour, unknown) for hour in range(WEEK_HOURS)), growth, weeks, compared)
 
 
 def forecast_limits(
@@ -101,8 +104,9 @@ def forecast_limits(
     return tuple(sorted(passed, key=lambda limit: (limit.seconds, limit.subject)))
 
 
-def _weekly_growth(loads: Mapping[int, float], now_hour: int) -> float:
-    """Return the factor per week by the same hours of the newest week and the oldest one that has enough of them."""
+def _weekly_growth(loads: Mapping[int, float], now_hour: int) -> tuple[float, int]:
+    """Return the factor per week by the same hours of the newest week and the oldest one that has enough of them, and
+    how many these are."""
     for weeks in range(WEEKS - 1, 0, -1):
         ratios = [
             load / earlier
@@ -110,5 +114,5 @@ def _weekly_growth(loads: Mapping[int, float], now_hour: int) -> float:
             if now_hour - hour < WEEK_HOURS and (earlier := loads.get(hour - weeks * WEEK_HOURS, 0.0)) > 0
         ]
         if len(ratios) >= _LEAST_PAIRS:
-            return float(median(ratios) ** (1 / weeks))
-    return 1.0
+            return float(median(ratios) ** (1 / weeks)), len(ratios)
+    return 1.0, 0

@@ -116,7 +116,7 @@ def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: P
     if output == "json":
         say_json(report)
     else:
-        say_sizings(report.sizings, {flow.id: flow.tasks for flow in workspace.topology.flows})
+        say_sizings(report.sizings, {flow.id: flow.tasks for flow in workspace.topology.flows}, report.forecasts)
         say_ways(report.ways)
     for message in report.failures.values():
         complain(f"{message}; its flows are not sized", "their entries stay as they are")

@@ -84,24 +84,26 @@ def measured_load(store: Store) -> MeasuredLoad:
 @dataclass(frozen=True)
 class FlowNeed:
     """What `size` computes for a flow: its tasks, what one of them is planned to carry at most (records None: bytes
-    alone count), and the partitions that none can carry.
+    alone count), and the partitions that none can carry. `limits_in_seconds`: until growth passes them, as forecast.
     """
 
     tasks: int
     usable_bytes_per_second: float
     usable_records_per_second: float | None
     hot_partitions: tuple[HotPartition, ...] = ()
+    limits_in_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ConnectNeed:
     """What `fleet` computes for a Connect cluster; None: no number of workers does, or they could not be read.
 
-    `workers`: those with a connector or a task; an idle one shows nowhere.
+    `workers`: those with a connector or a task; an idle one shows nowhere. `limits_in_seconds` as of flows.
     """
 
     workers_needed: int | None
     workers: int | None
+    limits_in_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,11 @@ def estate_needs(tree: ExpandedTree, store: Store) -> EstateNeeds:
     """Judge the load of all flows as `size` and `fleet` do; a source that cannot be read leaves its flows out."""
     try:
         from mm2mgr.evidence.read import EvidenceOptions, declared_workers, read
-        from mm2mgr.sizing.scenario import outcome
+        from mm2mgr.sizing.forecast import MeasuredWeeks, forecast_flow, forecast_workers
+        from mm2mgr.sizing.scenario import outcome, with_workers_seen
 
         evidence, topology = read(tree, EvidenceOptions(store)), tree.topology
+        weeks = evidence.rates.weeks
         result = outcome(evidence.scenarios(), declared_workers(topology.connects, topology.flows))
     except Exception as error:  # as above
         return EstateNeeds(unknown=cause(error))
@@ -129,11 +133,18 @@ def estate_needs(tree: ExpandedTree, store: Store) -> EstateNeeds:
             flow.load.usable,
             None if math.isinf(flow.load.usable_records) else flow.load.usable_records,
             flow.sizing.hot_partitions,
+            forecast_flow(flow, weeks.get(flow_id, MeasuredWeeks()), tree.now).seconds_until(tree.now),
         )
         for flow_id, flow in result.flows.items()
     }
+    workers = {name: _workers_of(evidence.running[name]) for name in result.needs}
+    loads = with_workers_seen(result, {name: count or 0 for name, count in workers.items()}).loads
     needs = {
-        name: ConnectNeed(need.workers_needed, _workers_of(evidence.running[name]))
+        name: ConnectNeed(
+            need.workers_needed,
+            workers[name],
+            forecast_workers(loads[name], weeks, tree.now).seconds_until(tree.now),
+        )
         for name, need in result.needs.items()
     }
     return EstateNeeds(flows, needs)

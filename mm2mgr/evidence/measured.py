@@ -9,8 +9,9 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import nlargest
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mm2mgr.partitions import Statistic, TopicPartition
 from mm2mgr.render import CLIENT_ID_KEY, is_limited
@@ -24,17 +25,20 @@ from mm2mgr.sizing.capacity import (
     by_history,
     find_saturation,
 )
+from mm2mgr.sizing.forecast import HEAVIEST, MeasuredWeeks
 from mm2mgr.sizing.load import Hours, TopicGrowth, fill_unknown_hours, level_growth, statistic_of
 from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
-from mm2mgr.weeks import WEEK_HOURS
+from mm2mgr.weeks import WEEK_HOURS, LoadWeek, week_of_load
 
 if TYPE_CHECKING:
     from mm2mgr.connectors import Connector
     from mm2mgr.samples.store import TaskRow
+    from mm2mgr.throughput.hourly import HourlyRates
     from mm2mgr.topology import Flow
 
 _DAY_SECONDS = 86_400.0
+_ROWS = 16_384
 _CELLS = 50_000_000  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one
 _RECENT_MS = RECENT_DAYS * 86_400_000
 _OLDEST_MS = 12 * _RECENT_MS
@@ -50,13 +54,16 @@ _NOT_DECIDING = ("ssl.", "sasl.", "bootstrap.servers", "client.id")
 class MeasuredRates:
     """Bytes per second by hour at today's level, by cluster, topic and partition; absent where not measured.
 
-    `window`: first and last measurement as text. `profiles`: by cluster, record sizes and growth.
+    `window`: first and last measurement as text. `profiles`: by cluster, record sizes and growth. `hours`: those of the
+    rates, counted since 1970. `weeks`: by flow id, the loads as they were measured.
     """
 
     by_cluster: Mapping[str, Mapping[str, Mapping[TopicPartition, Hours]]]
     window: str
     statistic: Statistic = "p95"
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    hours: tuple[int, ...] = ()
+    weeks: Mapping[str, MeasuredWeeks] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -73,12 +80,19 @@ class MeasuredRates:
         return {partition: rate for topic in topics for partition, rate in by_topic.get(topic, {}).items()}
 
 
-def read_rates(store: str | Path, window_seconds: float | None = None, statistic: Statistic = "p95") -> MeasuredRates:
-    """Read the hours of a store's roll-ups; Mm2mgrError where nothing was rolled up. No window: the last four weeks."""
+def read_rates(
+    store: str | Path,
+    window_seconds: float | None = None,
+    statistic: Statistic = "p95",
+    flows: Sequence[Flow] = (),
+) -> MeasuredRates:
+    """Read the hours of a store's roll-ups, and the weeks of some flows; Mm2mgrError where nothing was rolled up. No
+    window: the last four weeks."""
     from mm2mgr.throughput.hourly import hourly_rates
 
     rates_by_hour = hourly_rates(store, window_seconds, statistic)
     names, place = rates_by_hour.names, rates_by_hour.place
+    weeks = {flow.id: _weeks_of(flow, rates_by_hour) for flow in flows}
     fill_unknown_hours(rates_by_hour.table, rates_by_hour.hours)
     topics = names.cluster[place] * max(1, len(names.topics)) + names.topic[place]
     growth: dict[str, dict[str, TopicGrowth]] = {}
@@ -100,7 +114,45 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
         if rates
         else "nothing measured"
     )
-    return MeasuredRates(rates, window, statistic, profiles)
+    return MeasuredRates(rates, window, statistic, profiles, rates_by_hour.hours, weeks)
+
+
+def _weeks_of(flow: Flow, rates: HourlyRates) -> MeasuredWeeks:
+    """Return the weeks of a flow's load as it was measured, and of the topics of its heaviest partitions."""
+    names, place = rates.names, rates.place
+    if flow.source.alias not in names.clusters:
+        return MeasuredWeeks()
+    inside = (names.cluster[place] == names.clusters.index(flow.source.alias)).nonzero()[0]
+    topics = names.topic[place].tolist()
+    carried = {topic for topic in {topics[row] for row in inside.tolist()} if flow.carries(names.topics[topic])}
+    rows = [row for row in inside.tolist() if topics[row] in carried]
+    total, highest = _totals(rates.table, rows)
+    heaviest = {topics[rows[at]] for at in nlargest(HEAVIEST, range(len(rows)), highest.__getitem__)}
+    of_topic: dict[int, list[int]] = {number: [] for number in heaviest}
+    for row in rows:
+        if topics[row] in of_topic:
+            of_topic[topics[row]].append(row)
+
+    def week_of(loads: Sequence[float | None]) -> LoadWeek | None:
+        measured = {hour: load for hour, load in zip(rates.hours, loads, strict=True) if load is not None}
+        return week_of_load(measured, rates.hours[-1])
+
+    weeks = {names.topics[number]: week_of(_totals(rates.table, of)[0]) for number, of in of_topic.items()}
+    return MeasuredWeeks(week_of(total), {topic: week for topic, week in weeks.items() if week})
+
+
+def _totals(table: Any, rows: Sequence[int]) -> tuple[list[float | None], list[float]]:
+    """Return the sum of some rows in each hour, None where none was measured, and the highest value of each row."""
+    sums, counts, highest = [0.0] * table.shape[1], [0] * table.shape[1], list[float]()
+    for first in range(0, len(rows), _ROWS):
+        block = table[rows[first : first + _ROWS]]
+        measured = block == block  # noqa: PLR0124  NaN equals nothing
+        filled = block.copy()
+        filled[~measured] = 0.0
+        sums = [before + more for before, more in zip(sums, filled.sum(axis=0, dtype=float).tolist(), strict=True)]
+        counts = [before + more for before, more in zip(counts, measured.sum(axis=0).tolist(), strict=True)]
+        highest += filled.max(axis=1).tolist()
+    return [load if count else None for load, count in zip(sums, counts, strict=True)], highest
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,7 @@ def read(workspace: ExpandedTree, options: EvidenceOptions, flows: Sequence[Flow
     Mm2mgrError when the store has no roll-ups; a cluster that does not answer is a failure in the result.
     """
     chosen, store = list(workspace.topology.flows if flows is None else flows), options.store
-    rates = read_rates(store, options.window_seconds, options.statistic)
+    rates = read_rates(store, options.window_seconds, options.statistic, chosen)
     by_flow = read_weeks(store, chosen) if options.views else {}
     now_ms = round(1000 * workspace.now)
     capacities = measured_capacities(lambda: workspace.connectors, store, chosen, now_ms, options.notify)

@@ -17,6 +17,7 @@ from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, spark_java
 from mm2mgr.samples.schema import utc_text
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, Placement, WorkerNeed, per_pair, placement_of
+from mm2mgr.sizing.forecast import LimitForecast, MeasuredWeeks, forecast_flow, forecast_workers
 from mm2mgr.sizing.recovery import Lag, Outlook, outlook
 from mm2mgr.sizing.scenario import (
     FlowView,
@@ -51,7 +52,8 @@ class SizingReport:
     `needed`: by flow id the number that the load asks for, where `sizings` have the one decided for. `measured`: which
     rates it was planned with. `path`: the file that was to be written (None: nothing was), `is_changed`: whether its
     content is another one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows,
-    `ways`: by flow id, what each way to assign its partitions makes of its load; both if asked for.
+    `ways`: by flow id, what each way to assign its partitions makes of its load; both if asked for. `forecasts`: by
+    flow id, when growth passes a limit.
     """
 
     sizings: tuple[Sizing, ...]
@@ -64,6 +66,7 @@ class SizingReport:
     refused: tuple[str, ...] = ()
     views: tuple[FlowView, ...] = ()
     ways: Mapping[str, tuple[Way, ...]] = field(default_factory=dict)
+    forecasts: Mapping[str, LimitForecast] = field(default_factory=dict)
     json_keys = "sizings=sizing_documents failures"
 
     @property
@@ -84,6 +87,7 @@ class SizingReport:
                 **to_json(sizing),
                 "needed_tasks": self.needed[sizing.flow_id],
                 "moved_partitions": self.decisions[sizing.flow_id].moved_partitions,
+                "forecast": to_json(self.forecasts.get(sizing.flow_id)),
                 **({"ways": to_json(self.ways[sizing.flow_id])} if sizing.flow_id in self.ways else {}),
             }
             for sizing in self.sizings
@@ -139,7 +143,15 @@ def _judge(workspace: Workspace, evidence: Evidence, *, views: bool, compare: bo
     needed = {flow_id: flow.sizing.tasks for flow_id, flow in sized.items()}
     final, measured = tuple(sizings.values()), evidence.rates.text
     ways = {flow_id: _compare(scenarios[flow_id], flow) for flow_id, flow in (sized.items() if compare else ())}
-    return SizingReport(final, needed, decisions, evidence.failures, measured, views=tuple(shown), ways=ways)
+    forecasts = _forecasts(evidence, sized, workspace.now)
+    return SizingReport(
+        final, needed, decisions, evidence.failures, measured, views=tuple(shown), ways=ways, forecasts=forecasts
+    )
+
+
+def _forecasts(evidence: Evidence, sized: Mapping[str, SizedFlow], now_seconds: float) -> dict[str, LimitForecast]:
+    weeks = evidence.rates.weeks
+    return {name: forecast_flow(flow, weeks.get(name, MeasuredWeeks()), now_seconds) for name, flow in sized.items()}
 
 
 def _compare(scenario: Scenario, sized: SizedFlow) -> tuple[Way, ...]:
@@ -170,6 +182,7 @@ class ConnectReport:
     `judged_workers`.
 
     `declared_workers`: as the tree says (None: it does not). `predicted`: flows whose assignment was not read back.
+    `forecasts`: when growth passes a limit, of its flows by id; `forecast`: of its workers.
     """
 
     need: WorkerNeed
@@ -178,12 +191,14 @@ class ConnectReport:
     running: Placement
     predicted: tuple[str, ...]
     outlook: Outlook
+    forecast: LimitForecast
+    forecasts: Mapping[str, LimitForecast]
     json_keys = (
         "connect=need.connect tasks=need.tasks side_tasks=need.side_tasks bytes_per_second=need.bytes_per_second "
         "workers_today=need.workers_today workers_needed=need.workers_needed by_limit=need.by_limit "
         "fullest=need.fullest reasons=need.reasons judged_workers running=running_document lag=outlook.lag "
         "losses=outlook.losses recoveries=outlook.recoveries note=outlook.note limited=outlook.limited "
-        "within=outlook.within"
+        "within=outlook.within forecast forecasts"
     )
 
     @property
@@ -248,7 +263,9 @@ def fleet(
         declared = topology.connects[name].model.workers.count
         predicted = tuple(flow.flow_id for flow in flows if result.sizings[flow.flow_id].assignment != "live")
         ahead = outlook(load, judged, lag, counts)
-        connects[name] = ConnectReport(need, judged, declared, running[name], predicted, ahead)
+        forecast = forecast_workers(load, evidence.rates.weeks, workspace.now)
+        forecasts = _forecasts(evidence, {run.flow_id: result.flows[run.flow_id] for run in load.runs}, workspace.now)
+        connects[name] = ConnectReport(need, judged, declared, running[name], predicted, ahead, forecast, forecasts)
     views = tuple(
         flow_view(result.flows[scenario.flow_id], scenario.rates, evidence.weeks.get(scenario.flow_id, ()))
         for scenario in (scenarios if options.views else ())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.size import ConnectReport, FleetReport, SimulationReport
     from mm2mgr.operations.throughput import RollUpRound
     from mm2mgr.sizing.fleet import WorkerNeed, WorkerNow
+    from mm2mgr.sizing.forecast import LimitForecast
     from mm2mgr.sizing.recovery import CatchUp, Outlook
     from mm2mgr.sizing.scenario import FlowChange, FlowSummary, Totals
     from mm2mgr.sizing.tasks import Sizing
@@ -145,8 +146,10 @@ def sparkline(rates: Sequence[float | None], most: float | None = None) -> str:
     return "".join(" " if eighth is None else _BARS[min(len(_BARS) - 1, eighth)] for eighth in eighths)
 
 
-def say_sizings(sizings: Sequence[Sizing], tasks: Mapping[str, TaskMaximum]) -> None:
-    """Print tasks per flow beside the number in the tree, then the reasons."""
+def say_sizings(
+    sizings: Sequence[Sizing], tasks: Mapping[str, TaskMaximum], forecasts: Mapping[str, LimitForecast]
+) -> None:
+    """Print tasks per flow beside the number in the tree, then the reasons, and when growth passes a limit."""
     rows = []
     for sizing in sizings:
         now = tasks[sizing.flow_id]
@@ -157,6 +160,8 @@ def say_sizings(sizings: Sequence[Sizing], tasks: Mapping[str, TaskMaximum]) -> 
         say(sizing.flow_id, style="bold")
         for reason in sizing.reasons:
             say(f"  {reason}")
+        if sizing.flow_id in forecasts:
+            say(f"  {forecasts[sizing.flow_id].reason}")
 
 
 def say_ways(ways: Mapping[str, Sequence[Way]]) -> None:
@@ -193,6 +198,10 @@ def say_fleet(report: FleetReport) -> None:
             say(f"  {reason}")
         for loss in connect.outlook.losses:
             say(f"  {loss.reason}")
+        say(f"  Workers: {connect.forecast.reason}")
+        for flow_id, forecast in connect.forecasts.items():
+            if forecast.limits:
+                say(f"  {flow_id}: {forecast.reason}")
         if connect.outlook.note:
             say(f"  {lag_note(connect.outlook)}")
         if connect.outlook.recoveries:

@@ -33,6 +33,7 @@ _MAX_LAG = "MirrorLagAboveMaximum"
 _OVERTAKEN_SECONDS = 3600
 _BEHIND_SECONDS = 120  # a flush interval of a minute, twice: what stored offsets alone cannot explain
 _UNEVEN, _BUSY = 1.5, 0.7
+_AHEAD_SECONDS = 14 * 86_400  # two weeks: time to order workers, or to give a topic more partitions
 
 
 def alert_name(kind: str) -> str:
@@ -108,6 +109,17 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "MirrorTooFewWorkers", "warning", 60, "mm2mgr_connect_workers_needed{OWN} > mm2mgr_connect_workers{OWN}",
         "{{ $labels.connect }}: its load needs {{ $value }} workers, more than have a connector or a task.",
+        "mm2mgr fleet",
+    ),
+    Alert(
+        "MirrorFlowLimitAhead", "info", 60, f"mm2mgr_flow_limit_in_seconds{{OWN}} < {_AHEAD_SECONDS}",
+        f"{_FLOW}: its growth passes a limit ({{{{ $labels.limit }}}}) in {{{{ $value | humanizeDuration }}}}.",
+        f"mm2mgr size '{_FLOW}' --dry-run names it",
+    ),
+    Alert(
+        "MirrorWorkerLimitAhead", "info", 60, f"mm2mgr_connect_limit_in_seconds{{OWN}} < {_AHEAD_SECONDS}",
+        "{{ $labels.connect }}: growth passes what its workers may have ({{ $labels.limit }}) in"
+        " {{ $value | humanizeDuration }}.",
         "mm2mgr fleet",
     ),
     *(
@@ -300,6 +312,14 @@ PANELS: tuple[Panel, ...] = (
             Query(f"mm2mgr_flow_retention_overtakes_in_seconds{{{_CHOSEN}}}", "{{flow}} overtaken by retention in"),
         ),
         "s", 12, 9,
+    ),
+    Panel(
+        "Limits ahead", "timeseries",
+        (
+            Query(f"mm2mgr_flow_limit_in_seconds{{{_CHOSEN}}}", "{{flow}} {{limit}} in"),
+            Query("mm2mgr_connect_limit_in_seconds{OWN}", "{{connect}} {{limit}} in"),
+        ),
+        "s", 12, 9, "Until growth passes them: tasks of a flow, a partition one task, workers theirs.",
     ),
     Panel(
         "Duration of a look", "timeseries", (Query("mm2mgr_look_duration_seconds{OWN}", "{{instance}}"),), "s", 12, 9,

@@ -127,6 +127,19 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "Partitions of the flow that are more than a task is planned to carry, which no number of tasks helps."
             " Their names are on the flow's page.",
         ),
+        "mm2mgr_flow_limit_in_seconds": ServedMetric(
+            "gauge",
+            ("flow", "limit"),
+            "Seconds until the flow's growth passes a limit: `tasks`, its limit of tasks; `partition`, what one task is"
+            " planned to carry by the next partition. 0 where it is passed. Missing where the load does not grow, where"
+            " less than two weeks are measured, and where it is more than a year.",
+        ),
+        "mm2mgr_connect_limit_in_seconds": ServedMetric(
+            "gauge",
+            ("connect", "limit"),
+            "Seconds until growth passes what the workers of today may have: `tasks` (`tasks_per_worker`) or `network`."
+            " Missing as for flows, and where the number of workers is unknown.",
+        ),
         "mm2mgr_connect_workers": ServedMetric(
             "gauge", ("connect",), "Workers with a connector or a task: Connect shows no idle ones."
         ),
@@ -323,6 +336,17 @@ def _of_load(view: EstateView) -> dict[str, list[Row]]:
     }
     for metric, values in of_connects.items():
         rows[metric] = [((name,), value) for name, value in values.items() if value is not None]
+    rows["mm2mgr_flow_limit_in_seconds"] = [
+        ((name, limit), seconds)
+        for name, need in view.needs.flows.items()
+        if name in flows
+        for limit, seconds in need.limits_in_seconds.items()
+    ]
+    rows["mm2mgr_connect_limit_in_seconds"] = [
+        ((name, limit), seconds)
+        for name, need in view.needs.connects.items()
+        for limit, seconds in need.limits_in_seconds.items()
+    ]
     return rows
 
 

@@ -47,8 +47,8 @@ class Load:
     `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second;
     `capacity`: all that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by
     position, NaN where unknown. `running`: the positions of each task now, where they are not dealt in turn; they count
-    for so many tasks, and for the tasks.max that the connector runs with (`running_max`). `is_balanced`: any other number
-    of tasks gets the positions by load, heaviest first, as the plugin does after a rebalance.
+    for so many tasks, and for the tasks.max that the connector runs with (`running_max`). `is_balanced`: any other
+    number of tasks gets the positions by load, heaviest first, as the plugin does after a rebalance.
 
     In an hour a task has too much when it is above what is usable. Where one of its partitions alone is, no number of
     tasks changes that: then it has too much with more than a tenth beside that partition, or more than its whole
@@ -169,14 +169,14 @@ class Load:
 
     def positions(self, tasks: int) -> Sequence[Sequence[int]]:
         """Return the positions of each task."""
-        if assigned := self._assigned(tasks):
+        if assigned := self._assigned_positions(tasks):
             return assigned
         count = min(tasks, len(self.hours))
         return [range(first, len(self.hours), count) for first in range(count)]
 
     def fullest(self, tasks: int) -> int:
         """Return the partitions of the task that has most of them."""
-        if assigned := self._assigned(tasks):
+        if assigned := self._assigned_positions(tasks):
             return max(map(len, assigned))
         return math.ceil(len(self.hours) / max(1, min(tasks, len(self.hours))))
 
@@ -238,23 +238,23 @@ class Load:
         now, count = self.running, min(tasks, len(self.hours))
         return now if now and (len(now) in (tasks, count) or tasks == self.running_max) else None
 
-    def _assigned(self, tasks: int) -> Sequence[Sequence[int]] | None:
+    def _assigned_positions(self, tasks: int) -> Sequence[Sequence[int]] | None:
         """Return the positions of each task where they are not dealt in turn."""
         if now := self._running(tasks):
             return now
         count = min(tasks, len(self.hours))
         if not self.is_balanced or not count:
             return None
-        if count not in self._balanced:
-            self._balanced[count] = _by_load(self.alone_share.tolist(), count, self.most_partitions)
-        return self._balanced[count]
+        if count not in self._positions_by_load:
+            self._positions_by_load[count] = _by_load(self.alone_share.tolist(), count, self.most_partitions)
+        return self._positions_by_load[count]
 
     @cached_property
-    def _balanced(self) -> dict[int, Sequence[Sequence[int]]]:
+    def _positions_by_load(self) -> dict[int, Sequence[Sequence[int]]]:
         return {}
 
     def _by_task(self, table: Array, tasks: int, add: np.ufunc = np.add) -> Array:
-        assigned = self._assigned(tasks)
+        assigned = self._assigned_positions(tasks)
         if assigned is None:
             return _in_turn(table, min(tasks, len(self.hours)), add)
         sums = np.zeros((len(assigned), table.shape[1]))

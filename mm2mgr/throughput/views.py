@@ -125,7 +125,8 @@ FROM here LEFT JOIN wider
   FROM throughput hours
   LEFT JOIN record_sizes sizes ON sizes.cluster = hours.cluster AND sizes.topic = hours.topic
     AND sizes.partition = hours.partition
-  WHERE length(hours.period) = 13 AND hours.period >= '{{first}}' AND hours.period <= '{{last}}' AND hours.covered_ms > 0
+  WHERE length(hours.period) = 13 AND hours.period >= '{{first}}' AND hours.period <= '{{last}}'
+    AND hours.covered_ms > 0
 ), rates AS (
   SELECT hour, cluster, topic, partition, sum(volume) / (sum(covered_ms) / 1000.0) AS bytes_per_second,
     CAST(floor(min(first_ms) / 3600000.0) AS BIGINT) AS hour_number

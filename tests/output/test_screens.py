@@ -48,6 +48,7 @@ from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.health import ConnectorState, Description, FlowStatus, Status, TaskState
 from mm2mgr.render import render
 from mm2mgr.sizing.fleet import PairLayout, Placement, WorkerLimits, WorkerNeed
+from mm2mgr.sizing.forecast import LimitForecast
 from mm2mgr.sizing.recovery import Outlook
 from mm2mgr.sizing.scenario import ConnectWorkers, outcome, with_traffic, with_workers_seen
 from mm2mgr.sizing.tasks import Bounds, Prediction, Rules
@@ -57,6 +58,7 @@ from mm2mgr.throughput.hourly import GroupRate, WeekPattern
 from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum
 from mm2mgr.truth.explain import Explanation
+from mm2mgr.weeks import LimitPassed
 from tests.plan.site import running
 from tests.sizing.estates import MB, scenario
 from tests.sizing.sizes import size_flow
@@ -217,7 +219,15 @@ def fleet() -> None:
     need, outlook = (TypeAdapter(kind).validate_python(document) for kind in (WorkerNeed, Outlook))
     note = "Connect cluster 'w': GET /connectors?expand=status: no URL answered: http://connect-w:8083: All connection attempts failed"
     layout = TypeAdapter(PairLayout).validate_python(written["pair_layout"])
-    connect = ConnectReport(need, document["judged_workers"], None, Placement(note=note), (), outlook)
+    flat = LimitForecast(1.0, 4, {}, "No forecast: the load does not grow.")
+    full = LimitForecast(
+        1.1,
+        4,
+        {"tasks": LimitPassed("the limit of 64 tasks", 0.5, 1.8e9)},
+        "At today's growth of 10.0 % a week, the load passes the limit of 64 tasks on 2027-01-15 (now 50 %).",
+    )
+    forecasts = {"logs:a->hub": full}
+    connect = ConnectReport(need, document["judged_workers"], None, Placement(note=note), (), outlook, flat, forecasts)
     say_fleet(FleetReport({"w": connect}, layout, {}, "all samples"))
 
 
@@ -257,7 +267,9 @@ def size() -> None:
     few = size_flow("logging:dc1->agg-east", assignment, rates, Rules(bounds=Bounds(1, 2)))
     quiet = size_flow("audit:dc1->agg-east", assignment, {}, Rules())
     now = {few.flow_id: TaskMaximum(Text("5", Origin("spec", "x.yaml:1")), automatic=False)}
-    say_sizings([few, quiet], now | {quiet.flow_id: TaskMaximum(Text("1", Origin("default", "x")), automatic=True)})
+    tasks = now | {quiet.flow_id: TaskMaximum(Text("1", Origin("default", "x")), automatic=True)}
+    flat = LimitForecast(1.0, 4, {}, "No forecast: the load does not grow.")
+    say_sizings([few, quiet], tasks, {quiet.flow_id: flat})
 
 
 DRAWN: dict[str, Callable[[], None]] = {

@@ -151,7 +151,7 @@ def test_a_rate_that_is_not_known_is_a_dash_and_not_zero(printed: Printed) -> No
 def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed) -> None:
     rates = {TopicPartition("t", number): 9_000_000.0 for number in range(3)}
     sizing = size_flow("f:a->b", Prediction(tuple(rates), "live"), rates, Rules(bounds=Bounds(1, 2)))
-    say_sizings([sizing], {"f:a->b": TaskMaximum(Text("5", Origin("spec", "x.yaml:1")), automatic=False)})
+    say_sizings([sizing], {"f:a->b": TaskMaximum(Text("5", Origin("spec", "x.yaml:1")), automatic=False)}, {})
     _, row, title, *reasons = printed()
     assert row.split(maxsplit=5) == ["f:a->b", "27", "MB/s", "2", "5", "set by hand, kept"]
     assert title == "f:a->b"

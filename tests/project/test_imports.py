@@ -357,8 +357,9 @@ EFFECTS = {
     *("tempfile", "threading", "time", "urllib"),
 }
 
-# A plan file is read and written beside what it means; a time in the history is read, never asked for.
-ALLOWED = {"planfile": {"os", "pathlib"}, "history": {"datetime"}}
+# A plan file is read and written beside what it means; a time in the history is read,
+# never asked for, and a forecast writes a day.
+ALLOWED = {"planfile": {"os", "pathlib"}, "history": {"datetime"}, "forecast": {"datetime"}}
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from tests.serve.estate import NOW, SURVEY, ask_application, facts, flow_status,
 __all__ = ["mock_cluster"]
 FLOW, OTHER = "orders:a->b", "clicks:a->b"
 HOT = HotPartition("orders", 1, 9e6, 1.3)
-NEED = FlowNeed(3, 7e6, 70_000.0, (HOT,))
+NEED = FlowNeed(3, 7e6, 70_000.0, (HOT,), {"tasks": 0.0, "partition": 3_600.0})
 
 
 def points(*rows: tuple[float, int, int]) -> tuple[LagPoint, ...]:
@@ -113,7 +113,8 @@ def view() -> EstateView:
         SURVEY,
         load=MeasuredLoad({"a": rates}, "an hour"),
         needs=EstateNeeds(
-            {FLOW: NEED, "gone:a->b": NEED}, {"main": ConnectNeed(4, 2), "west": ConnectNeed(None, None)}
+            {FLOW: NEED, "gone:a->b": NEED},
+            {"main": ConnectNeed(4, 2, {"tasks": 86_400.0}), "west": ConnectNeed(None, None)},
         ),
     )
     return view_of(replace(look, lag=replace(look.lag, flows=lags)), survey=survey)
@@ -137,6 +138,8 @@ def test_metrics_have_the_load_of_flows_and_workers_by_name_alone(view: EstateVi
     assert found["mm2mgr_flow_mirrored_records_per_second"] == {(FLOW,): 0}
     assert found["mm2mgr_connect_workers"] == {("main",): 2}
     assert found["mm2mgr_connect_workers_needed"] == {("main",): 4}
+    assert found["mm2mgr_flow_limit_in_seconds"] == {(FLOW, "tasks"): 0.0, (FLOW, "partition"): 3_600.0}
+    assert found["mm2mgr_connect_limit_in_seconds"] == {("main", "tasks"): 86_400.0}
 
 
 def test_before_the_first_survey_nothing_of_the_store_is_there(view: EstateView) -> None:
@@ -188,8 +191,8 @@ def test_workers_are_on_the_overview_and_in_json(view: EstateView) -> None:
     assert '<td class="name">main</td><td class="n">2</td><td class="n">4</td>' in ask_application(app, "/").text
     found = ask_application(app, "/api/status").json()
     assert found["connects"] == {
-        "main": {"workers_needed": 4, "workers": 2},
-        "west": {"workers_needed": None, "workers": None},
+        "main": {"workers_needed": 4, "workers": 2, "limits_in_seconds": {"tasks": 86_400}},
+        "west": {"workers_needed": None, "workers": None, "limits_in_seconds": {}},
     }
     assert found["throughput"][FLOW]["balance"] == pytest.approx(1.8)
     json.dumps(found, allow_nan=False)

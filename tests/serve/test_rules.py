@@ -221,6 +221,8 @@ FAULTS: Mapping[str, EstateView | None] = {
     "MirrorTooFewTasks": with_load(need=FlowNeed(2, 10e6, None)),
     "MirrorHotPartition": with_load(need=FlowNeed(1, 10e6, None, (HotPartition("orders", 0, 12e6, 1.2),))),
     "MirrorTooFewWorkers": with_load(workers=ConnectNeed(2, 1)),
+    "MirrorFlowLimitAhead": with_load(need=replace(ENOUGH, limits_in_seconds={"tasks": 13 * 86_400.0})),
+    "MirrorWorkerLimitAhead": with_load(workers=replace(ENOUGH_WORKERS, limits_in_seconds={"network": 0.0})),
     **{alert_name(kind): with_problem(kind) for kind in KINDS},
 }
 Series = dict[str, float]
