@@ -127,10 +127,15 @@ def measure(given: argparse.Namespace) -> Iterator[Row]:
 
 def _rows(bench: FleetBench, workers: list[LinkWorker], given: argparse.Namespace) -> Iterator[Row]:
     for count in range(max(given.workers), 0, -1):
-        for tasks in given.tasks if count in given.workers else ():
-            if tasks >= count:  # else some have nothing to do
-                outcome = bench.measure(case_of(given, tasks), given.seconds)
-                yield Row(count, bench.on_workers, outcome)
+        all_tasks = [tasks for tasks in given.tasks if tasks >= count]  # with fewer, some have nothing to do
+        for place, tasks in enumerate(all_tasks if count in given.workers else ()):
+            if place == 0:  # until the group is settled, and what compiles does so with the share that it has
+                bench.measure(case_of(given, max(all_tasks)), _WARM_UP_SECONDS)
+            outcome = bench.measure(case_of(given, tasks), given.seconds)
+            if outcome.stalled or outcome.error:
+                text = f"{count} workers, {tasks} tasks: {outcome.error or 'nothing arrived'}"
+                raise Mm2mgrError(text, hint="give workers more of a processor: --cpu")
+            yield Row(count, bench.on_workers, outcome)
         if count > 1:
             with bench.link.inside("target"):
                 workers[count - 1].stop()
