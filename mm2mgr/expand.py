@@ -19,7 +19,16 @@ from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Lin
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector, balance_way
 from mm2mgr.text import nearest
-from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, TaskMaximum, Topology, clashes, with_heartbeats_marked
+from mm2mgr.topology import (
+    ConnectCluster,
+    Flow,
+    KafkaCluster,
+    TaskMaximum,
+    Topology,
+    clashes,
+    topics_without,
+    with_heartbeats_marked,
+)
 
 _SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
 
@@ -184,7 +193,7 @@ class _Expansion:
                 continue
             flow = self._flow(name, source, target)
             if flow:
-                flows.append(flow)
+                flows += self._with_lanes(flow)
         return flows
 
     def _select_clusters(self, path: PathKey, selector: Selector) -> list[str]:
@@ -249,6 +258,68 @@ class _Expansion:
             link,
             route,
             sized.bytes_per_second if sized else None,
+        )
+
+    def _with_lanes(self, flow: Flow) -> list[Flow]:
+        """Return a flow and its lanes, each a flow of its own: its topics are none of the others'."""
+        settings = flow.settings
+        lanes, topics = settings.balance.lanes, settings.topics
+        if not lanes:
+            return [flow]
+        lane_of: dict[str, str] = {}
+        flows = [self._lane(flow, lane, lane_of) for lane in lanes]
+        rest = topics_without(topics, lane_of)
+        if not rest.include:
+            here: PathKey = ("flows", flow.name, "balance", "lanes")
+            message = f"the lanes of flow '{flow.name}' have all its topics: leave one to its own connector"
+            self.problem(here, message)
+        written = {**flow.written, ("topics", "exclude"): flow.origin_of("balance", "lanes")}
+        settings = settings.model_copy(update={"topics": rest})
+        return [replace(flow, settings=settings, written=written, undivided=topics), *flows]
+
+    def _lane(self, flow: Flow, lane: str, lane_of: dict[str, str]) -> Flow:
+        """Return a lane as a flow; `lane_of` has the lanes of topics so far, and gets its own."""
+        settings, name, path = flow.settings, f"{flow.name}.{lane}", ("balance", "lanes", lane)
+        here: PathKey = ("flows", flow.name, *path)
+        model = settings.balance.lanes[lane]
+        if name in self.tree.flows:
+            self.problem(here, f"lane '{lane}' of flow '{flow.name}' would have the name of flow '{name}': rename it")
+        for topic in model.topics:
+            if topic in lane_of:
+                message = f"topic '{topic}' is in lane '{lane_of[topic]}' and in lane '{lane}': keep it in one"
+                self.problem(here, message)
+            elif not flow.carries(topic) or flow.selection.is_heartbeats(topic):
+                reason = flow.selection.refusal(topic) or "its topics: do not include it"
+                is_heartbeats = flow.selection.is_heartbeats(topic)
+                reason = "it has heartbeats, which stay with the flow's own connector" if is_heartbeats else reason
+                message = f"lane '{lane}' names topic '{topic}', which it cannot have of flow '{flow.name}': {reason}"
+                self.problem(here, f"{message}; remove it from the lane")
+            lane_of.setdefault(topic, lane)
+        origin = flow.origin_of(*path)
+        tasks = model.tasks or settings.tasks
+        written = {key: value for key, value in flow.written.items() if key[:2] != ("topics", "exclude")}
+        written[("topics", "include")] = flow.origin_of(*path, "topics")
+        if model.tasks:
+            own = ((key[3:], value) for key, value in flow.written.items() if key[:4] == (*path, "tasks"))
+            written = {key: value for key, value in written.items() if key[:1] != ("tasks",)} | dict(own)
+        changes: dict[str, object] = {
+            "topics": settings.topics.model_copy(update={"include": list(model.topics), "exclude": []}),
+            "tasks": tasks,
+            "balance": settings.balance.model_copy(update={"lanes": {}}),
+        }
+        if settings.connector_name:
+            changes["connector_name"] = f"{settings.connector_name}.{lane}"
+            written[("connector_name",)] = origin
+        own_settings = settings.model_copy(update=changes)
+        sized = self.tree.sizing.get(f"{name}:{flow.pair}")
+        return replace(
+            flow,
+            name=name,
+            settings=own_settings,
+            written=written,
+            tasks=self._tasks(f"{name}:{flow.pair}", own_settings, written),
+            measured_bytes_per_second=sized.bytes_per_second if sized else None,
+            lane_of=flow.name,
         )
 
     def _exactly_once(self, flows: list[Flow]) -> list[Flow]:

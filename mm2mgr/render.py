@@ -28,7 +28,14 @@ CLIENT_ID_KEY = "producer.override.client.id"
 OWNER_KEY = "mm2mgr.owner"
 FLOW_KEY = "mm2mgr.flow"
 """The id of a source connector's flow; of heartbeat and checkpoint connectors their pair, whichever flows it has."""
+LANE_OF_KEY = "mm2mgr.lane-of"
+"""The id of the flow that a source connector is a lane of; its own `mm2mgr.flow` is that of the lane."""
 HEARTBEATS_KEY = "heartbeats.replication.enabled"
+
+
+def flow_of_lane(config: Mapping[str, str]) -> str | None:
+    """Return the id of the lane that a config is of; None for what is no lane."""
+    return config.get(FLOW_KEY) if LANE_OF_KEY in config else None
 
 
 def connectors_of(connectors: Iterable[Connector], flows: Iterable[Flow]) -> list[Connector]:
@@ -141,14 +148,17 @@ class _Renderer:
         return self.connector("source", flow, (flow,), context)
 
     def checkpoint(self, flows: tuple[Flow, ...]) -> Connector:
-        """Render the checkpoint connector of a pair: settings of its first flow, topics and groups of all its flows."""
+        """Render the checkpoint connector of a pair: settings of its first flow, topics and groups of all its flows.
+
+        Lanes change nothing in it: it serves a flow with lanes as it does without.
+        """
         first, s = flows[0], flows[0].settings
+        declared = [(flow.undivided or flow.settings.topics, flow.settings) for flow in flows if flow.lane_of is None]
         topics, topics_exclude = _together(
-            [(flow.settings.topics.include, flow.settings.topics.exclude) for flow in flows], defaults.TOPICS_EXCLUDE
+            [(topics.include, topics.exclude) for topics, _ in declared], defaults.TOPICS_EXCLUDE
         )
         groups, groups_exclude = _together(
-            [(f.settings.checkpoints.groups.include, f.settings.checkpoints.groups.exclude) for f in flows],
-            defaults.GROUPS_EXCLUDE,
+            [(s.checkpoints.groups.include, s.checkpoints.groups.exclude) for _, s in declared], defaults.GROUPS_EXCLUDE
         )
         every = min(flows, key=lambda flow: flow.settings.checkpoints.interval)
         syncing = next((flow for flow in flows if flow.settings.checkpoints.group_offsets), first)
@@ -222,6 +232,9 @@ class _Renderer:
                 f"source.properties.j2, connector '{name}': connector.class = {PLUGIN_CLASS} is missing",
                 hint="write connector.class = {{ connector_class }}, as the shipped template does, or balance: stock",
             )
+        if type_ == "source" and flow.lane_of is not None:
+            mark = by_default(flow.whole_id, "it is a lane of this flow")
+            config, origins = {**config, LANE_OF_KEY: str(mark)}, {**origins, LANE_OF_KEY: mark.origin}
         wished = flow.settings.state if type_ == "source" else None
         state = wished.upper() if wished else None
         return Connector(name, type_, flow.connect.name, flow.pair, tuple(f.id for f in flows), config, origins, state)

@@ -16,11 +16,11 @@ from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.link import BY_SYSTEM, USUAL_HEAP_BYTES, BrokerLimits, Clients, Route
 from mm2mgr.link_settings import Crossing, compile_block, may_pipeline
-from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
+from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link, Topics
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, nearest, number_of, rate_text, whole_number
-from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection
+from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection, literal
 
 _TRANSACTION_RECORDS = int(defaults.EXACTLY_ONCE_DEFAULTS["source_consumer"]["max.poll.records"][0])
 _BUILT_IN = Origin("default", "mm2mgr")
@@ -101,6 +101,10 @@ class Flow:
     """Its traffic as `mm2mgr size` found it; None: not measured."""
     worker_tasks: int = 1
     """How many tasks of all flows one worker of its Connect cluster may run, which share its heap."""
+    lane_of: str | None = None
+    """The declared flow of which it is a lane: mirrored by a connector of its own, with the settings of that flow."""
+    undivided: Topics | None = None
+    """What a flow with lanes mirrors together with them; its own `topics` leave out those of the lanes."""
     with_heartbeats: bool = False
     """Whether its source connector mirrors the heartbeats of the pair: the first flow by name of those with heartbeats
     enabled. Plans go on with the one that does live (`reconcile.heartbeats`).
@@ -115,6 +119,20 @@ class Flow:
     def id(self) -> str:
         """`name:source->target`, unique in the estate."""
         return f"{self.name}:{self.pair}"
+
+    @property
+    def declared_name(self) -> str:
+        """The name under `flows:` in the tree, which a flow shares with its lanes."""
+        return self.lane_of or self.name
+
+    @property
+    def whole_id(self) -> str:
+        """The id that a flow shares with its lanes: its own, or that of the flow of which it is a lane."""
+        return f"{self.declared_name}:{self.pair}"
+
+    def is_meant(self, name: str) -> bool:
+        """Tell whether a user means this flow, too, by a flow id, a pair `source->target`, or a declared name."""
+        return name in {self.id, self.whole_id, self.pair, self.name, self.declared_name}
 
     @property
     def policy(self) -> str:
@@ -150,6 +168,11 @@ class Flow:
         """Return the origin of the setting at `path`: where it is written, or mm2mgr's default."""
         return self.written.get(path, _BUILT_IN)
 
+    def origin_of(self, *path: Key) -> Origin:
+        """Return the origin of a block of settings: of the first that is written in it, else as `origin`."""
+        length = len(path)
+        return next((where for key, where in self.written.items() if key[:length] == path), _BUILT_IN)
+
     def text(self, value: object, *path: Key) -> Text:
         """Return `value` in Connect's form (booleans in lower case, whole numbers without a point), with its origin."""
         return Text(config_text(value), self.origin(*path))
@@ -176,7 +199,7 @@ class Flow:
     def catch_up(self) -> CatchUpLimit | None:
         """The limit of its record producer, its own or its link's; None: no limit."""
         if own := self.settings.catch_up:
-            return CatchUpLimit(self.id, own.limit, self.origin("catch_up", "limit"))
+            return CatchUpLimit(self.whole_id, own.limit, self.origin("catch_up", "limit"))
         if self.link and (shared := self.link.catch_up):
             return CatchUpLimit(self.pair, shared.limit, self.origin("link", "catch_up", "limit"))
         return None
@@ -295,8 +318,11 @@ class Topology:
         return [flow for flow in self.flows if flow.id in ids]
 
     def select(self, name: str) -> list[Flow]:
-        """Return the flows that a user means by a flow id, a pair `source->target`, or a declared name."""
-        flows = [flow for flow in self.flows if name in {flow.id, flow.pair, flow.name}]
+        """Return the flows that a user means by a flow id, a pair `source->target`, or a declared name.
+
+        The name and the id of a flow mean its lanes, too; those of a lane that lane alone.
+        """
+        flows = [flow for flow in self.flows if flow.is_meant(name)]
         if not flows:
             names = sorted({flow.id for flow in self.flows} | {flow.name for flow in self.flows})
             near = nearest(name, names, 0.4, count=3)
@@ -343,6 +369,16 @@ def _java(patterns: Iterable[str]) -> Items:
     return tuple(map(java_pattern, patterns))
 
 
+def topics_without(topics: Topics, names: Iterable[str]) -> Topics:
+    """Return what a flow mirrors itself whose lanes have these topics: what it lists by name is listed no more, and
+    what its patterns would take is excluded."""
+    in_lanes = dict.fromkeys(names)
+    include = [item for item in topics.include if literal(java_pattern(item)) not in in_lanes]
+    left = NameFilter(_java(include), ())
+    exclude = [*topics.exclude, *(name for name in in_lanes if left.takes(name))]
+    return topics.model_copy(update={"include": include, "exclude": exclude})
+
+
 def _number(written: Mapping[str, str | None], key: str, otherwise: int = 0) -> int:
     number = whole_number(written.get(key) or "")
     return otherwise if number is None else number
@@ -380,8 +416,9 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
 
     Conflicts between their topics are reported by lint's rules over the estate.
     """
-    yield from _half_once(flows)
     yield from _twins(flows)
+    flows = [flow for flow in flows if flow.lane_of is None]  # a lane has the settings of its flow
+    yield from _half_once(flows)
     for flow in flows:
         if flow.catch_up and flow.settings.record_producer.get("client.id"):
             message = (
@@ -421,7 +458,7 @@ def _twins(flows: Iterable[Flow]) -> Iterator[Clash]:
             both = f"'{other.id}' and '{flow.id}'"
             remedy = "name the connector of each pair under pairs:" if other.name == flow.name else "write another name"
             message = f"{both} would both be connector '{name}' on Connect cluster '{flow.connect.name}': {remedy}"
-            yield ("flows", flow.name, *path), message
+            yield ("flows", flow.declared_name, *path), message
 
 
 def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:

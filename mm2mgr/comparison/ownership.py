@@ -117,7 +117,7 @@ class Move:
     """Offsets of another connector: `giver` (empty Connect cluster: a dedicated MirrorMaker), and how both were.
 
     `created`: the receiver did not exist before. `partial`: the giver stays, with fewer topics. `carried`: the offsets
-    are stored, so there is no way back.
+    are stored, so there is no way back. `topics`: those that move of a giver that stays, as they were asked for.
     """
 
     giver: tuple[str, str]
@@ -126,16 +126,17 @@ class Move:
     created: bool
     partial: bool = False
     carried: bool = False
-    json_keys = "from=giver pair from_then=giver_then created partial carried"
+    topics: tuple[str, ...] = ()
+    json_keys = "from=giver pair from_then=giver_then created partial carried topics"
 
     @classmethod
     def parse(cls, data: object) -> Move:
         """Read what `to_dict` wrote; ValueError where it is something else."""
         fields = _check_type(data, dict)
-        flags = {key: _check_type(fields.get(key), bool) for key in ("created", "partial", "carried")}
-        return cls(
-            _two_texts(fields.get("from")), _two_texts(fields.get("pair")), _state(fields.get("from_then")), **flags
-        )
+        created, partial, carried = (_check_type(fields.get(key), bool) for key in ("created", "partial", "carried"))
+        topics = tuple(_check_type(topic, str) for topic in _check_type(fields.get("topics", []), list))
+        places = _two_texts(fields.get("from")), _two_texts(fields.get("pair"))
+        return cls(*places, _state(fields.get("from_then")), created, partial, carried, topics)
 
 
 @dataclass(frozen=True)
@@ -317,6 +318,8 @@ class TakeOver:
     back: bool = False
     leaves: bool = False
     resting: Picks | None = field(default=None, repr=False)
+    born_stopped: bool = True
+    """Whether its workers can create a connector STOPPED (KIP-980); else it is created without tasks, then stopped."""
     dedicated: KafkaCluster | None = field(default=None, repr=False)
     """Where the giver keeps its offsets, if it is a dedicated MirrorMaker."""
 

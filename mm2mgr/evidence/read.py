@@ -298,6 +298,7 @@ class Evidence:
             profile=self.rates.profile(alias),
             own_limit=flow.settings.catch_up.limit if flow.settings.catch_up else None,
             link_limit=flow.link.catch_up.limit if flow.link and flow.link.catch_up else None,
+            whole_id=flow.whole_id,
         )
 
 

@@ -124,7 +124,7 @@ class _TreeSubjects:
     def place(self, flow: Flow) -> Spot:
         """Return the flow's own line; without a spec the line of its sources, which every flow has."""
         if self.spec:
-            place = self.spec.place("flows", flow.name)
+            place = self.spec.place("flows", flow.declared_name)
             return self.spot(f"{place.file}:{place.line}")
         written = next((origin for path, origin in flow.written.items() if path[0] == "sources"), None)
         return self.spot(written.where) if written else Spot()

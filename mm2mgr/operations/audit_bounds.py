@@ -113,7 +113,7 @@ def flows_meant(topology: Topology, names: Iterable[str]) -> dict[str, frozenset
     """
     meant: dict[str, frozenset[str] | None] = {}
     for name in names:
-        of_name = [flow.id for flow in topology.flows if name in {flow.id, flow.pair, flow.name}]
+        of_name = [flow.id for flow in topology.flows if flow.is_meant(name)]
         meant |= dict.fromkeys(of_name)
         carriers = [] if of_name else [flow for flow in topology.flows if flow.assigns(name)]
         for flow in carriers:

@@ -34,6 +34,7 @@ from mm2mgr.plan.heartbeats import (
     with_carriers,
 )
 from mm2mgr.plan.judges import ClusterFacts, Connectors, may_write_to_other_cluster, writes_through_workers
+from mm2mgr.plan.lanes import LanesInTurn, lanes_in_turn
 from mm2mgr.plan.moves import with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
 from mm2mgr.remarks import Remark
@@ -111,6 +112,7 @@ class Draft:
     carriers: Mapping[str, Carrier]
     parts: Sequence[ClusterPlan]
     left_overs: Mapping[Named, Named]
+    lanes: LanesInTurn
     compared: Mapping[str, ClusterPlan] = field(repr=False)
 
     @cached_property
@@ -228,10 +230,11 @@ def make_draft(
         unread=[name for name in answers if name not in live],
     )
     if former and not replace_carriers:
-        carriers, connectors = former.carriers, former.connectors
+        lanes, carriers, connectors = former.lanes, former.carriers, former.connectors
     else:
-        carriers = heartbeat_carriers(topology, declared.connectors, running)
-        connectors = with_assignments(with_carriers(declared.connectors, carriers), running.configs)
+        lanes = lanes_in_turn(topology, declared.connectors, running)
+        carriers = heartbeat_carriers(topology, lanes.connectors, running)
+        connectors = with_assignments(with_carriers(lanes.connectors, carriers), running.configs)
     chosen = _connectors_by_cluster(declared, connectors)
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
@@ -242,7 +245,9 @@ def make_draft(
         else _compare_on(name, declared, chosen[name], answers[name])
         for name in names
     }
-    parts = with_moves(compared.values(), topology, connectors, running, is_whole=declared.only is None)
+    moving = replace(topology, moved=(*topology.moved, *lanes.moved))
+    compared = {name: without_deletes(part, lanes.waiting) for name, part in compared.items()}
+    parts = with_moves(compared.values(), moving, connectors, running, is_whole=declared.only is None)
     left_overs = left_overs_of({c.full_name: c for part in parts for c in part.changes}, carriers, running)
     if left_overs:
         deleted = {change.full_name for part in parts for change in part.changes if change.action == "delete"}
@@ -250,7 +255,7 @@ def make_draft(
         parts = [
             part.each(lambda c: after_left_over(c, first[c.full_name]) if c.full_name in first else c) for part in parts
         ]
-    return Draft(declared, answers, connectors, running, carriers, parts, left_overs, compared)
+    return Draft(declared, answers, connectors, running, carriers, parts, left_overs, lanes, compared)
 
 
 def _live(answers: Answers) -> dict[str, Live]:
@@ -323,6 +328,13 @@ def with_deletes(part: ClusterPlan, running: Mapping[str, RunningConnector]) -> 
     deletes = (_delete(part.connect, name, running[name].config) for name in part.left_over)
     priced = (with_price(_as_shown(change, running[change.connector])) for change in deletes)
     return replace(part, changes=(*part.changes, *priced), left_over=())
+
+
+def without_deletes(part: ClusterPlan, waiting: Collection[Named]) -> ClusterPlan:
+    """Return a plan in which connectors that wait for their turn are neither deleted nor left over."""
+    changes = tuple(c for c in part.changes if c.action != "delete" or c.full_name not in waiting)
+    left = tuple(name for name in part.left_over if (part.connect, name) not in waiting)
+    return replace(part, changes=changes, left_over=left)
 
 
 def _as_shown(change: Change, running: RunningConnector | None) -> Change:

@@ -17,7 +17,7 @@ from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.plan.changes import Change, ClusterPlan, Price, aliases_of, connector_text, type_of, with_price
 from mm2mgr.plan.heartbeats import RunningConnectors
 from mm2mgr.remarks import Remark
-from mm2mgr.render import FLOW_KEY, OWNER_KEY
+from mm2mgr.render import FLOW_KEY, OWNER_KEY, flow_of_lane
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.names import NameFilter, Selection
@@ -163,7 +163,7 @@ class _Planning:
 
     def receiver(self, entry: Moved) -> Named | None:
         desired = self.desired.items()
-        return next((named for named, c in desired if c.type == "source" and c.flows[0] == entry.to), None)
+        return next((named for named, c in desired if c.type == "source" and _flow_of(c) == entry.to), None)
 
     def givers(self, entry: Moved, receiver: Named) -> list[Named]:
         live, desired = self.running.configs, self.desired
@@ -171,7 +171,7 @@ class _Planning:
             return [("", "->".join(entry.dedicated))]
         if entry.connector:
             return [entry.connector] if entry.connector in live else []
-        declared = [named for named, c in desired.items() if c.type == "source" and c.flows[0] == entry.flow]
+        declared = [named for named, c in desired.items() if c.type == "source" and _flow_of(c) == entry.flow]
         if entry.topics:
             return [named for named in declared if named in live]
         others = [
@@ -185,8 +185,8 @@ class _Planning:
         return [named for named in unmarked_ones if aliases_of(live[named]) == pair]
 
     def is_due(self, change: Change, giver: Named, entry: Moved) -> bool:
-        """Tell whether the receiver begins to take what the giver gives up."""
-        takes = change.action == "create" or (
+        """Tell whether the receiver begins to take what the giver gives up, or cannot."""
+        takes = change.action in {"create", "blocked"} or (
             change.action == "update" and any(key.key in SELECTING for key in change.keys)
         )
         gives = self.changes.get(giver)
@@ -297,7 +297,8 @@ class _Planning:
             created = change.action == "create"
             source = entry.dedicated if entry and entry.dedicated else aliases_of(live or {})
             partial = entry is not None and bool(entry.topics)
-            move = Move(giver, source, self.rests(giver), created=created, partial=partial)
+            topics = entry.topics if entry else ()
+            move = Move(giver, source, self.rests(giver), created=created, partial=partial, topics=topics)
             then = move.giver_then if created else self.rests(receiver)
         else:
             then = journal.then if journal else ""
@@ -323,9 +324,9 @@ class _Planning:
             takes, stays = self.resting_filters(receiver, giver, entry, move)
             resting = replace(picks, takes=takes, leaves=stays)
         leaves = leaves and live is not None
-        return TakeOver(
-            giver, live, keeps, now, picks, gone, back=back, leaves=leaves, resting=resting, dedicated=kafka
-        )
+        version = running.workers.get(receiver[0], WorkerFacts()).version
+        born_stopped = not version or numbers(version) >= (3, 7)
+        return TakeOver(giver, live, keeps, now, picks, gone, back, leaves, resting, born_stopped, kafka)
 
     def delete_change(self, named: Named, receiver: Named, reason: str) -> Change:
         config = self.running.configs[named]
@@ -414,15 +415,14 @@ class _Planning:
         yield from self.blockers_of_giver(giver, receiver, entry)
         if journal and journal.move:
             yield from self.blockers_of_half_done_move(change, journal.move, had, entry)
-        least = (3, 7) if change.action == "create" else (3, 6)
         purposes = {
             giver: "offsets are exact only of a STOPPED connector (KIP-875)",
-            receiver: "it is created STOPPED and given offsets (KIP-980)",
+            receiver: "it is stopped and given offsets (KIP-875)",
         }
-        for named, lowest in ((giver, (3, 6)), (receiver, least)):
+        for named in (giver, receiver):
             version = running.workers.get(named[0], WorkerFacts()).version
-            if version and numbers(version) < lowest:
-                needs = f"{purposes[named]}, which needs {lowest[0]}.{lowest[1]}"
+            if version and numbers(version) < (3, 6):
+                needs = f"{purposes[named]}, which needs 3.6"
                 yield _refusal(
                     f"the workers of Connect cluster '{named[0]}' run Kafka {version}: {needs}",
                     "upgrade them; or add --allow mirror-again",
@@ -565,6 +565,11 @@ class _Planning:
         gives = self.changes.get(giver)
         if gives and gives.action in {"update", "delete"}:
             self.changes[giver] = gives.with_remarks(Remark(reason))
+
+
+def _flow_of(connector: Connector) -> str:
+    """Return the flow that a source connector is; a lane that is declared no more is one of its own until it ends."""
+    return flow_of_lane(connector.config) or connector.flows[0]
 
 
 def _refusal(text: str, remedy: str = "") -> Remark:

@@ -34,6 +34,7 @@ from mm2mgr.plan.facts import cluster_ids, quotas_of, refusals, user_of
 from mm2mgr.plan.heartbeats import carrier_notes
 from mm2mgr.plan.history import adopting, read_claims, rewriting, with_claims_shown
 from mm2mgr.plan.judges import Connectors, Facts, judge_parts, writes_through_workers
+from mm2mgr.plan.lanes import with_lanes_of
 from mm2mgr.plan.mirrored import ALLOWED_BY, ArrivedTopics, MirrorVerdict, judge
 from mm2mgr.plan.mirroring_cost import count_assigned, read_estimate
 from mm2mgr.plan.moves import with_other_sides
@@ -62,7 +63,8 @@ def plan_steps(declared: Declared, skip: Mapping[str, Mm2mgrError] = MappingProx
     """
     topology = declared.topology
     if declared.only is not None:
-        declared = replace(declared, only=with_other_sides(declared.only, topology.moved))
+        only = with_other_sides(declared.only, topology.moved)
+        declared = replace(declared, only=with_lanes_of(only, topology))
     draft = make_draft(declared, (yield from _read_running(topology, skip)))
     quotas = wanted_quotas(topology, (connector for on in draft.by_cluster.values() for connector in on), user_of)
     aliases = {quota.kafka for quota in quotas} | {alias for alias, _ in draft.client_ids.values()}
@@ -159,6 +161,7 @@ def _notes(
     """Yield Connect clusters with what could not be verified on them, and what nothing needs any more."""
     if draft.carriers:
         yield from carrier_notes(draft.carriers.values(), draft.running, draft.writes)
+    yield from draft.lanes.notes
     yield from ((connect, live.note) for connect, live in draft.live.items() if live.note)
     yield from unverified.items()
     yield from draft.idle_permits(needed)

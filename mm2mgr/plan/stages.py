@@ -279,7 +279,7 @@ def _move_stages(  # noqa: PLR0912  in one piece it can be read
         needs = change.needs_offsets
         marked = replace(over.journal, needs=needs).added_to(resting)
         if live is None:
-            yield Create(named, marked, "STOPPED")
+            yield Create(named, marked, "STOPPED" if over.born_stopped else None)
         elif not began:
             yield WriteConfig(named, marked, "the journal")
         # What an earlier apply created is left to the next one: only a journal says that it never ran.

@@ -60,6 +60,8 @@ class Scenario:
     profile: Profile = field(default_factory=Profile)
     own_limit: float | None = None
     link_limit: float | None = None
+    whole_id: str = ""
+    """What lanes of one flow have in common, such as its own limit; "" for a flow that is alone."""
 
     @property
     def pair(self) -> str:
@@ -156,20 +158,18 @@ def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers
 
 
 def _limits_used(scenarios: Iterable[Scenario], flows: Mapping[str, SizedFlow]) -> dict[str, float]:
-    """Return by flow the traffic under its catch-up limit as a share of that; flows over one link without a limit of
-    their own share the link's."""
-    shares = {
-        scenario.flow_id: flows[scenario.flow_id].load.total / scenario.own_limit
-        for scenario in scenarios
-        if scenario.own_limit
-    }
-    sharing: dict[str, list[Scenario]] = {}
+    """Return by flow the traffic under its catch-up limit as a share of that; lanes share that of their flow,
+    and flows over one link without a limit of their own the link's."""
+    sharing: dict[tuple[str, float], list[Scenario]] = {}
     for scenario in scenarios:
-        if scenario.link_limit and not scenario.own_limit:
-            sharing.setdefault(scenario.pair, []).append(scenario)
-    for alike in sharing.values():
+        if scenario.own_limit:
+            sharing.setdefault((scenario.whole_id or scenario.flow_id, scenario.own_limit), []).append(scenario)
+        elif scenario.link_limit:
+            sharing.setdefault((scenario.pair, scenario.link_limit), []).append(scenario)
+    shares: dict[str, float] = {}
+    for (_, limit), alike in sharing.items():
         total = math.fsum(flows[scenario.flow_id].load.total for scenario in alike)
-        shares |= {scenario.flow_id: total / scenario.link_limit for scenario in alike if scenario.link_limit}
+        shares |= {scenario.flow_id: total / limit for scenario in alike}
     return shares
 
 

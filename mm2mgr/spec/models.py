@@ -23,6 +23,7 @@ from mm2mgr.spec.values import (
     Headers,
     KafkaVersion,
     LabelName,
+    LaneName,
     Owner,
     PairName,
     Patterns,
@@ -40,6 +41,7 @@ from mm2mgr.spec.values import (
     Urls,
     balance_way,
     flag,
+    lane_topics,
     proxy_settings,
 )
 
@@ -385,14 +387,30 @@ class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
     """Name of the heartbeat connector of the pair where it has one already; default: `mm2.SOURCE.TARGET.heartbeat`."""
 
 
+class Lane(Model, json_schema_extra=_example(topics=["app.orders", "app.payments"])):
+    """Topics of a flow that a source connector of their own mirrors. A list is short for `{topics: …}`."""
+
+    topics: Annotated[list[TopicName], Field(min_length=1)]
+    """By name, each in one lane at most; the flow must mirror them."""
+    tasks: Tasks | None = None
+    """Of this connector. Default: as the flow's."""
+
+
 class Balance(Model, json_schema_extra=_example(by="plugin")):
-    """Who assigns the partitions of a flow to the tasks of its source connector."""
+    """Who assigns the partitions of a flow to the tasks of its source connector, and how many connectors it has."""
 
     by: Literal["stock", "plugin"] = "stock"
     """`stock`: MirrorMaker's own class, which deals them in turn, whatever their traffic. `plugin`: the class of mm2mgr's
     Connect plugin, which takes the assignment from the connector's config and deals evenly without one; every worker
     must have its jar, and `workers: {count: …}` must say how many there are, which plan checks. `balance: plugin` is short
     for this. Plan and apply leave an assignment that runs as it is."""
+    lanes: Annotated[
+        dict[LaneName, Annotated[Lane, BeforeValidator(lane_topics, json_schema_input_type=Lane | list[str])]],
+        Field(examples=[{"heavy": ["app.orders", "app.payments"]}]),
+    ] = {}
+    """Further source connectors, for the topics that each lists; the flow's own connector mirrors all others, new ones
+    included. Topics change connectors with their stored offsets, one pair of connectors after the other, for which
+    workers need Kafka 3.6."""
 
 
 class OffsetSyncs(Model, json_schema_extra=_example(location="target")):

@@ -27,6 +27,7 @@ from mm2mgr.spec.scalars import (
 from mm2mgr.text import is_addressable, nearest
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_LANE = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 _LABEL = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 _CLUSTER_ID = r"^[A-Za-z0-9_-]{1,100}$"
@@ -40,6 +41,7 @@ _PROXY = r"^(https?://[^\s@]+|\$\{[^}]+\})$"
 _POLICY = r"^(default|identity|.*[^.]\.[^.]+)$"
 SIGNS = {
     _NAME: "a name of letters, digits, '.', '_' and '-' that begins with a letter or digit",
+    _LANE: "a name of letters, digits, '_' and '-' that begins with a letter or digit",
     _LABEL: "a name of letters, digits and '_' that begins with a letter or '_'",
     _TOPIC: "a topic name of letters, digits, '.', '_' and '-', at most 249 of them",
     _CLUSTER_ID: "a cluster id of letters, digits, '_' and '-', at most 100 of them",
@@ -187,6 +189,11 @@ def balance_way(value: object) -> object:
     return {"by": value} if isinstance(value, str) else value
 
 
+def lane_topics(value: object) -> object:
+    """Read a list of topics as the short form of `{topics: […]}`."""
+    return {"topics": value} if isinstance(value, list) else value
+
+
 def proxy_settings(value: object) -> object:
     """Read a URL as the short form of `{url: …}`; `false` is no proxy, whatever the defaults say."""
     if isinstance(value, bool):
@@ -259,6 +266,7 @@ TaskCount = Annotated[int, Field(ge=1, le=2**31 - 1)]  # Connect reads tasks.max
 PairName = Annotated[str, Field(pattern=_PAIR, examples=["dc1->agg"]), BeforeValidator(_pair)]
 Alias = Annotated[str, Field(pattern=_NAME, max_length=100)]
 Owner = Annotated[str, Field(pattern=_NAME, examples=["data-platform"])]
+LaneName = Annotated[str, Field(pattern=_LANE, max_length=50)]
 LabelName = Annotated[str, Field(pattern=_LABEL)]
 ConnectorName = Annotated[str, AfterValidator(_connector_name), Field(min_length=1, examples=["legacy-orders"])]
 FlowId = Annotated[str, Field(pattern=FLOW_ID, examples=["orders:dc1->agg"])]

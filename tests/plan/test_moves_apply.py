@@ -87,13 +87,25 @@ def test_a_connect_cluster_that_cannot_be_read_keeps_both_as_they_are(site: Site
         assert OLD not in site.fakes["west"].connectors, other
 
 
-def test_workers_that_cannot_create_it_stopped_are_named(site: Site) -> None:
+def test_workers_without_settable_offsets_are_named(site: Site) -> None:
     begin(site)
-    site.east.version = "3.6.2"
+    site.east.version = "3.5.2"
     changes = {c.connector: c for c in site.plan(SALES).changes if c.type == "source"}
     assert {name: c.action for name, c in changes.items()} == {NEW: "blocked"}
-    assert "run Kafka 3.6.2" in changes[NEW].reason
-    assert "3.7" in changes[NEW].reason
+    assert "run Kafka 3.5.2" in changes[NEW].reason
+    assert "3.6" in changes[NEW].reason
+
+
+def test_workers_that_cannot_create_it_stopped_create_it_without_tasks(site: Site) -> None:
+    begin(site)
+    site.east.version = "3.6.2"
+    site.apply(site.plan(SALES), SALES)
+    assert OLD not in site.east.connectors
+    assert site.east.connectors[NEW].state == "RUNNING"
+    created = [write for write in site.east.writes if (write.method, write.path) == ("POST", "/connectors")][-1]
+    sent = created.body
+    assert isinstance(sent, dict)
+    assert ("initial_state" in sent, sent["config"]["enabled"]) == (False, "false")
 
 
 def test_a_connector_of_another_owner_is_taken_over_when_the_line_says_from_whom(site: Site) -> None:

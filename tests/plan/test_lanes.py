@@ -1,0 +1,148 @@
+"""Lanes of a flow come, change and go: whatever dies on the way, further applies finish, and every record arrives exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from mm2mgr.comparison.ownership import JOURNAL_KEY
+from mm2mgr.plan.changes import Plan
+from tests.clock import jumping
+from tests.plan.test_moves import TOPICS, Killed, Workers, rendered
+
+FLOW = "all:a->east"
+OWN = "mm2.a.east.source.all"
+Lanes = Mapping[str, list[str]]
+MOST_APPLIES = 14
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    with jumping():
+        yield
+
+
+def tree(lanes: Lanes, more: str = "") -> str:
+    balance = f", balance: {{lanes: {{{', '.join(f'{lane}: {topics}' for lane, topics in lanes.items())}}}}}"
+    lines = [
+        "owner: team",
+        "clusters:",
+        "  a: {bootstrap_servers: ['a:9092'], cluster_id: a}",
+        "  east: {bootstrap_servers: ['east:9092'], cluster_id: east}",
+        "  west: {bootstrap_servers: ['west:9092'], cluster_id: west}",
+        "connect:",
+        "  east: {url: 'http://east:8083', kafka: east, history: false}",
+        "  west: {url: 'http://west:8083', kafka: west, history: false}",
+        "flows:",
+        f"  all: {{sources: [a], targets: [east], topics: {{include: ['orders', 'logs[.].*']}}{balance if lanes else ''}{more}}}",
+    ]
+    return "\n".join(lines)
+
+
+def random_lanes(chance: Random) -> Lanes:
+    lanes: dict[str, list[str]] = {}
+    for topic in TOPICS:
+        if chance.random() < 0.7:
+            lanes.setdefault(chance.choice(["l1", "l2", "l3"]), []).append(topic)
+    return lanes
+
+
+def apply_until_still(workers: Workers, text: str) -> list[Plan]:
+    """Apply again and again, as people do while a plan says so; return the plans."""
+    plans = []
+    for _ in range(MOST_APPLIES):
+        plan = workers.plan(text)
+        plans.append(plan)
+        blocked = [change for change in plan.changes if change.action == "blocked"]
+        assert not blocked, (blocked[0].connector, blocked[0].reason)
+        if not plan.writes:
+            break
+        assert workers.apply(text) == []
+    else:
+        pytest.fail(f"not still after {MOST_APPLIES} applies")
+    assert not [note for part in plans[-1].clusters for note in part.notes]
+    return plans
+
+
+def as_declared(workers: Workers, text: str) -> None:
+    topology, connectors = rendered(text)
+    live = {name: connector.config for name, connector in workers.fakes["east"].connectors.items()}
+    assert live == {connector.name: dict(connector.config) for connector in connectors}
+    for flow in topology.flows:
+        for other in topology.flows:
+            both = [topic for topic in (*TOPICS, "logs.new", "orders2") if flow.carries(topic) and other.carries(topic)]
+            assert flow is other or not both
+    assert all(any(flow.carries(topic) for flow in topology.flows) for topic in (*TOPICS, "logs.new"))
+    assert not [config for config in live.values() if JOURNAL_KEY in config]
+
+
+@pytest.mark.parametrize("version", ["3.6.2", "4.3.1"])
+def test_lanes_come_and_go_and_every_record_arrives_once(version: str) -> None:
+    workers = Workers()
+    workers.fakes["east"].version = version
+    for lanes in ({}, {"heavy": ["orders"], "light": ["logs.a", "logs.b"]}, {"heavy": ["logs.a"]}, {}):
+        apply_until_still(workers, tree(lanes))
+        as_declared(workers, tree(lanes))
+        for _ in range(3):
+            workers.tick()
+    workers.every_record_once()
+
+
+def test_a_flow_begins_with_lanes() -> None:
+    workers = Workers()
+    plans = apply_until_still(workers, tree({"heavy": ["orders"]}))
+    assert len(plans) == 2
+    workers.every_record_once()
+
+
+def test_lanes_that_exchange_their_only_topics() -> None:
+    workers = Workers()
+    apply_until_still(workers, tree({"l1": ["orders"], "l2": ["logs.a"]}))
+    apply_until_still(workers, tree({"l1": ["logs.a"], "l2": ["orders"]}))
+    as_declared(workers, tree({"l1": ["logs.a"], "l2": ["orders"]}))
+    workers.every_record_once()
+
+
+def test_prune_deletes_no_lane_that_has_topics_to_give() -> None:
+    """Nothing is pruned here; what waits is not left over."""
+    workers = Workers()
+    apply_until_still(workers, tree({"l1": ["orders"], "l2": ["logs.a"]}))
+    plan = workers.plan(tree({}))
+    assert not [name for part in plan.clusters for name in part.left_over]
+    assert any("apply again" in note for part in plan.clusters for note in part.notes)
+
+
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(n, marks=pytest.mark.matrix) for n in range(12, 300))])
+def test_random_lanes_whatever_dies_on_the_way(seed: int) -> None:
+    chance = Random(seed)
+    workers = Workers()
+    apply_until_still(workers, tree(random_lanes(chance) if chance.random() < 0.5 else {}))
+    for _ in range(3):
+        for _ in range(chance.randrange(3)):
+            workers.tick()
+        text = tree(random_lanes(chance))
+        for _ in range(chance.randrange(4)):
+            if workers.plan(text).writes:
+                with suppress(Killed):
+                    workers.apply(text, chance.randrange(1, 45))
+        apply_until_still(workers, text)
+        as_declared(workers, text)
+        workers.every_record_once()
+
+
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.matrix) for n in range(8, 300))])
+def test_another_tree_after_a_kill_finishes_too(seed: int) -> None:
+    chance = Random(1000 + seed)
+    workers = Workers()
+    apply_until_still(workers, tree(random_lanes(chance) if chance.random() < 0.5 else {}))
+    for _ in range(3):
+        first, second = tree(random_lanes(chance)), tree(random_lanes(chance))
+        if workers.plan(first).writes:
+            with suppress(Killed):
+                workers.apply(first, chance.randrange(1, 45))
+        apply_until_still(workers, second)
+        as_declared(workers, second)
+        workers.every_record_once()
