@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from mm2mgr.check.needs import EFFECTS, RequiredRight, knows_names
+from mm2mgr.connect.types import SOURCE_CLASS, PluginsOfWorkers
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right, is_allowed
@@ -27,6 +28,7 @@ from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.snapshot import NotInSnapshot
+from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology, matches_nothing
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
@@ -340,6 +342,37 @@ def worker_rows(answers: Mapping[str, WorkerAnswer]) -> Iterator[CheckRow]:
         yield CheckRow("ok", where, f"workers of Kafka {version} on Kafka cluster {worker.cluster_id}{policy}")
         if unprobed:
             yield CheckRow("unknown", where, "override policy", effect=unprobed.message, fix=unprobed.hint or "")
+
+
+def differing_rows(
+    answers: Mapping[str, PluginsOfWorkers | Mm2mgrError], connectors: Sequence[Connector]
+) -> Iterator[CheckRow]:
+    """Yield Connect clusters whose workers do not have the same versions of the classes that its connectors use, where
+    several answered.
+    """
+    for name, answer in answers.items():
+        asked = () if isinstance(answer, Mm2mgrError) else answer.workers
+        workers = [worker for worker in asked if not worker.failure]
+        if len(workers) < 2:
+            continue
+        classes = {connector.config["connector.class"] for connector in connectors if connector.connect == name}
+        versions = {
+            kind: {worker.worker: worker.version_of(kind) or "missing" for worker in workers}
+            for kind in sorted({*classes, SOURCE_CLASS})
+        }
+        differing: dict[tuple[tuple[str, str], ...], list[str]] = {}
+        for kind, by_worker in versions.items():
+            if len({*by_worker.values()}) > 1:
+                differing.setdefault(tuple(by_worker.items()), []).append(kind)
+        for places, kinds in differing.items():
+            shown = few([f"{worker}: {version}" for worker, version in places], 5)
+            yield CheckRow(
+                "failed",
+                f"connect {name}",
+                "workers of one version",
+                effect=f"not the same version of {few(kinds)} ({shown}): what a task does depends on its worker",
+                fix="finish the upgrade: the same version of Kafka and the same plugins on every worker",
+            )
 
 
 FIRST_WORKERS = (4, 0)

@@ -18,6 +18,7 @@ from mm2mgr.check.judge import (
     Session,
     WorkerAnswer,
     commands,
+    differing_rows,
     judge_rights,
     new_workers,
     old_broker_rows,
@@ -35,7 +36,8 @@ from mm2mgr.check.needs import (
     needs,
     own_needs,
 )
-from mm2mgr.connectors import Connector, RunningConnector
+from mm2mgr.connect.types import PluginsOfWorkers
+from mm2mgr.connectors import Connector, RunningConnector, workers_at_work
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.acls import Right
@@ -49,7 +51,7 @@ from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers
 from mm2mgr.live.endpoints import access_as, kafka_access
 from mm2mgr.live.principals import BY_LOGIN, Principal
-from mm2mgr.live.questions import AnsweringWorker, ConnectorsWithStates
+from mm2mgr.live.questions import AnsweringWorker, ConnectorsWithStatuses, PluginsOfEachWorker
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.rights import EveryAcl, LimitsOf, LogIn, RequestVersions, RightsOf, TopicsOfGroups
 from mm2mgr.live.snapshot import NotInSnapshot, Question, Snapshot, Steps, ask, or_error, side_by_side
@@ -104,13 +106,15 @@ def check(
     required += own_needs(topology, chosen, names, lambda alias: own_login(topology, alias))
     versions = {name: connect.model.version for name, connect in topology.connects.items()}
     new = new_workers(chosen, versions | {name: worker.version for name, worker in workers.items()})
-    _, facts, brokers = yield from side_by_side(
+    _, facts, brokers, each = yield from side_by_side(
         _ask_rights(sessions, required, _with_groups(sessions, topology, flows, workers)),
         kafka_facts(sessions, topology, chosen, names),
         ask_versions(sessions, chosen, new),
+        _ask_each_worker(topology, running),
     )
     rows = [
         *worker_rows(answers),
+        *differing_rows(each, chosen),
         *shared_rows(running),
         *access_rows(sessions, required),
         *identity_rows(sessions, topology),
@@ -175,11 +179,11 @@ def read_workers(connectors: Sequence[Connector]) -> Steps[tuple[dict[str, Worke
         keys.setdefault(connector.connect, []).extend(connector.config)
     *workers, snapshot = yield from side_by_side(
         *(or_error(ask_worker(name, harmless_overrides(keys_there))) for name, keys_there in keys.items()),
-        ask([kind(name) for name in keys for kind in (ConnectorsWithStates, AnsweringWorker)]),
+        ask([kind(name) for name in keys for kind in (ConnectorsWithStatuses, AnsweringWorker)]),
     )
     running = {}
     for name in keys:
-        connectors_there, root = snapshot.get(ConnectorsWithStates(name)), snapshot.get(AnsweringWorker(name))
+        connectors_there, root = snapshot.get(ConnectorsWithStatuses(name)), snapshot.get(AnsweringWorker(name))
         if not isinstance(connectors_there, Mm2mgrError) and not isinstance(root, Mm2mgrError):
             running[name] = connectors_there, root.kafka_cluster_id
     return dict(zip(keys, workers, strict=True)), running
@@ -227,6 +231,19 @@ def _answer_or_failure(snapshot: Snapshot, question: Question[T], session: Sessi
         session.failure, session.is_stored = Failure.from_error(answer), not isinstance(answer, NotInSnapshot)
         return None
     return answer
+
+
+def _ask_each_worker(
+    topology: Topology, running: Mapping[str, RunningThere]
+) -> Steps[dict[str, PluginsOfWorkers | Mm2mgrError]]:
+    """Ask the workers of Connect clusters that have several, as their URLs and statuses tell."""
+    questions: dict[str, PluginsOfEachWorker] = {}
+    for name, (there, _) in running.items():
+        at_work = workers_at_work([connector.status for connector in there.values() if connector.status])
+        if len(at_work) > 1 or len(topology.connects[name].model.url) > 1:
+            questions[name] = PluginsOfEachWorker(name, tuple(sorted(at_work)))
+    snapshot = yield questions.values()
+    return {name: snapshot.get(question) for name, question in questions.items()}
 
 
 def _with_groups(sessions: Sessions, topology: Topology, flows: Sequence[Flow], workers: Collection[str]) -> set[str]:

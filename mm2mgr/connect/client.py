@@ -20,8 +20,8 @@ from mm2mgr.connect.errors import Call, Invalid, NotFound, Overwritten
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import (
     Plugin,
-    PluginOnWorker,
-    PluginOnWorkers,
+    PluginsOfWorker,
+    PluginsOfWorkers,
     SourceOffset,
     Validation,
     WorkerInfo,
@@ -309,10 +309,10 @@ async def silent_workers(target: ConnectTarget, workers: Iterable[str]) -> froze
     return silent if any(answers) else frozenset(worker for worker in silent if places[worker] in urls)
 
 
-async def plugin_on_workers(
-    target: ConnectTarget, workers: Iterable[str], plugin: str, deadline_seconds: float
-) -> PluginOnWorkers:
-    """Ask each worker that is known, by the URLs of the target and by ids (`host:port`), whether it has a plugin.
+async def plugins_of_workers(
+    target: ConnectTarget, workers: Iterable[str], deadline_seconds: float
+) -> PluginsOfWorkers:
+    """Ask each worker that is known, by the URLs of the target and by ids (`host:port`), for its plugins.
 
     A status names whom it likes, so credentials and headers go to the URLs alone. Where no id is the address of a URL,
     URLs may be gateways, or other addresses of the same workers: then the larger group alone counts.
@@ -342,14 +342,14 @@ async def plugin_on_workers(
     asked |= {worker: replace(bare, urls=(f"{scheme}://{worker}",)) for worker in only_ids}
     gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
 
-    async def ask(worker: str) -> PluginOnWorker:
+    async def ask(worker: str) -> PluginsOfWorker:
         async with gate:
             try:
                 async with ConnectClient(asked[worker], deadline_seconds=deadline_seconds) as client:
                     plugins = await client.plugins()
             except Mm2mgrError as error:
-                return PluginOnWorker(worker, failure=error.one_line)
-        return PluginOnWorker(worker, next((entry.version for entry in plugins if entry.class_name == plugin), None))
+                return PluginsOfWorker(worker, failure=error.one_line)
+        return PluginsOfWorker(worker, {plugin.class_name: plugin.version for plugin in plugins})
 
     answers = await asyncio.gather(*map(ask, asked))
     answering = {answer.worker for answer in answers if not answer.failure}
@@ -359,7 +359,7 @@ async def plugin_on_workers(
     asked_as = {
         worker: name for worker, place in places.items() for name, other in named.items() if is_same(place, other)
     }
-    return PluginOnWorkers(tuple(answers), by_url + by_id if are_workers else max(by_url, by_id), asked_as)
+    return PluginsOfWorkers(tuple(answers), by_url + by_id if are_workers else max(by_url, by_id), asked_as)
 
 
 _Place = tuple[str, int]

@@ -131,26 +131,34 @@ class Plugin:
 
 
 @dataclass(frozen=True)
-class PluginOnWorker:
-    """Whether the worker at an address has a plugin: its version, None where it lacks it; or why it did not answer."""
+class PluginsOfWorker:
+    """The classes that the worker at an address has, with their versions; or why it did not answer."""
 
     worker: str
-    version: str | None = None
+    plugins: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""
+
+    def version_of(self, class_name: str) -> str | None:
+        """Return the version of a class, None where the worker lacks it or did not answer."""
+        return self.plugins.get(class_name)
+
+    def lacks(self, class_name: str) -> bool:
+        """Tell whether the worker answered, and lacks a class."""
+        return not self.failure and class_name not in self.plugins
 
 
 @dataclass(frozen=True)
-class PluginOnWorkers:
+class PluginsOfWorkers:
     """The answers of all workers that could be asked. `count`: how many different workers answered, at least.
 
     `asked_as`: the name in `workers` of each worker that was named by its id, which is a URL where that is its address.
     """
 
-    workers: tuple[PluginOnWorker, ...]
+    workers: tuple[PluginsOfWorker, ...]
     count: int
     asked_as: Mapping[str, str] = field(default_factory=dict)
 
-    def of_worker(self, worker: str) -> PluginOnWorker | None:
+    def of_worker(self, worker: str) -> PluginsOfWorker | None:
         """Return the answer of a worker by its id; None where it could not be asked."""
         name = self.asked_as.get(worker)
         return next((answer for answer in self.workers if answer.worker == name), None)

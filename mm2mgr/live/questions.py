@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mm2mgr.connect.types import Plugin, PluginOnWorkers, SourceOffset, Validation, WorkerInfo
+from mm2mgr.connect.types import Plugin, PluginsOfWorkers, SourceOffset, Validation, WorkerInfo
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
@@ -135,16 +135,15 @@ class SilentWorkers(ConnectQuestion[frozenset[str]]):
 
 
 @dataclass(frozen=True)
-class WorkersWithPlugin(ConnectQuestion[PluginOnWorkers]):
-    """Whether each worker that is known, by the cluster's URLs and by these ids, has a plugin."""
+class PluginsOfEachWorker(ConnectQuestion[PluginsOfWorkers]):
+    """The plugins of each worker that is known, by the cluster's URLs and by these ids."""
 
     workers: tuple[str, ...]
-    plugin: str
 
-    async def ask(self, client: ConnectClient) -> PluginOnWorkers:
-        from mm2mgr.connect.client import plugin_on_workers
+    async def ask(self, client: ConnectClient) -> PluginsOfWorkers:
+        from mm2mgr.connect.client import plugins_of_workers
 
-        return await plugin_on_workers(client.target, self.workers, self.plugin, _ONE_WORKER_SECONDS)
+        return await plugins_of_workers(client.target, self.workers, _ONE_WORKER_SECONDS)
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------

@@ -23,11 +23,11 @@ from mm2mgr.live.questions import (
     ConfigValidation,
     ConnectorsWithStatuses,
     ConnectQuestion,
+    PluginsOfEachWorker,
     SilentWorkers,
     Statuses,
     StoredOffsets,
     TaskConfigs,
-    WorkersWithPlugin,
 )
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, run_steps
@@ -177,11 +177,11 @@ async def read_states(
     return tuple(connects)
 
 
-def _plugin_question(connect: str, connectors: Iterable[LiveConnector]) -> list[WorkersWithPlugin]:
+def _plugin_question(connect: str, connectors: Iterable[LiveConnector]) -> list[PluginsOfEachWorker]:
     """Return the question whether the workers have the Connect plugin whose tasks of its class are RESTARTING: on one
     that lacks it they stay so for ever, and nothing else tells."""
     workers = {worker for connector in connectors for worker in _restarting(connector)}
-    return [WorkersWithPlugin(connect, tuple(sorted(workers)), PLUGIN_CLASS)] if workers else []
+    return [PluginsOfEachWorker(connect, tuple(sorted(workers)))] if workers else []
 
 
 def _restarting(connector: LiveConnector) -> set[str]:
@@ -193,13 +193,13 @@ def _restarting(connector: LiveConnector) -> set[str]:
 
 
 def _with_plugin(
-    connectors: list[LiveConnector], question: Sequence[WorkersWithPlugin], snapshot: Snapshot
+    connectors: list[LiveConnector], question: Sequence[PluginsOfEachWorker], snapshot: Snapshot
 ) -> list[LiveConnector]:
     answers = snapshot.get(question[0]) if question else None
     if answers is None or isinstance(answers, Mm2mgrError):
         return connectors
     asked = {worker: answers.of_worker(worker) for worker in question[0].workers}
-    lacking = {worker for worker, answer in asked.items() if answer and answer.version is None and not answer.failure}
+    lacking = {worker for worker, answer in asked.items() if answer and answer.lacks(PLUGIN_CLASS)}
     return [replace(connector, without_plugin=frozenset(_restarting(connector) & lacking)) for connector in connectors]
 
 

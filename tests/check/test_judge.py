@@ -7,12 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.check.judge import CheckRow, Session, judge_rights
+from mm2mgr.assignment_text import PLUGIN_CLASS
+from mm2mgr.check.judge import CheckRow, Session, differing_rows, judge_rights
 from mm2mgr.check.needs import RequiredRight
+from mm2mgr.connect.types import PluginsOfWorker, PluginsOfWorkers
+from mm2mgr.connectors import Connector
+from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
+from mm2mgr.render import CLASSES
 
 LOGIN = ClientLogin("agg", "agg:9092")
 WRITE, READ, GROUP = Right("Write", "topic", "dc1.t"), Right("Read", "topic", "dc1.t"), Right("Read", "group", "g")
@@ -113,3 +118,30 @@ def test_one_right_needed_by_two_rows_is_one_row() -> None:
     )
     assert row.rows == (1, 14)
     assert row.connectors == ("c/1", "c/14")
+
+
+def test_workers_of_one_connect_cluster_that_have_other_versions_are_told() -> None:
+    heartbeats = CLASSES["heartbeat"]
+    connectors = [
+        Connector("a", "source", "east", config={"connector.class": PLUGIN_CLASS}),
+        Connector("b", "heartbeat", "east", config={"connector.class": heartbeats}),
+    ]
+
+    def rows(*workers: PluginsOfWorker) -> list[tuple[str, str]]:
+        answers = {"east": PluginsOfWorkers(workers, len(workers))}
+        return [(row.status, row.effect) for row in differing_rows(answers, connectors)]
+
+    def worker(name: str, version: str, **others: str) -> PluginsOfWorker:
+        return PluginsOfWorker(name, {CLASSES["source"]: version, heartbeats: version, PLUGIN_CLASS: "1.0", **others})
+
+    first = worker("one:8083", "4.3.1", unused="1")
+    assert rows(first) == [], "one worker"
+    assert rows(first, worker("two:8083", "4.3.1")) == [], "what nobody here uses may differ"
+    assert rows(first, PluginsOfWorker("two:8083", failure="401")) == [], "an unread one proves nothing"
+    ((status, effect),) = rows(first, worker("two:8083", "3.6.2"))
+    assert status == "failed"
+    assert f"not the same version of {heartbeats}, {CLASSES['source']} (one:8083: 4.3.1, two:8083: 3.6.2)" in effect
+    lacks = PluginsOfWorker("two:8083", {CLASSES["source"]: "4.3.1", heartbeats: "4.3.1"})
+    assert f"{PLUGIN_CLASS} (one:8083: 1.0, two:8083: missing)" in rows(first, lacks)[0][1]
+    refused = KafkaError("not read")
+    assert list(differing_rows({"east": refused}, connectors)) == []

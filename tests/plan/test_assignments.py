@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
-from mm2mgr.connect.client import plugin_on_workers
+from mm2mgr.connect.client import plugins_of_workers
 from mm2mgr.connect.target import BasicAuth, ConnectTarget
-from mm2mgr.connect.types import PluginOnWorkers
+from mm2mgr.connect.types import PluginsOfWorkers
 from mm2mgr.errors import TemplateError
 from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.plan.changes import Change, Plan
@@ -276,9 +276,9 @@ def test_workers_are_counted_once_and_only_urls_get_credentials() -> None:
     with serving(first) as url, serving(second) as other:
         ids = url.removeprefix("http://"), other.removeprefix("http://")
 
-        def ask(urls: tuple[str, ...], workers: tuple[str, ...]) -> PluginOnWorkers:
+        def ask(urls: tuple[str, ...], workers: tuple[str, ...]) -> PluginsOfWorkers:
             target = ConnectTarget("east", urls, BasicAuth("me", "secret"))
-            return asyncio.run(plugin_on_workers(target, workers, PLUGIN_CLASS, 5.0))
+            return asyncio.run(plugins_of_workers(target, workers, 5.0))
 
         assert ask((url,), ()).count == 1
         assert ask((url, other), ()).count == 2, "an idle one has a URL and no id"
