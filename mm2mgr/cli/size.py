@@ -141,6 +141,12 @@ def _say_written(report: SizingReport) -> int:
 @option("--lag", type=Duration(), default="1h", help="Lag to recover from, in traffic.")
 @option("--lag-records", type=Count(1), help="Lag to recover from, in records of each Connect cluster.")
 @option("--workers", type=Count(1), multiple=True, help="Worker count to estimate recovery for (repeatable).")
+@option(
+    "--lose",
+    type=Count(1),
+    multiple=True,
+    help="Number of workers that are lost at once (repeatable; without it one, and two).",
+)
 @option("--within", type=Duration(), help="Name the workers that work off the lag within this time, such as 20min.")
 @option(
     "--session-timeout",
@@ -164,6 +170,7 @@ def fleet(
     lag: float,
     lag_records: int | None,
     workers: tuple[int, ...],
+    lose: tuple[int, ...],
     within: float | None,
     session_timeout: float,
     rebalance_delay: float,
@@ -172,7 +179,7 @@ def fleet(
 ) -> int:
     """Compute the workers that each Connect cluster needs.
 
-    Also shows what each worker runs, what the loss of one or two means, and how long it takes to catch up. From the
+    Also shows what each worker runs, what the loss of some means, and how long it takes to catch up. From the
     same sizing as `size`, without writing anything but --page. What a worker can carry is declared as `workers:` of
     the Connect cluster.
 
@@ -180,13 +187,14 @@ def fleet(
     Example:
       mm2mgr fleet --lag 4h --workers 10 --workers 30
       mm2mgr fleet --lag 4h --within 20min
+      mm2mgr fleet --lose 3
     """
     from mm2mgr.operations import Failover, Lag
     from mm2mgr.operations.size import fleet as judge_fleet
     from mm2mgr.output.console import say_as
     from mm2mgr.output.load_text import say_fleet
 
-    failover = Failover(session_timeout, rebalance_delay)
+    failover = Failover(session_timeout, rebalance_delay, lose)
     asked = Lag(lag, lag_records, within)
     report = judge_fleet(workspace, evidence, lag=asked, worker_counts=workers, failover=failover)
     say_as(output, report, say_fleet)

@@ -199,6 +199,11 @@ class ConnectHttp:
         tried = "\n".join(f"  {url}{way}: {_reason(failure)}" for url, failure in failures.items())
         keys = "`url`, `proxy` and `tls`" if proxy else "`url` and `tls`"
         hint = f"Check that the workers run and that {keys} of Connect cluster '{call.cluster}' are right."
+        if failures and all(isinstance(failure, bounded_http.Late) for failure in failures.values()):
+            hint = (
+                f"The workers accept connections and do not answer, as they do while their own Kafka cluster is down:"
+                f" check the brokers that Connect cluster '{call.cluster}' lives on, then the workers' log."
+            )
         if any(
             isinstance(failure, httpx.ProxyError) and str(failure).startswith("407") for failure in failures.values()
         ):

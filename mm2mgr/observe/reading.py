@@ -152,6 +152,10 @@ class Reading:
             return HEARTBEATS
         return self.flows_of(companion)[0].selection.checkpoints_topic
 
+    def failure_of(self, alias: str) -> Failure | None:
+        """Return why a Kafka cluster could not be read at all; None where it was, or was not asked."""
+        return self.clusters.get(alias, RunningKafka()).failure
+
     def failures(self) -> dict[str, Failure]:
         """Return what could not be read at all, as `connect NAME` or `kafka ALIAS`."""
         connects = {f"connect {name}": connect.failure for name, connect in self.connects.items()}

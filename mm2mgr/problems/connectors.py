@@ -156,12 +156,19 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
             retryable=True,
         ),
         "fenced": _cause(
-            "The brokers ended the task's transactional producer, for example after a long pause, or refused the end of"
-            " its transaction (KAFKA-20785); a restart makes a new one.",
+            "The brokers ended the task's transactional producer: its transaction was open for longer than"
+            " transaction.timeout.ms (while the target was down, after a long pause, or where a catch-up limit or a"
+            " slow target lets the records of one poll take so long), or they refused its end (KAFKA-20785). A restart"
+            " makes a new one. Where it comes again and again, lower max.poll.records of the source consumer, or raise"
+            " transaction.timeout.ms of the record producer.",
             "ProducerFencedException InvalidProducerEpochException TransactionAbortedException"
             " TransactionAbortableException TransactionCoordinatorFencedException InvalidPidMappingException"
             " InvalidTxnStateException UnknownProducerIdException",
             retryable=True,
+            remedy=(
+                "if it comes again, let a transaction end in time: lower max.poll.records of the source consumer or"
+                " raise transaction.timeout.ms of the record producer"
+            ),
         ),
         "bug": _cause("Everything else: a bug, or a failure that is not known here. See the trace."),
     }
@@ -342,6 +349,10 @@ def failures_of(connector: LiveConnector) -> tuple[LiveProblem, ...]:
 
 # --- workers ----------------------------------------------------------------------------------------------------------
 
+_WAITS_FOR_WORKERS = (
+    "after workers stopped, the others wait for them for scheduled.rebalance.max.delay.ms, 5 min by default"
+)
+
 
 @kind("connector-unassigned", "critical", 7)
 class ConnectorUnassigned(ProblemEvidence):
@@ -349,8 +360,9 @@ class ConnectorUnassigned(ProblemEvidence):
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
-            "connector UNASSIGNED: no worker has taken it, or its changed config waits for a cluster that does not"
-            " answer while its tasks run with the previous config; check the workers and that they reach both clusters"
+            f"connector UNASSIGNED: no worker has taken it ({_WAITS_FOR_WORKERS}), or its changed config waits for a"
+            " cluster that does not answer while its tasks run with the previous config; check the workers and that"
+            " they reach both clusters"
         )
 
 
@@ -359,7 +371,10 @@ class TaskUnassigned(ProblemEvidence):
     """No worker runs these tasks."""
 
     def sentence(self, problem: LiveProblem) -> str:
-        return f"{problem.tasks} UNASSIGNED: no worker runs them; check that enough workers are up"
+        return (
+            f"{problem.tasks} UNASSIGNED: no worker runs them; {_WAITS_FOR_WORKERS}, so start the workers that stopped,"
+            " or wait"
+        )
 
 
 @connector_rule

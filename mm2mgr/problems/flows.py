@@ -142,17 +142,22 @@ class NoProgress(ProblemEvidence):
     "whether an open transaction on the source can be the cause"
     target: str
     "alias of the target"
+    target_down: bool
+    "whether the target answered mm2mgr before and does not now"
     interruptions: InterruptionCounts = InterruptionCounts()
     "assignment changes and failures in the last hour"
 
     def sentence(self, problem: LiveProblem) -> str:
         hint = " (read_committed: an open transaction on the source has the same effect)" if self.read_committed else ""
         still = "the stored offsets do not move" if self.blind else "neither the stored offsets nor the target move"
-        return (
-            f"no progress for {problem.seconds:.0f} s: records wait, but {still} for {problem.tasks or 'the flow'}"
-            f"{hint}{self.interruptions.as_cause}; check the workers' log for 'Failure during poll' and check rights"
-            f" and space on {self.target}"
-        )
+        stands = f"no progress for {problem.seconds:.0f} s: records wait, but {still} for {problem.tasks or 'the flow'}"
+        if self.target_down:
+            return (
+                f"{stands}; {self.target} does not answer mm2mgr either: start its brokers, restart no task: producers"
+                " wait for it, and go on by themselves"
+            )
+        check = f"check the workers' log for 'Failure during poll' and check rights and space on {self.target}"
+        return f"{stands}{hint}{self.interruptions.as_cause}; {check}"
 
 
 @flow_rule
@@ -168,7 +173,7 @@ def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
         text_of("source", case.connector.desired.config, "source consumer", "isolation.level") == "read_committed"
     )
     tasks = [] if set(stuck) == {"-"} else [int(task) for task in stuck if task != "-"]
-    evidence = NoProgress(blind, committed, case.flow.target.alias, case.last_hour)
+    evidence = NoProgress(blind, committed, case.flow.target.alias, case.has_lost_target, case.last_hour)
     yield case.problem(evidence, since=min(stuck.values()), tasks=tasks)
 
 

@@ -255,11 +255,16 @@ def _unread_status(reading: Reading, flow: Flow, lost: Iterable[LossEntry]) -> F
 
 
 def _flow_health(case: FlowCase) -> Health:
-    """Return the health of a flow without problems: `ok` needs records that were seen to move, or none that wait."""
+    """Return the health of a flow without problems: `ok` needs records that were seen to move, or none that wait.
+
+    Where the target could never be read, stored offsets that move are enough; where it was and is not, they are not.
+    """
     lag, status = case.lag, case.connector.status
     if status is None or not status.runs or lag.defects.unassigned:
         return "waiting"
     if lag.total_records is None or lag.unread or case.connector.tasks_unread:
+        return "unknown"
+    if lag.total_records and case.has_lost_target:
         return "unknown"
     waiting = {task for task, mark in case.marks.items() if mark.behind}
     moving = {task for task, mark in case.marks.items() if mark.moved}
@@ -307,7 +312,21 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
         notes.append(f"{case.last_hour.text} in the last hour, {case.interruptions.last_30_days.text} in 30 days")
     if case.connector.tasks_unread:
         notes.append(f"tasks could not be read: {case.connector.tasks_unread.message}")
-    return tuple(notes)
+    return (*notes, *_own_kafka_note(case))
+
+
+def _own_kafka_note(case: FlowCase) -> Iterator[str]:
+    """Workers keep states in memory, and ask their own Kafka for tasks and offsets; offsets of an exactly-once flow
+    that runs elsewhere than beside its target are there."""
+    running, own, target = case.connector.running, case.flow.connect.kafka, case.flow.target.alias
+    offsets_unread = running is not None and isinstance(running.offsets, Failure)
+    if case.reading.failure_of(own) and (case.connector.tasks_unread or offsets_unread):
+        yield (
+            f"the workers live on {own}, which does not answer mm2mgr either: without it they answer for states only,"
+            " as they last were; start its brokers, restart nothing: workers and tasks go on by themselves"
+        )
+    elif running and offsets_unread and case.reading.failure_of(target) and running.config.get("offsets.storage.topic"):
+        yield f"its stored offsets live on {target}, which does not answer mm2mgr either: start its brokers"
 
 
 def assignment_notes(flow: Flow, lag: FlowLag) -> Iterator[str]:

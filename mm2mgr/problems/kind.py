@@ -183,6 +183,12 @@ class FlowCase(ConnectorCase):
         return self.reading.clusters.get(self.flow.source.alias, RunningKafka())
 
     @property
+    def has_lost_target(self) -> bool:
+        """Whether the target answered an earlier look and not this one: what was stored may be from before it went."""
+        is_down = self.reading.failure_of(self.flow.target.alias) is not None
+        return is_down and any(mark.arrived is not None for mark in self.marks.values())
+
+    @property
     def exactly_once(self) -> bool | None:
         """Whether its workers write with transactions; None: they do not tell."""
         return self.reading.connects[self.flow.connect.name].exactly_once

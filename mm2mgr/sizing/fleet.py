@@ -41,14 +41,16 @@ class WorkerLimits:
 
 @dataclass(frozen=True)
 class Failover:
-    """The workers' settings that decide how long a lost worker's tasks stop: Kafka's, as REST shows none.
+    """The workers' settings that decide how long a lost worker's tasks stop: Kafka's, as REST shows none; and how many
+    are lost at once.
 
     `session_seconds`: session.timeout.ms, until the loss is detected; `delay_seconds`: scheduled.rebalance.max.delay.ms
-    (KIP-415).
+    (KIP-415). `lost_workers`: each number is judged by itself (empty: one, and two).
     """
 
     session_seconds: float = 10.0
     delay_seconds: float = 300.0
+    lost_workers: tuple[int, ...] = ()
 
     @property
     def stopped_seconds(self) -> float:

@@ -148,8 +148,10 @@ def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
 
 
 def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = ()) -> Outlook:
-    """Return what happens to a Connect cluster of `workers` that loses one or two, and recoveries by workers."""
-    losses = tuple(loss(load, workers, lost) for lost in (1, 2) if lost <= workers)
+    """Return what happens to a Connect cluster of `workers` that loses some at once, and recoveries by workers."""
+    lost = load.failover.lost_workers
+    asked = {min(count, workers) for count in lost} or {count for count in (1, 2) if count <= workers}
+    losses = tuple(loss(load, workers, count) for count in sorted(asked))
     behind = behind_seconds(load, lag)
     if behind is None:
         return Outlook(
@@ -241,13 +243,14 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
         )
     seconds = load.failover.stopped_seconds
     before = _catch_up(_utilisations(load, workers, tasks), seconds).never
-    after = _catch_up(_utilisations(load, left, tasks), seconds)
+    stopped = min(load.tasks, fullest(load, workers).tasks * lost)
+    after = _after_loss(load, left, stopped, seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
     outcome = WorkerLoss(
         lost,
         workers=left,
-        stopped_tasks=min(load.tasks, fullest(load, workers).tasks * lost),
+        stopped_tasks=stopped,
         stopped_seconds=seconds,
         leader_stopped_seconds=load.failover.leader_stopped_seconds,
         broken=over_limits(load.worker, rest),
@@ -258,8 +261,27 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
     return replace(outcome, reason=_loss_reason(load, rest, outcome))
 
 
+def _after_loss(load: ConnectLoad, left: int, stopped: int, seconds: float) -> CatchUp:
+    """Return how long flows take to catch up when the heaviest `stopped` tasks of each stood still for so long.
+
+    Under a catch-up limit only what these were assigned is behind, while all of the limit is there for it.
+    """
+    times = dict[str, float | None]()
+    for run in load.runs:
+        count = len(run.per_task)
+        speed = _task_speed(load, run, left, max(1, load.tasks))
+        behind = math.fsum(run.per_task[:stopped]) / run.load.total if run.load.total else 0.0
+        by_task = catch_up_seconds(seconds, run.load.busiest(count) / speed)
+        by_limit = catch_up_seconds(seconds * behind, run.limit_used)
+        times[run.flow_id] = None if by_task is None or by_limit is None else max(by_task, by_limit)
+    return _last_of(times)
+
+
 def _catch_up(busy: Mapping[str, float], behind: float) -> CatchUp:
-    times = {flow_id: catch_up_seconds(behind, utilisation) for flow_id, utilisation in busy.items()}
+    return _last_of({flow_id: catch_up_seconds(behind, utilisation) for flow_id, utilisation in busy.items()})
+
+
+def _last_of(times: Mapping[str, float | None]) -> CatchUp:
     caught_up = {flow_id: seconds for flow_id, seconds in times.items() if seconds is not None}
     last = max(caught_up, key=caught_up.__getitem__, default="")
     return CatchUp(caught_up.get(last), last, tuple(flow_id for flow_id in times if flow_id not in caught_up))

@@ -225,6 +225,14 @@ def test_the_workers_delay_is_told(ready: Command) -> None:
     assert f"  {found['reason']}" in ready("fleet", *STORE, "--rebalance-delay", "30s", "--session-timeout", "6s").lines
 
 
+def test_so_many_workers_are_lost_as_is_asked(ready: Command) -> None:
+    workers(ready, count=5, tasks_per_worker=4)
+    losses = fleet(ready, "--lose", "3")["connect"]["w"]["losses"]
+    assert [(each["lost"], each["workers"]) for each in losses] == [(3, 2)]
+    assert [each["lost"] for each in fleet(ready)["connect"]["w"]["losses"]] == [1, 2]
+    assert f"  {losses[0]['reason']}" in ready("fleet", *STORE, "--lose", "3").lines
+
+
 def simulate(mm2mgr: Command, *arguments: str) -> dict[str, Any]:
     before = mm2mgr.files()
     found: dict[str, Any] = mm2mgr("simulate", *STORE, "-o", "json", *arguments).json

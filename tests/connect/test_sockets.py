@@ -79,8 +79,9 @@ def test_a_worker_that_restarts_is_waited_for(fake: FakeConnect, ask: Ask) -> No
 
 
 def test_silence_is_bounded_by_the_deadline(ask: Ask) -> None:
-    with silent_url() as url, pytest.raises(ConnectUnreachable, match="no answer in time"):
+    with silent_url() as url, pytest.raises(ConnectUnreachable, match="no answer in time") as caught:
         ask(lambda c: c.root(), target=ConnectTarget("east", (url,)), deadline=0.3)
+    assert "as they do while their own Kafka cluster is down" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("auth", [BasicAuth("ops", "hunter2"), BearerAuth("hunter2")])

@@ -18,6 +18,7 @@ from mm2mgr.apply.waves import Event, Result
 from mm2mgr.live.reach import Limits
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
+from mm2mgr.problems.health import Status
 from mm2mgr.problems.status import observe
 from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sandbox.runtime import Runtime
@@ -118,6 +119,33 @@ def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: Pair, tree:
     write_values(world.source, "sleeper", b"awake")
     assert until(lambda: values(world.target, "src.sleeper"), bool) == [b"awake"]
     assert "0 to create, 0 to update, 0 to delete, 3 unchanged" in tree.run("plan")
+
+
+def test_a_source_that_stops_under_traffic_loses_nothing(world: Pair, tree: Tree, tmp_path: Path) -> None:
+    """The shortest form of what test_outages.py does to targets, workers and fleets."""
+    create(world.source, ["tide"])
+    tree.write(world.yaml("tide", flow("tide", "tide"), "checkpoints: false, heartbeats: false, "))
+    tree.run("apply", "--yes")
+    workspace = tree.workspace()
+    options = ObserveOptions(kafka_seconds=2.0, memory_file=tmp_path / "memory.json", store=tmp_path / "store")
+
+    def look() -> Status:
+        return asyncio.run(observe(workspace.topology, workspace.connectors, options=options)).status
+
+    with Traffic(world.source, ["tide"]) as traffic:
+        until(lambda: look().health, lambda health: health == "ok", "nothing arrives")
+        world.src.stop()
+        down = look()
+        world.src.start()
+        arrived_before = end_offset(world.target, "src.tide")
+        until(lambda: end_offset(world.target, "src.tide"), lambda end: end > arrived_before + 100, "it does not go on")
+        until(lambda: look().health, lambda health: health == "ok", "not well again")
+    (flow_status,) = down.flows
+    assert list(down.failures) == ["kafka src"]
+    assert (down.problems(), flow_status.health) == ((), "unknown")
+    assert "source src could not be read" in flow_status.offsets_note
+    (copies,) = traffic.arrived(world.target, "src").values()
+    assert set(copies.values()) == {1}, "no worker and no target stopped: each record once"
 
 
 def test_a_deleted_source_topic_stays_deleted(world: Pair, tree: Tree) -> None:

@@ -22,13 +22,20 @@ class Traffic:
     """Writes numbered records to topics of one partition, in turn, from its own thread: `with Traffic(source, topics) as traffic: …`."""
 
     def __init__(
-        self, access: KafkaAccess, topics: Iterable[str], records_per_second: float = 100.0, record_bytes: int = 1
+        self,
+        access: KafkaAccess,
+        topics: Iterable[str],
+        records_per_second: float = 100.0,
+        record_bytes: int = 1,
+        timeout_seconds: float = 60.0,
     ) -> None:
         self._topics, self._record_bytes = tuple(topics), record_bytes
         # Twenty times a second at most: with each record in a request of its own, the brokers would do little else.
         self._pause_seconds = max(len(self._topics) / records_per_second, 0.05)
         self._rounds_at_once = round(records_per_second * self._pause_seconds / len(self._topics))
-        self._producer = confluent_kafka.Producer({**librdkafka_config(access), "message.timeout.ms": 60_000})
+        # Idempotent: a source that is stopped meanwhile has each record once.
+        settings = {"message.timeout.ms": round(1000 * timeout_seconds), "enable.idempotence": True, "log_level": 0}
+        self._producer = confluent_kafka.Producer({**librdkafka_config(access), **settings})
         self._ended = threading.Event()
         self._lost: list[object] = []
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)

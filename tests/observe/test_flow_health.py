@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.json_values import to_json
-from tests.observe.estate import Estate, estate, sentences
+from tests.fake_connect import FakeConnect, serving
+from tests.observe.estate import TREE, Estate, estate, kinds, sentences, topology_of
 
 
 def test_a_flow_whose_records_all_arrived_is_ok(small: Estate) -> None:
@@ -68,6 +69,53 @@ def test_progress_of_stored_offsets_alone_counts_too(small: Estate) -> None:
     flow = small.flow(later_seconds=60)
     assert flow.health == "ok"
     assert "the target could not be read" in flow.offsets_note
+
+
+def test_a_target_that_went_away_is_not_ok_by_what_was_stored_before(small: Estate) -> None:
+    small.log(0, 100)
+    small.stored(9)
+    assert small.flow().health == "waiting"
+    small.kafka.down.add("B")
+    small.stored(49)
+    gone = small.flow(later_seconds=60)
+    assert (gone.health, kinds(gone)) == ("unknown", [])
+    assert "kafka B" in small.status().failures
+    still = small.flow(later_seconds=160)
+    assert (still.health, kinds(still)) == ("problem", ["no-progress"])
+    assert "B does not answer mm2mgr either: start its brokers, restart no task" in sentences(still)[0]
+    small.kafka.down.clear()
+    small.log(0, 90, alias="B", topic="A.orders")
+    assert small.flow(later_seconds=5).health == "ok"
+
+
+def test_workers_whose_own_kafka_is_down_are_told_by_that(small: Estate) -> None:
+    """They answer for states from memory, and for tasks and offsets not at all."""
+    small.log(0, 100)
+    small.stored(9)
+    assert "live on B" not in str(small.flow().notes)
+    for path in ("tasks", "offsets"):
+        small.connect.fail_next("GET", f"/connectors/{small.source}/{path}", 404, "no answer", times=99)
+    assert "live on B" not in str(small.flow().notes), "its own Kafka answers"
+    small.kafka.down.add("B")
+    flow = small.flow()
+    assert (flow.health, flow.problems) == ("unknown", ())
+    [note] = [note for note in flow.notes if "live on B, which does not answer mm2mgr either" in note]
+    assert "restart nothing" in note
+
+
+def test_offsets_that_live_on_a_target_that_is_down_are_told_by_that(tmp_path: Path) -> None:
+    """Those of an exactly-once flow whose workers live elsewhere."""
+    fake = FakeConnect(exactly_once=True, source_topics={"orders": 2})
+    with serving(fake) as url:
+        text = TREE.format(url=url, more="delivery: exactly_once\n    run_on: cb").replace("kafka: B", "kafka: C")
+        text = text.replace("connect:", '  C: {bootstrap_servers: "c:9092"}\nconnect:', 1)
+        apart = Estate(topology_of(text, tmp_path), fake, tmp_path)
+        apart.log(0, 100)
+        fake.fail_next("GET", f"/connectors/{apart.source}/offsets", 404, "no answer", times=99)
+        assert "live on" not in str(apart.flow().notes)
+        apart.kafka.down.add("B")
+        (note,) = [note for note in apart.flow().notes if "live on" in note]
+    assert note == "its stored offsets live on B, which does not answer mm2mgr either: start its brokers"
 
 
 def test_what_is_on_the_target_already_is_said(small: Estate) -> None:

@@ -84,7 +84,8 @@ def test_unassigned_connector_and_task(small: Estate) -> None:
     assert "check the workers" in sentence
     small.connect.connectors[small.source].shown_state = None
     small.connect.connectors[small.source].state = "UNASSIGNED"  # the fake gives tasks the same state
-    assert any(one.startswith("2 tasks (0, 1) UNASSIGNED") for one in sentences(small.flow()))
+    told = next(one for one in sentences(small.flow()) if one.startswith("2 tasks (0, 1) UNASSIGNED"))
+    assert "the others wait for them for scheduled.rebalance.max.delay.ms" in told
 
 
 def test_running_without_tasks_although_topics_match(small: Estate) -> None:

@@ -239,6 +239,27 @@ def test_no_more_workers_are_lost_than_there_are() -> None:
     assert [len(outlook(load, workers, Lag()).losses) for workers in (1, 2, 3)] == [1, 2, 2]
 
 
+def test_as_many_workers_are_lost_as_is_asked() -> None:
+    load = replace(connect(run("f", [MB] * 5), worker=WorkerLimits(5)), failover=Failover(lost_workers=(3, 9)))
+    found = outlook(load, 5, Lag()).losses
+    assert [(each.lost, each.workers, each.stopped_tasks) for each in found] == [(3, 2, 3), (5, 0, 5)]
+    assert found[0].reason.startswith("3 workers lost of 5: up to 3 of 5 tasks stop for about ")
+    assert "if one of them was the leader" in found[0].reason
+    assert found[1].reason == "All 5 workers lost: no task runs."
+
+
+@given(st.lists(st.floats(0.1, 5), min_size=2, max_size=8), st.integers(1, 7), st.floats(1.05, 4))
+def test_only_what_lost_tasks_had_is_behind_under_a_limit(rates: list[float], lost: int, headroom: float) -> None:
+    """Held against a clock: the traffic of lost tasks piles up, and all of the limit is there for it."""
+    workers, lost = len(rates), min(lost, len(rates) - 1)
+    flow = replace(run("f", [rate * MB for rate in rates]), limit_used=1 / headroom)
+    load = replace(connect(flow, worker=WorkerLimits(10)), failover=Failover(6, 60))
+    behind = sum(sorted(rates)[-lost:]) * 66
+    by_limit = stepped(behind, sum(rates), sum(rates) * headroom)
+    by_task = stepped(max(rates) * 66, max(rates), 10)
+    assert loss(load, workers, lost).after.seconds == pytest.approx(max(by_limit, by_task), rel=1e-3)
+
+
 # --- workers for a time -------------------------------------------------------------------------------------------------
 
 
