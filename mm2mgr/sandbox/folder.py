@@ -172,7 +172,8 @@ def write_tree(folder: Path, endpoints: Endpoints, flows: str = _FLOWS) -> Path:
         lines.append(f"  {alias}: {{bootstrap_servers: ['{address}'], labels: {{tier: {tier}}}}}\n")
     lines.append("\nconnect:\n")
     for name, url in endpoints.connect_urls.items():
-        lines.append(f"  {name}: {{url: ['{url}'], kafka: {endpoints.connect_kafka[name]}, workers: {{count: 1}}}}\n")
+        more = "flush_interval: 2s, workers: {count: 1}"
+        lines.append(f"  {name}: {{url: ['{url}'], kafka: {endpoints.connect_kafka[name]}, {more}}}\n")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / "clusters.yaml", _sign_body("".join(lines)))
