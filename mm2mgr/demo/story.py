@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -36,7 +37,6 @@ from mm2mgr.spec.files import SIZING
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow
 
-_STEPS = 9
 _PATIENCE_SECONDS = 90.0
 _STORED_SECONDS = 30.0
 _USE = "demo"
@@ -47,12 +47,11 @@ _STORE = {*PARTITIONED_BY, "spark.log"}
 def run_demo(directory: Path, *, keep: bool, measure_seconds: float) -> int:
     """Run the demo; return 0 only when the proof holds, the second plan is empty and every flow is healthy."""
     with demo_folder(directory):
-        return _run(directory, keep=keep, measure_seconds=measure_seconds)
+        return play_story(_Story(directory, measure_seconds), Sandbox(directory / "sandbox"), keep=keep)
 
 
-def _run(directory: Path, *, keep: bool, measure_seconds: float) -> int:
-    story = _Story(directory, measure_seconds)
-    sandbox = Sandbox(directory / "sandbox")
+def play_story(story: Story, sandbox: Sandbox, *, keep: bool) -> int:
+    """Play a story, and stop all that it started, unless it is to be kept; return its exit code."""
     try:
         with ExitStack() as traffic:
             code = story.run(sandbox, traffic)
@@ -71,26 +70,41 @@ def _run(directory: Path, *, keep: bool, measure_seconds: float) -> int:
     return code
 
 
-class _Story:
+class Story(ABC):
+    """Steps that are printed with what a user would type, on a sandbox with traffic that begins in one of them."""
+
+    steps: int
+    flow: str
+    rates: Mapping[str, tuple[int, ...]]
+
     def __init__(self, directory: Path, measure_seconds: float) -> None:
         self.directory = directory
         self.tree = directory / "clusters"
-        self.measured = f"{measure_seconds:g}s"
+        self.samples = directory / "samples"
+        self.measure_seconds, self.measured = measure_seconds, f"{measure_seconds:g}s"
         self.begun = timing.now()
         self.number = 0
+
+    @abstractmethod
+    def run(self, sandbox: Sandbox, stack: ExitStack) -> int:
+        """Play all steps; return 0 only when all that is promised was seen. `stack` ends what they start."""
 
     def step(self, title: str, command: str = "") -> None:
         self.number += 1
         elapsed = timing.now() - self.begun
         say()
-        say(f"[{self.number}/{_STEPS}] {title}  ({elapsed:.0f} s)", style="bold cyan")
+        say(f"[{self.number}/{self.steps}] {title}  ({elapsed:.0f} s)", style="bold cyan")
         if command:
             say(f"$ mm2mgr --clusters {self.tree} {command}" if command[0] != "$" else command, style="dim")
 
-    def play(self, title: str, *words: str) -> None:
-        """Run a command as people type it; stop the demo when it fails, which the command has explained."""
+    def play(self, title: str, *words: str, code: int = 0) -> None:
+        """Run a command as people type it; stop the demo unless it ends with `code`: it has explained why."""
         self.step(title, shlex.join(words))
-        if cli.main(["--clusters", str(self.tree), *words], "mm2mgr", standalone_mode=False):
+        self.command(code, *words)
+
+    def command(self, code: int, *words: str) -> None:
+        """Run a command without a step of its own; stop the demo unless it ends with `code`."""
+        if (cli.main(["--clusters", str(self.tree), *words], "mm2mgr", standalone_mode=False) or 0) != code:
             raise Mm2mgrError(f"the demo stops: mm2mgr {words[0]} failed")
 
     def apply(self, workspace: Workspace) -> None:
@@ -106,6 +120,76 @@ class _Story:
         if applied.outcome != "done":
             raise Mm2mgrError("the demo stops: mm2mgr apply failed")
 
+    def traffic(self, flows: tuple[Flow, ...], stack: ExitStack) -> list[Traffic]:
+        sources = {flow.source.alias: flow.source for flow in flows}
+        running = []
+        for index, cluster in enumerate(sources.values()):
+            # So far apart that the flows get different tasks even where a busy machine makes the traffic come in
+            # bursts.
+            scale = 1.0 if index == 0 else 0.25
+            running.append(stack.enter_context(Traffic(kafka_access(cluster), scale, self.rates)))
+            total = scale * sum(map(sum, self.rates.values()))
+            topics = ", ".join(f"{topic} ({len(rates)} partitions)" for topic, rates in self.rates.items())
+            talk(f"{cluster.alias}: {topics}, {total:.0f} records/s")
+        return running
+
+    def wait_until_caught_up(self, workspace: Workspace) -> None:
+        """Compare end offsets: without transactions a remote partition has as many records as its source.
+
+        A slow machine takes as long as it needs; the wait ends, with the status, when no record has arrived for a
+        while.
+        """
+        flows = workspace.topology.flows
+        least, deadline = math.inf, timing.now() + _PATIENCE_SECONDS
+        while behind := {flow.id: lag for flow in flows if (lag := _records_behind(flow, self.rates)) > 0}:
+            left = ", ".join(f"{name} {lag} records" for name, lag in behind.items())
+            if sum(behind.values()) < least:
+                least, deadline = sum(behind.values()), timing.now() + _PATIENCE_SECONDS
+            if timing.now() > deadline:
+                say_status(operations.status(workspace))
+                message = f"not caught up, and no record has arrived for {_PATIENCE_SECONDS:.0f} s: {left}"
+                raise Mm2mgrError(message, hint="mm2mgr demo --keep, then status")
+            talk(f"behind: {left}")
+            timing.sleep(1.0)
+        talk("every flow has caught up")
+
+    def prove(self, workspace: Workspace) -> bool:
+        """Audit every record, once the workers have stored the offsets of all of them (every 2 s in the sandbox)."""
+        deadline = timing.now() + _STORED_SECONDS
+        while left := sum(_records_not_stored(workspace, self.rates)):
+            if timing.now() > deadline:
+                raise Mm2mgrError(
+                    f"the workers have not stored how far they are: {left} records cannot be audited",
+                    hint="mm2mgr demo --keep, then offsets show",
+                )
+            timing.sleep(0.5)
+        words = ("audit", self.flow, "--no-spark", "--store", str(self.samples))
+        self.step("Proof: every record of the sources is on the target, once and in order", shlex.join(words))
+        exact: bool = not cli.main(["--clusters", str(self.tree), *words], "mm2mgr", standalone_mode=False)
+        say(
+            "Every record arrived exactly once and in order." if exact else "NOT EXACT: see above.",
+            style="bold green" if exact else "bold red",
+        )
+        return exact
+
+    def status(self, workspace: Workspace) -> bool:
+        """Print the status, once the workers have flushed their offsets (every 2 s in the sandbox)."""
+        deadline = timing.now() + 30
+        while (status := operations.status(workspace)).health != "ok" and timing.now() < deadline:
+            timing.sleep(1.0)
+        say_status(status)
+        return status.health == "ok"
+
+
+class _Story(Story):
+    """The whole job: measure, size, plan, apply, prove."""
+
+    steps, flow = 9, "logging"
+
+    def __init__(self, directory: Path, measure_seconds: float) -> None:
+        super().__init__(directory, measure_seconds)
+        self.rates = RATES
+
     def run(self, sandbox: Sandbox, stack: ExitStack) -> int:
         self.step("Four Kafka clusters and two Connect workers", "$ mm2mgr sandbox up")
         write_tree(self.tree, sandbox.start(progress=talk))
@@ -115,15 +199,14 @@ class _Story:
         self.step("Uneven traffic on the sources, and it goes on")
         traffic = self.traffic(flows, stack)
 
-        samples = self.directory / "samples"
-        store = ("--store", str(samples))
+        store = ("--store", str(self.samples))
         self.play(
             "Sample end offsets and record sizes", "sample", "--interval", "1s", "--duration", self.measured, *store
         )
         self.play("Throughput per partition, on Spark", "throughput", "--spark", "--top", "8", *store)
         say()
         say("The tables (Delta Lake, any engine reads them):")
-        for table in operations.table_sizes(samples):
+        for table in operations.table_sizes(self.samples):
             say(f"  {table.uri}: {number_of(table.rows, 'row')} in {number_of(table.files, 'file')}")
         self.play("Tasks per flow from measured throughput", "size", *store)
 
@@ -144,77 +227,17 @@ class _Story:
         healthy = self.status(workspace)
         return 0 if exact and healthy and plan.is_empty and not plan.has_failed else 1
 
-    def traffic(self, flows: tuple[Flow, ...], stack: ExitStack) -> list[Traffic]:
-        sources = {flow.source.alias: flow.source for flow in flows}
-        running = []
-        for index, cluster in enumerate(sources.values()):
-            # So far apart that the flows get different tasks even where a busy machine makes the traffic come in
-            # bursts.
-            scale = 1.0 if index == 0 else 0.25
-            running.append(stack.enter_context(Traffic(kafka_access(cluster), scale)))
-            total = scale * sum(map(sum, RATES.values()))
-            talk(
-                f"{cluster.alias}: {', '.join(f'{t} ({len(r)} partitions)' for t, r in RATES.items())}, {total:.0f}"
-                " records/s"
-            )
-        return running
 
-    def wait_until_caught_up(self, workspace: Workspace) -> None:
-        """Compare end offsets: without transactions a remote partition has as many records as its source.
-
-        A slow machine takes as long as it needs; the wait ends, with the status, when no record has arrived for a
-        while.
-        """
-        flows = workspace.topology.flows
-        least, deadline = math.inf, timing.now() + _PATIENCE_SECONDS
-        while behind := {flow.id: lag for flow in flows if (lag := _records_behind(flow)) > 0}:
-            left = ", ".join(f"{name} {lag} records" for name, lag in behind.items())
-            if sum(behind.values()) < least:
-                least, deadline = sum(behind.values()), timing.now() + _PATIENCE_SECONDS
-            if timing.now() > deadline:
-                say_status(operations.status(workspace))
-                message = f"not caught up, and no record has arrived for {_PATIENCE_SECONDS:.0f} s: {left}"
-                raise Mm2mgrError(message, hint="mm2mgr demo --keep, then status")
-            talk(f"behind: {left}")
-            timing.sleep(1.0)
-        talk("every flow has caught up")
-
-    def prove(self, workspace: Workspace) -> bool:
-        """Audit every record, once the workers have stored the offsets of all of them (every 2 s in the sandbox)."""
-        deadline = timing.now() + _STORED_SECONDS
-        while left := sum(_records_not_stored(workspace)):
-            if timing.now() > deadline:
-                raise Mm2mgrError(
-                    f"the workers have not stored how far they are: {left} records cannot be audited",
-                    hint="mm2mgr demo --keep, then offsets show",
-                )
-            timing.sleep(0.5)
-        words = ("audit", "logging", "--no-spark", "--store", str(self.directory / "samples"))
-        self.step("Proof: every record of the sources is on the target, once and in order", shlex.join(words))
-        exact: bool = not cli.main(["--clusters", str(self.tree), *words], "mm2mgr", standalone_mode=False)
-        say(
-            "Every record arrived exactly once and in order." if exact else "NOT EXACT: see above.",
-            style="bold green" if exact else "bold red",
-        )
-        return exact
-
-    def status(self, workspace: Workspace) -> bool:
-        """Print the status, once the workers have flushed their offsets (every 2 s in the sandbox)."""
-        deadline = timing.now() + 30
-        while (status := operations.status(workspace)).health != "ok" and timing.now() < deadline:
-            timing.sleep(1.0)
-        say_status(status)
-        return status.health == "ok"
+def partitions_of(rates: Mapping[str, tuple[int, ...]]) -> list[TopicPartition]:
+    """Return the partitions that get traffic."""
+    return [TopicPartition(topic, number) for topic, of_topic in rates.items() for number in range(len(of_topic))]
 
 
-def _partitions() -> list[TopicPartition]:
-    return [TopicPartition(topic, number) for topic, rates in RATES.items() for number in range(len(rates))]
-
-
-def _records_behind(flow: Flow) -> int:
+def _records_behind(flow: Flow, rates: Mapping[str, tuple[int, ...]]) -> int:
+    partitions = partitions_of(rates)
     with Kafka(kafka_access(flow.source)) as source, Kafka(kafka_access(flow.target)) as target:
-        ends = source.offsets(_partitions())
-        remote = target.offsets(TopicPartition(flow.remote_topic(p.topic), p.partition) for p in _partitions())
+        ends = source.offsets(partitions)
+        remote = target.offsets(TopicPartition(flow.remote_topic(p.topic), p.partition) for p in partitions)
     return sum(
         offsets.end
         - (there.end if (there := remote.get(TopicPartition(flow.remote_topic(p.topic), p.partition))) else 0)
@@ -222,10 +245,10 @@ def _records_behind(flow: Flow) -> int:
     )
 
 
-def _records_not_stored(workspace: Workspace) -> Iterator[int]:
+def _records_not_stored(workspace: Workspace, rates: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
     for flow in operations.offsets(workspace, operations.Choice(everything=True)):
         yield from [1] if flow.unknown else []
-        own = (partition for partition in flow.lag.counted_partitions if partition.partition.topic in RATES)
+        own = (partition for partition in flow.lag.counted_partitions if partition.partition.topic in rates)
         yield from (partition.stored_lag_records for partition in own)
 
 
@@ -294,10 +317,12 @@ _TICK_SECONDS = 0.2
 
 @dataclass
 class Traffic:
-    """Produces to one cluster in a thread of its own; `scale` multiplies all rates. Use it in a `with` block."""
+    """Produces to one cluster in a thread of its own, `rates` by topic in records per second of each partition; `scale`
+    multiplies them. Use it in a `with` block."""
 
     access: KafkaAccess
     scale: float = 1.0
+    rates: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: RATES)
     sent: dict[TopicPartition, int] = field(default_factory=dict)
     error: Mm2mgrError | None = None
 
@@ -306,13 +331,13 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, name=f"traffic-{self.access.alias}", daemon=True)
         self._rates = {
             TopicPartition(topic, number): rate * self.scale
-            for topic, rates in RATES.items()
+            for topic, rates in self.rates.items()
             for number, rate in enumerate(rates)
         }
 
     def __enter__(self) -> Traffic:
         with Kafka(self.access, timeout_seconds=20) as kafka:
-            kafka.create_topics({topic: (len(rates), 1, {}) for topic, rates in RATES.items()})
+            kafka.create_topics({topic: (len(rates), 1, {}) for topic, rates in self.rates.items()})
             # A second run on a kept sandbox goes on counting where the first one ended.
             self.sent.update(_ends(kafka, list(self._rates)))
         # A group that has read up to here: checkpoints translate its offsets for the target.

@@ -26,7 +26,7 @@ from mm2mgr.secrets import cut, mask_text
 
 DEFAULT = "<default>"
 """In the place of a user or client id: all those without a quota of their own."""
-RATE_KEY = "producer_byte_rate"
+RATE_KEY, CONSUMER_RATE_KEY = "producer_byte_rate", "consumer_byte_rate"
 _HANDSHAKE, _AUTHENTICATE, _DESCRIBE, _ALTER, _CLUSTER = (17, 1), (36, 0), (48, 0), (49, 0), (60, 0)  # API key, version
 _EVERY_ENTITY = struct.pack(">i?", 0, False)  # a filter without components, that others may have
 _NO_RIGHT = 31
@@ -78,10 +78,14 @@ def read_quotas(access: KafkaAccess, timeout_seconds: float = 10.0) -> ProducerQ
 
 
 def write_quotas(
-    access: KafkaAccess, rates: Mapping[QuotaEntity, int | None], timeout_seconds: float = 10.0
+    access: KafkaAccess,
+    rates: Mapping[QuotaEntity, int | None],
+    timeout_seconds: float = 10.0,
+    rate_key: str = RATE_KEY,
 ) -> dict[QuotaEntity, str]:
-    """Set quotas of producers (bytes per second and broker; None: remove); return why each refused one is."""
-    entries = b"".join(_packed_entity(entity) + _packed_change(rate) for entity, rate in rates.items())
+    """Set quotas of producers, or of consumers (bytes per second and broker; None: remove); return why each refused
+    one is."""
+    entries = b"".join(_packed_entity(entity) + _packed_change(rate_key, rate) for entity, rate in rates.items())
     with _connect(access, timeout_seconds) as line:
         answer = line.ask(_ALTER, struct.pack(">i", len(rates)) + entries + b"\0")  # and not for validation only
         answer.number("i")
@@ -107,8 +111,8 @@ def _packed_entity(entity: QuotaEntity) -> bytes:
     return struct.pack(">i", len(named)) + b"".join(named)
 
 
-def _packed_change(rate: int | None) -> bytes:
-    return struct.pack(">i", 1) + _text(RATE_KEY) + struct.pack(">d?", rate or 0.0, rate is None)
+def _packed_change(rate_key: str, rate: int | None) -> bytes:
+    return struct.pack(">i", 1) + _text(rate_key) + struct.pack(">d?", rate or 0.0, rate is None)
 
 
 class _Answer:

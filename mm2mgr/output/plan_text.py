@@ -41,7 +41,8 @@ def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
     ]
     say_table(Table(["source \\ target", *targets], rows, wrap=targets))
     flows, connects = len(topology.flows), len(topology.connects)
-    say(f"{number_of(flows, 'flow')}, {len(connectors)} connectors on {number_of(connects, 'Connect cluster')}")
+    count = number_of(len(connectors), "connector")
+    say(f"{number_of(flows, 'flow')}, {count} on {number_of(connects, 'Connect cluster')}")
 
 
 def say_plan(plan: Plan, *, full: bool = False, explain: bool = False) -> None:

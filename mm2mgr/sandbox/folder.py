@@ -159,8 +159,11 @@ def check_tree(folder: Path) -> None:
             raise SandboxError(f"{path} was written or changed by somebody else; nothing was touched", hint=hint)
 
 
-def write_tree(folder: Path, endpoints: Endpoints) -> Path:
-    """Write clusters.yaml and flows.yaml into `folder`; its overrides, and what people changed, are left alone."""
+def write_tree(folder: Path, endpoints: Endpoints, flows: str = _FLOWS) -> Path:
+    """Write clusters.yaml and flows.yaml into `folder`; its overrides, and what people changed, are left alone.
+
+    `flows`: the text of the latter.
+    """
     check_tree(folder)
     aggregates = set(endpoints.connect_kafka.values())
     lines = [_CLUSTERS]
@@ -169,13 +172,14 @@ def write_tree(folder: Path, endpoints: Endpoints) -> Path:
         lines.append(f"  {alias}: {{bootstrap_servers: ['{address}'], labels: {{tier: {tier}}}}}\n")
     lines.append("\nconnect:\n")
     for name, url in endpoints.connect_urls.items():
-        lines.append(f"  {name}: {{url: ['{url}'], kafka: {endpoints.connect_kafka[name]}}}\n")
+        more = "flush_interval: 2s, workers: {count: 1}"
+        lines.append(f"  {name}: {{url: ['{url}'], kafka: {endpoints.connect_kafka[name]}, {more}}}\n")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / "clusters.yaml", _sign_body("".join(lines)))
-        flows = folder / "flows.yaml"
-        if not flows.exists():  # people who keep the sandbox edit this one
-            replace_file(flows, _sign_body(_FLOWS))
+        file = folder / "flows.yaml"
+        if not file.exists():  # people who keep the sandbox edit this one
+            replace_file(file, _sign_body(flows))
     return folder
 
 

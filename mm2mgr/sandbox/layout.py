@@ -34,6 +34,7 @@ _USE = "sandbox"
 _FORMAT = 1
 _LARGEST_BYTES = 1_000_000
 _SHORTEST_PAUSE = 0.02  # seconds
+_EVEN_QUOTAS = {"quota.window.num": "2"}  # as shipped (11), ten seconds' worth of a client quota pass at once
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")  # becomes a folder, and an alias in the tree
 Progress = Callable[[str], None]
 AnyServer = TypeVar("AnyServer", bound=Server)
@@ -93,10 +94,14 @@ class ProcessState:
 
 
 class Sandbox:
-    """The servers of one directory; as a context manager it ends with `stop`."""
+    """The servers of one directory; as a context manager it ends with `stop`.
 
-    def __init__(self, directory: Path = DEFAULT_DIRECTORY) -> None:
+    `plugins`: folder of Connect plugins, which workers that are started look into.
+    """
+
+    def __init__(self, directory: Path = DEFAULT_DIRECTORY, *, plugins: Path | None = None) -> None:
         self.directory = directory.absolute()
+        self._worker_properties = {"plugin.path": str(plugins.absolute())} if plugins else {}
         self.state_file = self.directory / "state.json"
 
     def start(self, layout: Layout | None = None, progress: Progress = lambda line: None) -> Endpoints:
@@ -180,13 +185,16 @@ class Sandbox:
         return state
 
     def _brokers(self, state: State, runtime: Runtime | None) -> list[Broker]:
-        brokers = [Broker(n, self.directory / "kafka" / n, runtime=runtime) for n in state.layout.kafka_clusters]
+        brokers = [
+            Broker(name, self.directory / "kafka" / name, _EVEN_QUOTAS, runtime=runtime)
+            for name in state.layout.kafka_clusters
+        ]
         return [_adopt_server(broker, state) for broker in brokers]
 
     def _workers(self, state: State, brokers: Sequence[Broker], runtime: Runtime | None) -> list[Worker]:
         bootstrap = {broker.name: broker.bootstrap_servers for broker in brokers if broker.ports}
         workers = [
-            Worker(name, self.directory / "connect" / name, bootstrap[kafka], runtime=runtime)
+            Worker(name, self.directory / "connect" / name, bootstrap[kafka], self._worker_properties, runtime=runtime)
             for name, kafka in state.layout.connect.items()
             if kafka in bootstrap
         ]

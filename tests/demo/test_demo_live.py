@@ -97,8 +97,12 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    directory = tmp_path_factory.mktemp("demo") / "here"
-    command = [sys.executable, "-m", "mm2mgr", "demo", "--seconds", "8", "--dir", str(directory)]
+    return play(tmp_path_factory.mktemp("demo") / "here", "--seconds", "8")
+
+
+def play(directory: Path, *options: str) -> Run:
+    """Run the demo to its end, and look for what is left of it."""
+    command = [sys.executable, "-m", "mm2mgr", "demo", *options, "--dir", str(directory)]
     pipe = subprocess.PIPE
     env = {key: value for key, value in os.environ.items() if key not in {"FORCE_COLOR", "MM2MGR_CLUSTERS"}}
     running = subprocess.Popen(
@@ -161,3 +165,20 @@ def test_nothing_of_it_is_left(run: Run) -> None:
 
 def test_it_fits_into_six_gibibytes(run: Run) -> None:
     assert 0 < run.watcher.peak_bytes < MEMORY_LIMIT_BYTES, f"{run.watcher.peak_bytes / 1024**3:.2f} GiB"
+
+
+@pytest.mark.matrix
+def test_skewed_traffic_is_made_even_within_three_minutes(tmp_path: Path) -> None:
+    run = play(tmp_path / "here", "--balance")
+    assert run.code == 0, run.out + run.err
+    took = re.search(r"Demo succeeded in (\d+) s", run.out)
+    gain = re.search(r"Busiest task by the mean: (\S+) before, (\S+) now\.", run.out)
+    assert took, run.out
+    assert gain, run.out
+    print(f"{took[0]}; {gain[0]}")
+    before, now = map(float, gain.groups())
+    assert before > 1.5
+    assert now <= 1.1
+    assert "Every record arrived exactly once and in order." in run.step(9)
+    assert run.left == []
+    assert run.watcher.most_jvms == 3

@@ -45,7 +45,7 @@ class Stage:
         self.directory = Path("sandbox")
         monkeypatch.setattr(story, "Sandbox", lambda directory: self)
         monkeypatch.setattr(story, "cli", SimpleNamespace(main=self.command))
-        monkeypatch.setattr(story, "_records_behind", lambda flow: 0)
+        monkeypatch.setattr(story, "_records_behind", lambda flow, rates: 0)
         doubles = SimpleNamespace(
             plan=lambda tree: Plan("sandbox", ()), apply=self.apply, status=self.status, table_sizes=lambda store: []
         )
@@ -147,7 +147,7 @@ def test_keep_leaves_it_running_and_says_how_to_stop_it(
 def test_flows_that_never_catch_up_end_the_demo_with_their_status(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(story, "_records_behind", lambda flow: 3)
+    monkeypatch.setattr(story, "_records_behind", lambda flow, rates: 3)
     stage.health = "problem"
     wanted = r"not caught up, and no record has arrived for 90 s: .*logging:dc1->agg 3 records"
     with pytest.raises(Mm2mgrError, match=wanted):
@@ -169,6 +169,6 @@ def test_flows_that_catch_up_slowly_have_the_time_that_they_need(
 ) -> None:
     began = timing.now()
     # A record every 80 seconds, for half an hour.
-    monkeypatch.setattr(story, "_records_behind", lambda flow: max(0, 20 - int(timing.now() - began) // 80))
+    monkeypatch.setattr(story, "_records_behind", lambda flow, rates: max(0, 20 - int(timing.now() - began) // 80))
     assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == 0
     assert timing.now() - began >= 1600

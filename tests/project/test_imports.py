@@ -246,6 +246,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "demo": {  # plays commands as people type them, and the operations where it looks between
         "json_values",
+        "assignment",
         *("timing", "text", "errors", "partitions", "live", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
     },
