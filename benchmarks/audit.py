@@ -3,6 +3,9 @@
 Each run is a fresh process, timed from its first read on, so without the start of a Spark session, and CPU seconds are those
 of that time, of the process and all that it started. The bare consumer reads the very ranges that the audit reads, in as many
 processes with the same settings, and looks at nothing. The executors have one core each and had their Python workers started.
+`--warm` audits a small part of the logs before the clock, as sessions that stay have done; a JVM's first job costs more.
+Brokers share the cores with what is measured: their CPU seconds stand beside those of each kind of process, and the gain of two
+executors over one beside its bound, what a second bare consumer gains in the same run.
 Figures are in README.md beside this file.
 """
 
@@ -17,7 +20,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +43,7 @@ from mm2mgr.sandbox.server import start_all
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTITIONS, RECORD_BYTES = 8, 200
+PARTITIONS, RECORD_BYTES, WARM_OFFSETS = 8, 200, 12_500
 TOPICS = {"src": "logs", "tgt": "src.logs"}
 
 
@@ -46,12 +51,14 @@ def main() -> None:
     """Print one line per run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=4_000_000, help="in each of the two logs")
-    parser.add_argument("--runs", default="bare,process,spark,executor,executors", help="which, and in which order")
+    parser.add_argument("--runs", default="bare,process,spark,consumer,executor,consumers,executors", help="in order")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--warm", action="store_true", help="audit a part of the logs before the clock")
     parser.add_argument("--child", nargs=2, metavar=("RUN", "SERVERS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(_RUNS[arguments.child[0]](json.loads(arguments.child[1]), arguments.processes)))
+        servers = json.loads(arguments.child[1])
+        print(json.dumps(_RUNS[arguments.child[0]](servers, arguments.processes, is_warm=arguments.warm)))
         return
     with tempfile.TemporaryDirectory(prefix="mm2mgr-audit-") as folder:
         brokers = [Broker(name, Path(folder) / name) for name in TOPICS]
@@ -62,8 +69,11 @@ def main() -> None:
             servers = {broker.name: broker.bootstrap_servers for broker in brokers}
             for alias, address in servers.items():
                 _fill(alias, address, arguments.records)
+            pids = [broker.process.pid for broker in brokers if broker.process]
+            seconds: dict[str, list[_Measured]] = {}
             for run in arguments.runs.split(","):
-                _measure(run, servers, arguments)
+                seconds.setdefault(run, []).append(_measure(run, servers, pids, arguments))
+            _print_gains(seconds)
         finally:
             for broker in brokers:
                 broker.kill()
@@ -97,8 +107,28 @@ def _fill(alias: str, servers: str, records: int) -> None:
     producer.flush()
 
 
-def _measure(run: str, servers: dict[str, str], arguments: argparse.Namespace) -> None:
+@dataclass(frozen=True)
+class _Measured:
+    """Wall and CPU seconds of a run, without and with the brokers'."""
+
+    wall: float
+    cpu: float
+    brokers: float
+
+
+def _print_gains(runs: dict[str, list[_Measured]]) -> None:
+    """Print what a second executor, and a second bare consumer, gains, by the median of each run."""
+    for one, two in (("consumer", "consumers"), ("executor", "executors")):
+        if one in runs and two in runs:
+            first, second = (sorted(runs[run], key=lambda entry: entry.wall)[len(runs[run]) // 2] for run in (one, two))
+            gain, more = first.wall / second.wall, second.cpu / first.cpu - 1
+            print(f"two {two}: {gain:.2f} times as fast as one, {more:+.0%} CPU seconds for each record")
+
+
+def _measure(run: str, servers: dict[str, str], brokers: list[int], arguments: argparse.Namespace) -> _Measured:
+    before = _cpu_by_kind(brokers)
     command = [sys.executable, __file__, "--processes", str(arguments.processes), "--child", run, json.dumps(servers)]
+    command += ["--warm"] * arguments.warm
     process = psutil.Popen(command, stdout=subprocess.PIPE, text=True)
     peak, ended = [0], threading.Event()
     watcher = threading.Thread(target=_watch, args=(process, peak, ended))
@@ -109,12 +139,14 @@ def _measure(run: str, servers: dict[str, str], arguments: argparse.Namespace) -
     if process.returncode:
         raise SystemExit(f"{run} failed")
     told = json.loads(output.splitlines()[-1])
+    of_brokers = sum(_cpu_by_kind(brokers).values()) - sum(before.values())
     load = os.getloadavg()[0]
     print(
         f"{run:>10} {arguments.records:>11,} records {told['seconds']:7.1f} s wall  {told['cpu']:7.1f} CPU s"
-        f"  {told['cpu'] / arguments.records * 1e6:5.2f} µs each  {peak[0] / 2**20:7.0f} MiB at most  load {load:.1f}  {told['says']}",
+        f" (brokers {of_brokers:.1f})  {told['cpu'] / arguments.records * 1e6:5.2f} µs each  {peak[0] / 2**20:7.0f} MiB at most  load {load:.1f}  {told['says']}; {told['kinds']}",
         flush=True,
     )
+    return _Measured(told["seconds"], told["cpu"], of_brokers)
 
 
 def _watch(process: psutil.Process, peak: list[int], ended: threading.Event) -> None:
@@ -155,18 +187,36 @@ def _order(servers: dict[str, str]) -> AuditOrder:
     return AuditOrder((FlowOrder("logs:src->tgt", accesses[0], accesses[1], tuple(map(part, range(PARTITIONS)))),))
 
 
-def _cpu() -> float:
-    """Return the CPU seconds so far of this process and of all below it, those that have ended too."""
-    me, total = psutil.Process(), 0.0
-    for process in [me, *_children(me)]:
-        try:
-            total += sum(process.cpu_times()[:4])
-        except psutil.Error:
-            continue
-    return total
+def _cpu() -> Counter[str]:
+    """Return the CPU seconds so far of this process and of all below it, those that have ended too, by kind."""
+    return _cpu_by_kind([os.getpid()])
 
 
-def _bare(servers: dict[str, str], processes: int) -> dict[str, Any]:
+def _cpu_by_kind(pids: list[int]) -> Counter[str]:
+    seconds: Counter[str] = Counter()
+    for top in map(psutil.Process, pids):
+        for process in [top, *_children(top)]:
+            try:
+                words, times = " ".join(process.cmdline()), sum(process.cpu_times()[:4])
+            except psutil.Error:
+                continue
+            kinds = {
+                "CoarseGrainedExecutorBackend": "executor JVMs",
+                "pyspark": "Python workers",
+                "java": "driver's JVM",
+            }
+            seconds[next((kind for part, kind in kinds.items() if part in words), "this process")] += times
+    return seconds
+
+
+def _since(before: Counter[str]) -> dict[str, Any]:
+    """Return the CPU seconds since then, with what kinds of process took them in words."""
+    after = _cpu()
+    spent = {kind: after[kind] - before[kind] for kind in after}
+    return {"cpu": sum(spent.values()), "kinds": ", ".join(f"{kind} {spent[kind]:.1f}" for kind in sorted(spent))}
+
+
+def _bare(servers: dict[str, str], processes: int, *, is_warm: bool = False) -> dict[str, Any]:
     order = _order(servers)
     (flow,) = order.flows
     sides = [(flow.source, part.source) for part in flow.partitions] + [
@@ -177,7 +227,15 @@ def _bare(servers: dict[str, str], processes: int) -> dict[str, Any]:
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         counts = list(pool.map(_consume, shares))
     seconds = time.perf_counter() - began
-    return {"seconds": seconds, "cpu": _cpu() - cpu, "says": f"{sum(counts):,} messages"}
+    return {"seconds": seconds, **_since(cpu), "says": f"{sum(counts):,} messages"}
+
+
+def _consumer(servers: dict[str, str], processes: int, *, is_warm: bool) -> dict[str, Any]:
+    return _bare(servers, 1)
+
+
+def _consumers(servers: dict[str, str], processes: int, *, is_warm: bool) -> dict[str, Any]:
+    return _bare(servers, 2)
 
 
 def _consume(sides: list[tuple[LogAccess, LogWindow]]) -> int:
@@ -197,32 +255,32 @@ def _consume(sides: list[tuple[LogAccess, LogWindow]]) -> int:
     return count
 
 
-def _process(servers: dict[str, str], processes: int) -> dict[str, Any]:
+def _process(servers: dict[str, str], processes: int, *, is_warm: bool) -> dict[str, Any]:
     order, cpu = _order(servers), _cpu()
     report = run_audit(order)
-    return {"seconds": report.seconds, "cpu": _cpu() - cpu, "says": f"{report.engine}: {report.verdict}"}
+    return {"seconds": report.seconds, **_since(cpu), "says": f"{report.engine}: {report.verdict}"}
 
 
-def _spark(servers: dict[str, str], processes: int) -> dict[str, Any]:
+def _spark(servers: dict[str, str], processes: int, *, is_warm: bool) -> dict[str, Any]:
     from mm2mgr.throughput.spark_session import end, session
 
     spark = session(spark_java_home(find_java()))
     try:
         spark.range(1).count()
-        return _on(spark, servers)
+        return _on(spark, servers, is_warm=is_warm)
     finally:
         end(spark)
 
 
-def _executor(servers: dict[str, str], processes: int) -> dict[str, Any]:
-    return _cluster(servers, 1)
+def _executor(servers: dict[str, str], processes: int, *, is_warm: bool) -> dict[str, Any]:
+    return _cluster(servers, 1, is_warm=is_warm)
 
 
-def _executors(servers: dict[str, str], processes: int) -> dict[str, Any]:
-    return _cluster(servers, 2)
+def _executors(servers: dict[str, str], processes: int, *, is_warm: bool) -> dict[str, Any]:
+    return _cluster(servers, 2, is_warm=is_warm)
 
 
-def _cluster(servers: dict[str, str], count: int) -> dict[str, Any]:
+def _cluster(servers: dict[str, str], count: int, *, is_warm: bool) -> dict[str, Any]:
     """A cluster of executors of one core each, whose JVMs start as those of local sessions do."""
     from pyspark.sql import SparkSession
 
@@ -240,7 +298,7 @@ def _cluster(servers: dict[str, str], count: int) -> dict[str, Any]:
         # Tasks of a barrier run at the same time: one in each executor, whose Python worker then is there.
         spark.sparkContext.parallelize(range(count), count).barrier().mapPartitions(_import_audit).collect()
         spark.range(1).count()
-        return _on(spark, servers)
+        return _on(spark, servers, is_warm=is_warm)
     finally:
         spark.stop()
 
@@ -251,12 +309,20 @@ def _import_audit(_: object) -> list[str]:
     return [mm2mgr.audit.scan.__name__]
 
 
-def _on(spark: SparkSession, servers: dict[str, str]) -> dict[str, Any]:
-    order, cpu, jobs = _order(servers), _cpu(), _jobs(spark)
+def _on(spark: SparkSession, servers: dict[str, str], *, is_warm: bool) -> dict[str, Any]:
+    order = _order(servers)
+    if is_warm:
+        (flow,) = order.flows
+        small = [
+            replace(part, **{side: replace(getattr(part, side), end=WARM_OFFSETS) for side in ("source", "target")})
+            for part in flow.partitions
+        ]
+        run_audit(replace(order, flows=(replace(flow, partitions=tuple(small)),)), spark)
+    cpu, jobs = _cpu(), _jobs(spark)
     report = run_audit(order, spark)
     after = [there - before for there, before in zip(_jobs(spark), jobs, strict=True)]
     says = "{} jobs, {} stages, {} tasks".format(*after)
-    return {"seconds": report.seconds, "cpu": _cpu() - cpu, "says": f"{report.engine}: {report.verdict}; {says}"}
+    return {"seconds": report.seconds, **_since(cpu), "says": f"{report.engine}: {report.verdict}; {says}"}
 
 
 def _jobs(spark: SparkSession) -> tuple[int, int, int]:
@@ -267,7 +333,15 @@ def _jobs(spark: SparkSession) -> tuple[int, int, int]:
     return len(jobs), len(stages), sum(stage.numTasks for stage in stages if stage)
 
 
-_RUNS = {"bare": _bare, "process": _process, "spark": _spark, "executor": _executor, "executors": _executors}
+_RUNS = {
+    "bare": _bare,
+    "process": _process,
+    "spark": _spark,
+    "consumer": _consumer,
+    "consumers": _consumers,
+    "executor": _executor,
+    "executors": _executors,
+}
 
 if __name__ == "__main__":
     main()

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
-from mm2mgr.audit.doubts import Flags, PlaceDoubts, Span, find_doubts, rows_without
+from mm2mgr.audit.doubts import Flags, PlaceDoubts, Span, are_elsewhere, find_doubts, is_single, rows_without
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.sequences import Rows, pair_among_others, pair_in_order
@@ -121,17 +121,57 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     if edges.open_end:
         outside |= is_behind
         unsure |= outside & (rest.time_ms >= source.time_ms[-1] - disorder) if len(source) else outside
+    if any(is_open) and are_elsewhere(left, len(source) if edges.due is None else due):
+        outside[:] = True  # partners by chance tell no place
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
+    if outside.any():
+        copy_of[(copy_of == OUTSIDE) & ~_have_identity(target, source)[surplus_rows]] = NOT_OURS
+    is_once = source.hash[is_single(source.hash)]
+    open_copy = unsure & (copy_of >= 0)
+    if open_copy.any():
+        open_copy &= np.isin(rest.hash, source.hash[_have_identity(source)])
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
-    if edges.open_end and edges.is_whole and not edges.open_copies:
+    if edges.open_copies:
+        copy_of[open_copy] = BEHIND
+    elif edges.open_end and edges.is_whole:
         copy_of[is_behind] = BEHIND
     doubts, source_place = None, before[np.searchsorted(left, lost_rows)]
     if edges.window is not None:
         bounds = *edges.window, edges.window[1] if edges.due is None else edges.due
         doubts = find_doubts(source, target, [pairs, *others], bounds, is_open)
         copy_of[doubts.surplus] = NOT_OURS
+        # What the source has once, and the target in a place where it cannot be told, is not missing.
+        there = np.intersect1d(is_once, rest.hash[copy_of <= NOT_OURS])
+        doubts = doubts.with_lost(source.offset[lost_rows], np.isin(source.hash[lost_rows], there), edges.window)
         lost_rows, source_place = lost_rows[~doubts.lost], source_place[~doubts.lost]
+    if edges.open_start:
+        later = _later_copies(surplus_rows, copy_of, outside, source.offset[left], right)
+        order = np.argsort(later)
+        rest, copy_of = target.take(later[order]), copy_of[order]
+        place = before[np.searchsorted(right, later[order])]
     return Unmatched(source.take(lost_rows), source_place, rest, place, copy_of, doubts)
+
+
+def _later_copies(rows: Rows, copy_of: Ints, outside: Flags, offsets: Ints, partners: Rows) -> Rows:
+    """Return target rows, where the first of several copies is before all partners with the last one in its place."""
+    later, first = rows.copy(), partners[0] if len(partners) else 0
+    for offset in np.unique(copy_of[outside & (copy_of >= 0) & (rows < first)]).tolist():
+        own = np.flatnonzero((copy_of == offset) & (rows < first))
+        later[own] = np.append(rows[own[1:]], partners[np.searchsorted(offsets, offset)])
+    return later
+
+
+def _have_identity(records: Records, *others: Records) -> Flags:
+    """Return which records are told from all others by their timestamp with their key, and with their value; nor are
+    there two such records in the other log."""
+    flags = np.ones(len(records), np.bool_)
+    for names in (("key", "timestamp"), ("value", "timestamp")):
+        hashes = records.hashed_over(names).hash
+        flags &= is_single(hashes)
+        for log in others:
+            there = log.hashed_over(names).hash
+            flags &= ~np.isin(hashes, there[~is_single(there)])
+    return flags
 
 
 def copies(target: Records, places: Ints, source: Records) -> Ints:
@@ -195,7 +235,7 @@ def settle(
         copy = difference_of(DifferenceKind.DUPLICATED, None, 0, target, row)
         differences.append(replace(copy, source_offset=int(copy_of[row])))
     surplus[duplicated] = False
-    add_pairs(DifferenceKind.ALTERED, _pair_altered(rest, lost, surplus, counted))
+    add_pairs(DifferenceKind.ALTERED, _pair_altered(rest, lost, surplus & (rest.copy_of > NOT_OURS), counted))
     if window is not None:
         lost &= source.offset < window[1]
     for row in np.flatnonzero(lost).tolist():

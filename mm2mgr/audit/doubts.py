@@ -6,7 +6,7 @@ may be that before the window. Runs of records that are found once on both sides
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,17 @@ class PlaceDoubts:
     lost: Flags
     surplus: Flags
     repeats: bool
+    sure_from: int = 0
+    """At an open start the source offset of the first record whose place on the target is sure: partners of those
+    before it may be equal by chance."""
+
+    def with_lost(self, offsets: Ints, flags: Flags, window: Span) -> PlaceDoubts:
+        """Return it with more of the lost records, whose offsets these are, in doubt."""
+        inside = flags & ~self.lost & (offsets >= window[0]) & (offsets < window[1])
+        spans = [(offset, offset + 1) for offset in offsets[inside].tolist()]
+        return replace(
+            self, spans=(*self.spans, *spans), lost=self.lost | flags, repeats=self.repeats or len(spans) > 0
+        )
 
 
 def find_doubts(
@@ -39,8 +50,7 @@ def find_doubts(
     """Return what the pairs of a gap, the first of several answers that are as good, leave open. At a start or an end
     that is open the target may have records that the source's part does not have. `bounds` are the source offsets of
     the window, its end excluded, and the end of what must have arrived."""
-    window, due = bounds[:2], bounds[2]
-    open_start, open_end = is_open
+    window, due, (open_start, open_end) = bounds[:2], bounds[2], is_open
     left, right = pairs = answers[0]
     first, end = np.searchsorted(source.offset, window).tolist()
     lost, surplus = rows_without(left, len(source)), rows_without(right, len(target))
@@ -51,13 +61,13 @@ def find_doubts(
     if not all(map(len, lacking)):  # by one of the answers nothing of the window is lost
         spans += [_span(source.offset, int(part[0]), int(part[-1]) + 1) for part in lacking if len(part)]
     unsure_lost, unsure_surplus = np.zeros(len(source), np.bool_), np.zeros(len(target), np.bool_)
-    repeated = source.hash[~_is_single(source.hash)]
+    repeated = source.hash[~is_single(source.hash)]
     if any(is_open):  # what equals other records tells nothing there
         beyond = np.ones(len(target), np.bool_)
         if len(anchors):
             beyond[right[anchors[0]] if open_start else 0 : right[anchors[-1]] + 1 if open_end else None] = False
         unsure_surplus |= beyond & np.isin(target.hash, repeated)
-    repeats = bool(spans) or (any(is_open) and _are_elsewhere(source.offset[left] < due, source.offset < due))
+    repeats = bool(spans) or (any(is_open) and are_elsewhere(left, int(np.searchsorted(source.offset, due))))
     starts, ends = np.searchsorted(left, lost), np.searchsorted(right, surplus)
     # A surplus record beside a lost one may be that record, altered.
     for run in _movable(source.hash, lost[~np.isin(starts, ends)], repeated):
@@ -91,7 +101,8 @@ def find_doubts(
         between = surplus[(surplus > low) & (surplus < (right[-1] if open_end and len(right) else len(target)))]
         is_there = np.isin(source.hash[judged], target.hash) | np.isin(source.hash[judged], repeated)
         repeats = bool(is_there.any() or np.isin(target.hash[between], repeated).any())
-    return PlaceDoubts(tuple(spans), unsure_lost[lost], unsure_surplus[surplus], repeats)
+    sure = source.offset[left[anchors[:open_start]]]
+    return PlaceDoubts(tuple(spans), unsure_lost[lost], unsure_surplus[surplus], repeats, int(sure.max(initial=0)))
 
 
 def _without_place(
@@ -113,11 +124,11 @@ def _without_place(
 def _have_one_place(first: Hashes, second: Hashes, pairs: Pairs) -> Flags:
     """Return which pairs are of a record, or of a run of RUN records, that either side has once."""
     left, right = pairs
-    flags = _is_single(first)[left] & _is_single(second)[right]
+    flags = is_single(first)[left] & is_single(second)[right]
     if len(left) >= RUN and not flags.all():
         is_run = (left[RUN - 1 :] - left[: 1 - RUN] == RUN - 1) & (right[RUN - 1 :] - right[: 1 - RUN] == RUN - 1)
         starts = np.flatnonzero(is_run)
-        single = _is_single(runs_at(first))[left[starts]] & _is_single(runs_at(second))[right[starts]]
+        single = is_single(runs_at(first))[left[starts]] & is_single(runs_at(second))[right[starts]]
         changes = np.zeros(len(left) + 1, np.int64)
         np.add.at(changes, starts[single], 1)
         np.add.at(changes, starts[single] + RUN, -1)
@@ -125,12 +136,13 @@ def _have_one_place(first: Hashes, second: Hashes, pairs: Pairs) -> Flags:
     return flags
 
 
-def _are_elsewhere(paired: Flags, all_due: Flags) -> bool:
-    """Return whether so few have a partner that these may be equal by chance."""
-    return 2 * int(paired.sum()) < int(all_due.sum())
+def are_elsewhere(partners: Rows, due: int) -> bool:
+    """Return whether so few of the rows before `due` have a partner that these may be equal by chance."""
+    return 2 * int((partners < due).sum()) < due
 
 
-def _is_single(hashes: Hashes) -> Flags:
+def is_single(hashes: Hashes) -> Flags:
+    """Return which hashes are there once."""
     _, places, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     flags: Flags = (counts == 1)[places]
     return flags

@@ -18,7 +18,7 @@ import pyarrow as pa
 from mm2mgr.audit.differences import CLOSED, Edges, Unmatched, compare_gap
 from mm2mgr.audit.reading import ClientRefused, LogConsumer, ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of, signed_columns
-from mm2mgr.audit.scan import ScanRange, as_mirrored
+from mm2mgr.audit.scan import SOURCE, TARGET, ScanRange, as_mirrored
 from mm2mgr.audit.windows import LogAccess
 
 REST, FAULT, COPY, DOUBT, REPEATS = "rest", "fault", "copy", "doubt", "repeats"
@@ -44,7 +44,7 @@ class LogSide:
 
 @dataclass(frozen=True)
 class GapTask:
-    """A gap of one partition. With `wanted`, only source records with these hashes are looked for."""
+    """A gap of one partition. With `wanted_hashes`, only records of one log, `source`, with these are looked for."""
 
     source: LogSide
     target: LogSide | None
@@ -121,7 +121,8 @@ def _compare(tasks: Sequence[GapTask], consumers: _Consumers) -> Iterator[pa.Rec
     try:
         if first.wanted_hashes is not None:
             equal_records, _ = _read(first, source_side, consumers, values=False)
-            yield _copy_rows(part, equal_records.take(np.isin(equal_records.hash, first.wanted_hashes)))
+            wanted = equal_records.take(np.isin(equal_records.hash, first.wanted_hashes))
+            yield _copy_rows(part, wanted, is_target=first.source.range.side == TARGET)
             return
         assert first.target is not None
         assert last.target is not None
@@ -129,7 +130,7 @@ def _compare(tasks: Sequence[GapTask], consumers: _Consumers) -> Iterator[pa.Rec
         sources = _read(first, source_side, consumers, values=first.show_values)
         targets = _read(first, target_side, consumers, values=first.show_values)
     except _Unreadable as error:
-        name = "source" if error.side is source_side else "target"
+        name = "source" if error.side.range.side == SOURCE else "target"
         text = f"the {name}'s records from offset {error.offset} on could not be read again: {error.reason}"
         yield _note(part, FAULT, text)
         return
@@ -205,20 +206,23 @@ def _rest(task: GapTask, rest: Unmatched, source: Records, target: Records, valu
 
 
 def _edges(rest: Unmatched, source: Records, due: int | None) -> npt.NDArray[np.int8]:
-    """Tell which source records without a partner are before the first that has one, or behind the last."""
+    """Tell which source records without a partner are before the first that surely has one, or behind the
+    last."""
     partners = np.setdiff1d(source.offset, rest.source.offset, assume_unique=True)
     if due is not None:
         partners = partners[partners < due]
     first, last = (partners[0], partners[-1]) if len(partners) else (np.iinfo(np.int64).max, -1)
+    if rest.doubts is not None:
+        first = max(first, rest.doubts.sure_from)
     flags = LEADS * (rest.source.offset < first) + TRAILS * (rest.source.offset > last)
     return flags.astype(np.int8)
 
 
-def _copy_rows(part: int, records: Records) -> pa.RecordBatch:
+def _copy_rows(part: int, records: Records, *, is_target: bool) -> pa.RecordBatch:
     count = len(records)
     signed = signed_columns(records, RECORD_SCHEMA)
     zeros = pa.array(np.zeros(count, np.int64))
-    flags, edges = pa.array(np.zeros(count, np.bool_)), pa.array(np.zeros(count, np.int8))
+    flags, edges = pa.array(np.full(count, is_target)), pa.array(np.zeros(count, np.int8))
     return _in_schema(part, COPY, "", [*signed, flags, zeros, zeros, zeros, edges, pa.nulls(count, pa.binary())], count)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mm2mgr import timing
 from mm2mgr.audit import gaps
@@ -22,9 +23,10 @@ from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compa
 from mm2mgr.audit.latest import sides_of
 from mm2mgr.audit.latest_records import compare_latest
 from mm2mgr.audit.reading import SILENCE_SECONDS
-from mm2mgr.audit.records import SLOWEST_ALGORITHM, Records, fastest_algorithm
+from mm2mgr.audit.records import SLOWEST_ALGORITHM, Hashes, Records, fastest_algorithm
 from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference, ranges_of
 from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, ScanTask, tasks_of
+from mm2mgr.audit.sequences import RUN
 from mm2mgr.audit.verdicts import sent_again_behind
 from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
 
@@ -36,6 +38,7 @@ MOST_IN_A_GAP = 2_000_000
 """So many records of a gap are compared one by one on each side."""
 _SEARCHED = 500_000
 _MAY_BE_OF_OTHERS = {DifferenceKind.EXTRA, DifferenceKind.DUPLICATED}
+_WITH_PLACE = {*_MAY_BE_OF_OTHERS, DifferenceKind.REORDERED}
 _ROUNDS = 3
 _LACKS_FASTEST = "No module named 'xxhash'"
 _SLOWER = (
@@ -352,10 +355,17 @@ class _Run:
         return [tuple(tasks[first : first + size]) for first in range(0, len(tasks), size)]
 
     def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
-        """Look for the first copies of records that no gap explains in the source before them."""
+        """Look for the first copies of records that no gap explains in the source before them, and far behind on the
+        target for those that seem to be missing."""
         rest = Unmatched.from_arrow(_of_kind(rows, gaps.REST))
+        if part.order.expectation.matching is Matching.FAN_IN:
+            return
+        lost, place = _lost_hashes(rest, part.order.source), part.order.target.end
+        if len(lost) and place < part.order.target_log.end:
+            side = part.side(TARGET, place, min(place + _SEARCHED, part.order.target_log.end))
+            yield GapTask(side, None, self.algorithm, self.silence_seconds, wanted_hashes=lost)
         surplus = copies_to_find(rest, part.order.expectation.fields)
-        if not len(surplus) or part.order.expectation.matching is Matching.FAN_IN:
+        if not len(surplus):
             return
         end = part.source_ranges[-1].end
         first = part.order.source_log.start
@@ -369,10 +379,12 @@ class _Run:
 
     def _settle(self, part: _Part, rows: pa.Table, searched: pa.Table | None, finding: _Findings) -> None:
         rest_rows = _of_kind(rows, gaps.REST)
-        earlier = []
+        earlier, later = list[Records](), Records.join([])
         if searched is not None:
             finding.not_judged += _faults(searched)
-            earlier = [Records.from_arrow(_of_kind(searched, gaps.COPY))]
+            is_later = searched.column("is_target")
+            earlier = [Records.from_arrow(_of_kind(searched.filter(pc.invert(is_later)), gaps.COPY))]
+            later = Records.from_arrow(_of_kind(searched.filter(is_later), gaps.COPY))
         expectation, window = part.order.expectation, part.order.source
         doubts = _of_kind(rows, gaps.DOUBT)
         spans = sorted(zip(doubts.column("offset").to_pylist(), doubts.column("place").to_pylist(), strict=True))
@@ -385,6 +397,11 @@ class _Run:
         differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
         rest_of_sides = _RestRows.from_table(rest_rows)
         told = self._of_window(part, rest_of_sides, differences, spans, finding)
+        told, unknown = _without_later(
+            part, told, set(rest.source.offset[np.isin(rest.source.hash, later.hash)].tolist())
+        )
+        told, of_removed = _without_removed(told, _of_removed(differences, part.order.source_log.start, rest))
+        finding.not_judged += unknown + of_removed
         if told and finding.sums is not None and 2 * len(rest_of_sides.source) > finding.sums.source_records:
             finding.leads = finding.trails = True  # few have a partner, perhaps by chance, of another place
         finding.repeats |= bool(told) and expectation.matching is Matching.FAN_IN  # more may have an equal one
@@ -410,9 +427,9 @@ class _Run:
         told, unknown, uncompared = list[RecordDifference](), [], []
         for entry in differences:
             difference, offset, kind = entry, entry.source_offset, entry.kind
-            place = places[rest.target[entry.target_offset or 0]] if entry.kind in _MAY_BE_OF_OTHERS else 0
+            place = places[rest.target[entry.target_offset or 0]] if kind in _WITH_PLACE else 0
             is_there = part.has(place if offset is None else offset, spans, is_extra=offset is None)
-            if kind is DifferenceKind.DUPLICATED:  # of a record before the window, between two of it
+            if kind in _WITH_PLACE and expectation.matching is Matching.ORDERED:  # of another record, between two of it
                 is_there |= all(part.has(at, spans, is_extra=False) for at in (place, place + 1))
             if not is_there:
                 continue
@@ -486,6 +503,61 @@ def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
     return None if wider == part or (is_same and part.context != CONTEXT) else wider
 
 
+def _lost_hashes(rest: Unmatched, window: LogWindow) -> Hashes:
+    """Return the hashes of the window's records that are nowhere on the target, as far as it was compared."""
+    inside = (rest.source.offset >= window.first) & (rest.source.offset < window.end)
+    return np.setdiff1d(rest.source.hash[inside], rest.target.hash)
+
+
+def _without_later(
+    part: _Part, differences: Iterable[RecordDifference], later: Collection[int]
+) -> tuple[list[RecordDifference], list[str]]:
+    """Return the differences without the records that may have arrived far behind, and which these are."""
+    is_searched = part.order.target_log.end - part.order.target.end <= _SEARCHED
+    may_be_behind = not is_searched and bool(sent_again_behind(part.flow, part.order))
+    told, unknown = list[RecordDifference](), list[int]()
+    for entry in differences:
+        if entry.kind is DifferenceKind.MISSING and (may_be_behind or entry.source_offset in later):
+            unknown.append(entry.source_offset or 0)
+        else:
+            told.append(entry)
+    where = f"{len(unknown)} of source offsets {unknown[0]}-{unknown[-1]}" if unknown else ""
+    has = "may have equal records" if may_be_behind else "has equal records"
+    return told, [f"{where}: the target {has} far behind, from offset {part.order.target.end} on"] if unknown else []
+
+
+def _of_removed(differences: Iterable[RecordDifference], log_start: int, rest: Unmatched) -> set[int]:
+    """Return the offsets of extra records that may be copies of what the source's retention removed: a restart sends
+    these, and right behind them copies of the first records that are left."""
+    if log_start <= 0:
+        return set()
+    places = dict(zip(rest.target.offset.tolist(), rest.target_place.tolist(), strict=True))
+    kinds = (DifferenceKind.DUPLICATED, DifferenceKind.EXTRA)
+    again = [(entry.target_offset or 0, entry) for entry in differences if entry.kind in kinds]
+    removed, place = set[int](), None
+    for offset, entry in sorted(again, key=lambda pair: pair[0], reverse=True):
+        if entry.source_offset is not None:
+            place = places[offset] if entry.source_offset < log_start + RUN else None
+        elif places[offset] == place:
+            removed.add(offset)
+    return removed
+
+
+def _without_removed(
+    differences: Iterable[RecordDifference], offsets: Collection[int]
+) -> tuple[list[RecordDifference], list[str]]:
+    """Return the differences without the extra records at these target offsets, and which these are."""
+    told, unknown = list[RecordDifference](), list[int]()
+    for entry in differences:
+        if entry.kind is DifferenceKind.EXTRA and entry.target_offset in offsets:
+            unknown.append(entry.target_offset or 0)
+        else:
+            told.append(entry)
+    where = f"{len(unknown)} of target offsets {unknown[0]}-{unknown[-1]}" if unknown else ""
+    equal = "copies of the source's first records, of which retention removed what these may equal"
+    return told, [f"{where}: before {equal}"] if unknown else []
+
+
 def _join_spans(spans: Iterable[Span]) -> list[Span]:
     """Join spans, in order, that overlap or touch."""
     joined: list[Span] = []
@@ -507,7 +579,7 @@ def _twice_or_later(rest: Unmatched, searched: Iterable[Records], window: LogWin
     offsets = [offset for records in searched for offset in records.offset[np.isin(records.hash, hashes)].tolist()]
     again = [offset for offset in offsets if window.first <= offset < window.end]
     where = f"source offsets {min(again)}-{max(again)}" if again else ""
-    return where and f"{where}: the target has records far behind that equal some of them, copies or later ones"
+    return where and f"{where}: the target has records before or behind that equal some of them, copies or others"
 
 
 def _without_timestamp(difference: RecordDifference) -> str:

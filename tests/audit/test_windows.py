@@ -319,3 +319,37 @@ def test_what_came_again_behind_all_that_is_not_stored_yet_is_told(
     assert whole(fake, log, log, 1_000, fields).verdict is Verdict.EQUAL
     part_audit = whole(fake, log, [*log[:2_000], *log[300:900]], 1_000, fields)
     assert part_audit.verdict is (Verdict.DIFFERS if fields == ALL_FIELDS else Verdict.NOT_JUDGED)
+
+
+@pytest.mark.parametrize("seed", [2001059, 2005517, 2005767])
+def test_where_retention_cut_a_log_nothing_is_told_that_partners_by_chance_suggest(fake: FakeLogs, seed: int) -> None:
+    check_windows(fake, seed, 5)
+
+
+def test_copies_of_what_retention_removed_are_not_judged(fake: FakeLogs) -> None:
+    log = distinct(3_000, at=1_000)
+    nobodys = replace(log[1_200], value=b"nobody's")
+    target = [*log[:1_200], nobodys, *log[1_200:2_000], *log[20:]]
+    part_audit = audited(fake, Logs(log, target, (50, 0), 3_000, 3_000, ALL_FIELDS, ""), 50, 3_000)
+    assert part_audit.counts == {DifferenceKind.DUPLICATED: 1_950, DifferenceKind.EXTRA: 1}
+    where = "30 of target offsets 2001-2030: before copies of the source's first records, of which retention removed"
+    assert [reason[: len(where)] for reason in part_audit.not_judged] == [where]
+
+
+def test_a_record_that_arrived_far_behind_the_window_is_not_missing(fake: FakeLogs) -> None:
+    log = distinct(900, at=1_000)
+    once = [*log[:501], *log[502:]]
+    again = Logs(log, [*once[:703], *log], (0, 0), 900, 900, ALL_FIELDS, "")
+    part_audit = audited(fake, again, 493, 523)
+    assert part_audit.verdict is Verdict.NOT_JUDGED
+    assert any(reason.startswith("1 of source offsets 501-501") for reason in part_audit.not_judged)
+    nowhere = replace(again, target=[*once[:703], *once])
+    assert audited(fake, nowhere, 493, 523).counts == {DifferenceKind.MISSING: 1}
+
+
+def test_a_record_of_behind_the_window_that_came_between_two_of_it_is_told(fake: FakeLogs) -> None:
+    log = distinct(40, at=1_000)
+    target = [*log[:17], log[18], log[17], *log[19:]]
+    for end in (18, 19):
+        part_audit = audited(fake, Logs(log, target, (0, 8), 40, 40, ALL_FIELDS, ""), 14, end)
+        assert part_audit.counts == {DifferenceKind.REORDERED: 1}
