@@ -82,6 +82,8 @@ class Recorder:
         """Begin; a change that is tried again and is in `failed_before` keeps its entry."""
         self.topology, self.author = topology, Author(_safe(author.who), author.commit)
         self._failed_before = failed_before
+        self.reasons: Mapping[Named, str] = {}
+        """Why single changes are made, where that is another reason than the command's."""
         self._common = {
             "who": _safe(author.who),
             "commit": author.commit,
@@ -95,7 +97,9 @@ class Recorder:
         self._connects: set[str] = set()
 
     def begin(self, change: Change) -> None:
-        """Record that a change begins; what stays of a command that is killed."""
+        """Record that a change begins; what stays of a command that is killed. A second time does nothing."""
+        if change.full_name in self._entries:
+            return
         shown = to_json(change)
         before = self._failed_before.get(change.full_name)
         again = before and (before.action, list(before.keys)) == (change.action, shown["keys"])
@@ -110,6 +114,8 @@ class Recorder:
             state=shown["state"],
             **self._common,
         )
+        if change.full_name in self.reasons:
+            entry = replace(entry, reason=_safe(self.reasons[change.full_name]))
         self._entries[change.full_name] = entry
         self.put(entry)
 
@@ -186,6 +192,13 @@ class Recorder:
             return TextWriter(topic_of(self.topology, alias))
         except Mm2mgrError as error:  # its credentials are not on this machine
             return error
+
+    def begin_all(self, changes: Iterable[Change]) -> dict[str, str]:
+        """Record that changes begin and wait until that is stored, for work that must not be done unrecorded; return
+        why it is not for each Connect cluster concerned."""
+        for change in changes:
+            self.begin(change)
+        return self.close()
 
     @property
     def failed_entries(self) -> dict[Named, HistoryEntry]:
