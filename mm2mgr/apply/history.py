@@ -19,8 +19,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, digest
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 # No retention by time: the config that a connector was last given, and a claim, are needed however old they are.
 _CONFIGS = {"cleanup.policy": "compact"}
 _GIT_SECONDS = 5.0
+_DIGEST = "digest "
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,9 @@ class Recorder:
         if change.full_name in self._entries:
             return
         shown = to_json(change)
+        keys = tuple(map(_with_digests, shown["keys"]))
         before = self._failed_before.get(change.full_name)
-        again = before and (before.action, list(before.keys)) == (change.action, shown["keys"])
+        again = before and (before.action, before.keys) == (change.action, keys)
         entry = HistoryEntry(
             before.id if before and again else f"{self._run}-{len(self._entries)}",
             datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -110,7 +113,7 @@ class Recorder:
             connector=change.connector,
             flows=change.flows,
             action=change.action,
-            keys=tuple(shown["keys"]),
+            keys=keys,
             state=shown["state"],
             **self._common,
         )
@@ -171,7 +174,10 @@ class Recorder:
         if change.action == "delete":
             self.write(named[0], key, None)
         elif change.config is not None:
-            self.write(named[0], key, json.dumps(mask_config(change.written_config)))
+            config = mask_config(change.written_config)
+            if text := config.get(ASSIGNMENT_KEY):
+                config = {**config, ASSIGNMENT_KEY: _digest_of(text)}
+            self.write(named[0], key, json.dumps(config))
 
     def write(self, connect: str, key: str, value: str | None) -> None:
         """Record a text under a key on the Kafka cluster of a Connect cluster; None deletes it."""
@@ -216,6 +222,17 @@ class Recorder:
         connects, self._connects, self._writers = sorted(self._connects), set(), {}
         reasons = {connect: ends[self.topology.connects[connect].kafka] for connect in connects}
         return {connect: error.one_line for connect, error in reasons.items() if error is not None}
+
+
+def _with_digests(key: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a changed key as it is kept: an assignment may be almost as long as a record of Kafka."""
+    if key["key"] != ASSIGNMENT_KEY:
+        return key
+    return {**key, **{side: key[side] and _digest_of(key[side]) for side in ("before", "after")}}
+
+
+def _digest_of(text: str) -> str:
+    return text if text.startswith(_DIGEST) else f"{_DIGEST}{digest(text)}"
 
 
 def _close_writer(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:
