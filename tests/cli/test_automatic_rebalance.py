@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.topology import lease_group
 
-from .command import Command
+from .command import Command, finish, start, until
 from .leases import FakeLease
 from .test_rebalance import ALL, DEALT, FLOW, NAME, SKEWED, Site, site_of
 
@@ -229,3 +230,18 @@ def test_options_that_contradict_each_other_are_refused(mm2mgr: Command) -> None
     assert "--freeze-file needs --rebalance" in mm2mgr("reconcile", "--freeze-file", "f", code=64).err
     assert "leave one out" in mm2mgr("reconcile", "--rebalance", "--report-only", code=64).err
     assert "--dry-run needs --watchdog" in mm2mgr("serve", "--with", "rebalance", "--dry-run", code=64).err
+
+
+def test_ctrl_c_ends_rebalance_as_it_ends_apply(site: Site) -> None:
+    """The connector's write is answered late, so the interrupt comes while it is begun: it is ended, recorded, and told."""
+    site.fake.delay_next("PUT", "/connectors", seconds=2)
+    before = dict(site.config)
+    running = start(site.mm2mgr.folder, "rebalance", "--store", "store", "--apply", "--yes", "--wait", "0")
+    try:
+        until(lambda: site.config != before, "the assignment is written")
+        running.send_signal(signal.SIGINT)
+    finally:
+        said = finish(running)
+    assert said.code == 130, said
+    assert "interrupted: no new change begins, those in progress have 60 s to finish" in said.err
+    assert "Applied: 1 of 1 changes" in said.out
