@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,14 +23,17 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.operations.automatic_rebalance import FlowRound, LoadFacts, RebalanceOrder, Rebalancing
+from mm2mgr.operations.serve import EstateLook, EstateWatch, RebalancesOrder, ServeOrder, Survey
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.plan.schedule import RoundSchedule
+from mm2mgr.problems.health import Status
 from mm2mgr.topology import lease_group
+from tests.serve.estate import SURVEY
 
-from .command import Command, finish, start, until
+from .command import Command, environment, finish, impatient_mm2mgr, until
 from .leases import FakeLease
 from .test_rebalance import ALL, DEALT, FLOW, NAME, SKEWED, Site, site_of
 
@@ -226,6 +232,55 @@ def test_reconcile_rebalances_what_is_due_and_then_rests(site: Site, recorded: R
     assert (site.config[ASSIGNMENT_KEY], len(recorded.rebalances)) == (text, 1)
 
 
+def served(seconds: float = 900.0) -> EstateWatch:
+    """Return `serve --with rebalance` that looks without a pause; the task has been late for so long."""
+
+    def look(*_: object) -> EstateLook:
+        made = facts(seconds)
+        return EstateLook(made.lag.taken_at, made.lag.taken_at, Status(made.lag.taken_at, ()), made.lag, {})
+
+    def survey(*_: object) -> Survey:
+        made = facts(seconds)
+        return replace(SURVEY, load=made.load, needs=made.needs)
+
+    order = RebalanceOrder(wait_seconds=0.0, store=Path("store"))
+    asked = ServeOrder(every_seconds=0.05, survey_seconds=1000, rebalances=RebalancesOrder(order))
+    return EstateWatch(Workspace(), asked, look=look, survey=survey)
+
+
+def test_serve_rebalances_by_its_own_looks_and_shows_it(site: Site, recorded: Recorded) -> None:
+    before, serve = dict(site.config), served()
+    serve.start()
+    try:
+        until(lambda: serve.view.rebalances and serve.view.rebalances.done, "it is rebalanced")
+        until(
+            lambda: serve.view.rebalances and serve.view.rebalances.last and serve.view.rebalances.last.flows[0].rounds,
+            "counted",
+        )
+    finally:
+        assert serve.close(10)
+    assert site.config != before
+    assert len(recorded.rebalances) == 1
+    assert serve.view.rebalances is not None
+    ((_, done),) = serve.view.rebalances.done
+    assert (done.flow, done.decision.trigger) == (FLOW, "overload")
+
+
+def test_the_end_of_the_server_ends_a_write_in_order(site: Site) -> None:
+    serve = served()
+
+    async def write() -> bool:
+        with serve._halting(None) as halt:
+            assert serve.is_writing
+            serve.stop()
+            await asyncio.wait_for(halt.wait(), 10)
+        with serve._halting(None) as late:
+            return late.is_set()
+
+    assert asyncio.run(write()), "nor does one begin afterwards"
+    assert not serve.is_writing
+
+
 def test_options_that_contradict_each_other_are_refused(mm2mgr: Command) -> None:
     assert "--freeze-file needs --rebalance" in mm2mgr("reconcile", "--freeze-file", "f", code=64).err
     assert "leave one out" in mm2mgr("reconcile", "--rebalance", "--report-only", code=64).err
@@ -236,7 +291,9 @@ def test_ctrl_c_ends_rebalance_as_it_ends_apply(site: Site) -> None:
     """The connector's write is answered late, so the interrupt comes while it is begun: it is ended, recorded, and told."""
     site.fake.delay_next("PUT", "/connectors", seconds=2)
     before = dict(site.config)
-    running = start(site.mm2mgr.folder, "rebalance", "--store", "store", "--apply", "--yes", "--wait", "0")
+    command = [*impatient_mm2mgr(), "rebalance", "--store", "store", "--apply", "--yes", "--wait", "0"]
+    folder, pipe = site.mm2mgr.folder, subprocess.PIPE
+    running = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=pipe, stderr=pipe, text=True)
     try:
         until(lambda: site.config != before, "the assignment is written")
         running.send_signal(signal.SIGINT)
