@@ -31,6 +31,7 @@ from mm2mgr.topology import (
 )
 
 _SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
+_BALANCE: PathKey = ("defaults", "balance")
 
 
 def expand(spec: Spec) -> Topology:
@@ -135,7 +136,9 @@ class _Expansion:
             node: object = self.spec.raw
             for key in path:
                 node = node.get(key, {}) if isinstance(node, dict) else {}
-            if isinstance(node, dict):
+            if path == _BALANCE and node:  # the settings of one key, and not of a whole flow
+                self._lay({"balance": node}, merged, written, path[:-1], ())
+            elif isinstance(node, dict):
                 self._lay(node, merged, written, path, ())
         return merged, written
 
@@ -228,7 +231,7 @@ class _Expansion:
     def _flow(self, name: str, source: str, target: str) -> Flow | None:
         own: PathKey = ("flows", name)
         pair: PathKey = (*own, "pairs", f"{source}->{target}")
-        merged, written = self._layers([("defaults", "flows"), own, pair])
+        merged, written = self._layers([_BALANCE, ("defaults", "flows"), own, pair])
         for key in ("sources", "targets", "except", "pairs"):
             merged.pop(key, None)
         settings, wrong = check_merged(merged, f" of {source}->{target}, defaults included")

@@ -138,6 +138,17 @@ def resolved_within(path: Path, folder: Path) -> Path | None:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
+def is_frozen(path: Path) -> bool:
+    """Tell whether a freeze file exists, whatever it is; also where its folder cannot be looked into."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    return True
+
+
 def replace_file(
     path: Path,
     text: str | bytes,

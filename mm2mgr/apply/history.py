@@ -19,8 +19,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, digest
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 # No retention by time: the config that a connector was last given, and a claim, are needed however old they are.
 _CONFIGS = {"cleanup.policy": "compact"}
 _GIT_SECONDS = 5.0
+_DIGEST = "digest "
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Recorder:
         """Begin; a change that is tried again and is in `failed_before` keeps its entry."""
         self.topology, self.author = topology, Author(_safe(author.who), author.commit)
         self._failed_before = failed_before
+        self.reasons: Mapping[Named, str] = {}
+        """Why single changes are made, where that is another reason than the command's."""
         self._common = {
             "who": _safe(author.who),
             "commit": author.commit,
@@ -95,10 +99,13 @@ class Recorder:
         self._connects: set[str] = set()
 
     def begin(self, change: Change) -> None:
-        """Record that a change begins; what stays of a command that is killed."""
+        """Record that a change begins; what stays of a command that is killed. A second time does nothing."""
+        if change.full_name in self._entries:
+            return
         shown = to_json(change)
+        keys = tuple(map(_with_digests, shown["keys"]))
         before = self._failed_before.get(change.full_name)
-        again = before and (before.action, list(before.keys)) == (change.action, shown["keys"])
+        again = before and (before.action, before.keys) == (change.action, keys)
         entry = HistoryEntry(
             before.id if before and again else f"{self._run}-{len(self._entries)}",
             datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -106,10 +113,12 @@ class Recorder:
             connector=change.connector,
             flows=change.flows,
             action=change.action,
-            keys=tuple(shown["keys"]),
+            keys=keys,
             state=shown["state"],
             **self._common,
         )
+        if change.full_name in self.reasons:
+            entry = replace(entry, reason=_safe(self.reasons[change.full_name]))
         self._entries[change.full_name] = entry
         self.put(entry)
 
@@ -165,7 +174,10 @@ class Recorder:
         if change.action == "delete":
             self.write(named[0], key, None)
         elif change.config is not None:
-            self.write(named[0], key, json.dumps(mask_config(change.written_config)))
+            config = mask_config(change.written_config)
+            if text := config.get(ASSIGNMENT_KEY):
+                config = {**config, ASSIGNMENT_KEY: _digest_of(text)}
+            self.write(named[0], key, json.dumps(config))
 
     def write(self, connect: str, key: str, value: str | None) -> None:
         """Record a text under a key on the Kafka cluster of a Connect cluster; None deletes it."""
@@ -187,6 +199,13 @@ class Recorder:
         except Mm2mgrError as error:  # its credentials are not on this machine
             return error
 
+    def begin_all(self, changes: Iterable[Change]) -> dict[str, str]:
+        """Record that changes begin and wait until that is stored, for work that must not be done unrecorded; return
+        why it is not for each Connect cluster concerned."""
+        for change in changes:
+            self.begin(change)
+        return self.close()
+
     @property
     def failed_entries(self) -> dict[Named, HistoryEntry]:
         """The changes that failed, to be given to the recorder of the next try."""
@@ -203,6 +222,17 @@ class Recorder:
         connects, self._connects, self._writers = sorted(self._connects), set(), {}
         reasons = {connect: ends[self.topology.connects[connect].kafka] for connect in connects}
         return {connect: error.one_line for connect, error in reasons.items() if error is not None}
+
+
+def _with_digests(key: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a changed key as it is kept: an assignment may be almost as long as a record of Kafka."""
+    if key["key"] != ASSIGNMENT_KEY:
+        return key
+    return {**key, **{side: key[side] and _digest_of(key[side]) for side in ("before", "after")}}
+
+
+def _digest_of(text: str) -> str:
+    return text if text.startswith(_DIGEST) else f"{_DIGEST}{digest(text)}"
 
 
 def _close_writer(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:

@@ -3,10 +3,15 @@ values."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules
+from mm2mgr.text import number_of
+
+DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,30 @@ class BalanceRules:
     def of_sizing(cls, rules: Rules) -> BalanceRules:
         """Return those of a flow that is sized by `rules`."""
         return cls(rules.capacity, rules.bounds, rules.default_bytes_per_second)
+
+    def allowed_at(self, rounds_seconds: Iterable[float], now_seconds: float) -> float:
+        """Return when the next round may be, in seconds since 1970: now, or later, or never (infinite).
+
+        Rounds of a clock that is ahead count as of now.
+        """
+        times = sorted(min(seconds, now_seconds) for seconds in rounds_seconds)
+        if self.rounds_per_day < 1:
+            return math.inf
+        due = [now_seconds, *(seconds + self.cool_down_seconds for seconds in times[-1:])]
+        if len(times) >= self.rounds_per_day:
+            due.append(times[-self.rounds_per_day] + DAY_SECONDS)
+        return max(due)
+
+    def wait_reason(self, rounds_seconds: Iterable[float], now_seconds: float) -> str | None:
+        """Say why another round has to wait; None where it has not."""
+        times = sorted(min(seconds, now_seconds) for seconds in rounds_seconds)
+        if self.allowed_at(times, now_seconds) <= now_seconds:
+            return None
+        in_a_day = sum(now_seconds - seconds < DAY_SECONDS for seconds in times)
+        if in_a_day >= self.rounds_per_day:
+            return f"the last 24 hours had {number_of(in_a_day, 'change')}, and the limit is {self.rounds_per_day}"
+        ago = f"the last change was {now_seconds - times[-1]:.0f} s ago"
+        return f"{ago}, and {self.cool_down_seconds:.0f} s must be between two"
 
 
 @dataclass(frozen=True)

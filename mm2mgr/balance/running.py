@@ -25,7 +25,6 @@ _LEVEL = 1.01
 cost."""
 _WORTH_ALL_MOVES = 0.97
 """What a fresh packing must be of the running one with exchanges, to be taken instead."""
-_DAY_SECONDS = 86_400.0
 _LEAST_BOUND = 1e-9
 
 
@@ -147,15 +146,7 @@ class RunningTasks:
         return f"{fresh}; a change needs {needed}: unchanged."
 
     def _wait_reason(self) -> str | None:
-        now, times = self.history.now_seconds, sorted(self.history.rounds_seconds)
-        in_a_day = [seconds for seconds in times if now - seconds < _DAY_SECONDS]
-        if len(in_a_day) >= self.rules.rounds_per_day:
-            changes = number_of(len(in_a_day), "change")
-            return f"the last 24 hours had {changes}, and the limit is {self.rules.rounds_per_day}"
-        if times and now - times[-1] < self.rules.cool_down_seconds:
-            ago = f"the last change was {now - times[-1]:.0f} s ago"
-            return f"{ago}, and {self.rules.cool_down_seconds:.0f} s must be between two"
-        return None
+        return self.rules.wait_reason(self.history.rounds_seconds, self.history.now_seconds)
 
     def _relieve(self, looks: list[LoadLook]) -> BalancePlan:
         text = self._load_text()

@@ -5,11 +5,14 @@ A signal that was ignored when mm2mgr started, such as SIGHUP under nohup, stays
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+from mm2mgr.errors import ExitCode
 
 if TYPE_CHECKING:
     import asyncio
@@ -74,3 +77,18 @@ def halting(first: Callable[[], None], second: Callable[[], None]) -> Iterator[a
             for number, handler in before.items():
                 if loop.remove_signal_handler(number):
                     signal.signal(number, handler)
+
+
+@contextmanager
+def ending_in_order(sentence: str, style: str, say_unfinished: Callable[[], object]) -> Iterator[asyncio.Event]:
+    """Let the first signal end the work in order; the second ends the process, after it printed what is unfinished."""
+    from mm2mgr.output.console import flush, talk
+
+    def second() -> NoReturn:
+        say_unfinished()
+        flush()
+        # An orderly end could take half a minute: changes that were begun would be brought back.
+        os._exit(ExitCode.INTERRUPTED)
+
+    with halting(lambda: talk(f"{sentence} (interrupt again to stop at once)", style), second) as halt:
+        yield halt

@@ -18,7 +18,7 @@ from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FleetReport, FlowView, OtherLine, Statistic
+    from mm2mgr.operations import FleetReport, FlowView, OffPeak, OtherLine, Statistic
     from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
@@ -296,11 +296,10 @@ def evidence_options(function: Callable[..., object]) -> Callable[..., object]:
     return with_options(command, *options)
 
 
-def _hours(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("-")
-    if not (first.isdecimal() and last.isdecimal() and int(first) < 24 and int(last) <= 24):
-        raise ValueError("is not a span of hours such as 22-5")
-    return int(first), int(last) % 24
+def _hours(text: str) -> OffPeak:
+    from mm2mgr.operations import OffPeak
+
+    return OffPeak.parse(text)
 
 
 def _kind(text: str) -> str:
@@ -368,14 +367,14 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
         allow_deletes: int,
         max_changes: int | None,
         cool_down: float,
-        off_peak: tuple[int, int] | None,
+        off_peak: OffPeak | None,
         move_budget: int | None,
         **more: object,
     ) -> object:
-        from mm2mgr.operations import OffPeak, PlanOptions, RestartRules
+        from mm2mgr.operations import PlanOptions, RestartRules
 
         allow = (*allow, *(["mirror-again"] if mirror_again else []))
-        restarts = RestartRules(cool_down, OffPeak(*off_peak) if off_peak else None, move_budget)
+        restarts = RestartRules(cool_down, off_peak, move_budget)
         chosen = PlanOptions(only_flows, prune, allow, allow_deletes, max_changes, restarts)
         return function(*values, options=chosen, **more)
 

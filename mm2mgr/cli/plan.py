@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.interrupts import halting
+from mm2mgr.cli.interrupts import ending_in_order
 from mm2mgr.cli.options import (
     FILE,
     OUTCOME_CODES,
@@ -29,13 +26,12 @@ from mm2mgr.cli.options import (
     output_option,
     reason_option,
     snapshot_option,
+    store_option,
 )
 from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    import asyncio
-
     from mm2mgr.operations import Plan, PlanOptions
 
 
@@ -196,7 +192,9 @@ def apply(
             rollback=rollback,
             approve=approve,
             report=say_event,
-            interrupts=lambda so_far: _interrupts(sentence, "bold red", lambda: say_as(output, so_far(), say_applied)),
+            interrupts=lambda so_far: ending_in_order(
+                sentence, "bold red", lambda: say_as(output, so_far(), say_applied)
+            ),
             reason=reason,
             events=events,
         )
@@ -218,21 +216,6 @@ def _confirm(output: str) -> None:
     click.confirm("Apply this plan?", abort=True, err=True)
 
 
-@contextmanager
-def _interrupts(sentence: str, style: str, say_unfinished: Callable[[], object]) -> Iterator[asyncio.Event]:
-    """Let the first signal end the work in order; the second ends the process, after it printed what is unfinished."""
-    from mm2mgr.output.console import flush, talk
-
-    def second() -> NoReturn:
-        say_unfinished()
-        flush()
-        # An orderly end could take half a minute: changes that were begun would be brought back.
-        os._exit(ExitCode.INTERRUPTED)
-
-    with halting(lambda: talk(f"{sentence} (interrupt again to stop at once)", style), second) as halt:
-        yield halt
-
-
 @command("Every day", 12)
 @change_options
 @option("--every", type=Duration(1), default="60s", help="Time between two rounds, 10 % more or less.")
@@ -244,6 +227,11 @@ def _interrupts(sentence: str, style: str, say_unfinished: Callable[[], object])
 @option("--report-only", is_flag=True, help="Write nothing, and take no lease: only say what would change.")
 @option("--wait", type=Duration(), default="30s", help="As in apply: time to see written connectors run.")
 @option("--rollback", is_flag=True, help="As in apply: take back what a wave that breaks a connector wrote.")
+@option("--rebalance", is_flag=True, help="Rebalance too, where and when `balance` of the tree allows it.")
+@option(
+    "--freeze-file", type=click.Path(path_type=Path), help="With --rebalance: nothing is rebalanced while it exists."
+)
+@store_option("With --rebalance: folder or URI of the samples, rolled up.")
 @reason_option
 @events_option
 @output_option
@@ -256,6 +244,9 @@ def reconcile(
     report_only: bool,
     wait: float,
     rollback: bool,
+    rebalance: bool,
+    freeze_file: Path | None,
+    store: Path,
     reason: str,
     events: Path | None,
     output: str,
@@ -269,6 +260,10 @@ def reconcile(
     cluster that Connect clusters run on. A Connect cluster that fails is tried again after longer and longer pauses,
     10 min at most, while the others continue.
 
+    With --rebalance each round then looks at the load and lag of flows with `balance: plugin`, and writes another
+    assignment as `rebalance` does, within the hours, the cool-down and the rounds per day that the tree has; rounds are
+    counted in the history, and without it nothing is rebalanced.
+
     SIGTERM and Ctrl-C end it after the changes that were begun.
 
     \b
@@ -280,15 +275,19 @@ def reconcile(
     from mm2mgr.output.console import say_json_line, talk
     from mm2mgr.output.history_text import say_round
 
-    order = operations.ReconcileOrder(
-        options, every, wait_seconds=wait, rollback=rollback, report_only=report_only, reason=reason
-    )
+    if not rebalance and freeze_file:
+        raise click.UsageError("--freeze-file needs --rebalance")
+    if rebalance and report_only:
+        raise click.UsageError("--rebalance writes, and --report-only does not: leave one out")
+    flows = tuple(options.flows)
+    balance = operations.RebalanceOrder(flows, freeze_file, store=store, reason=reason) if rebalance else None
+    order = operations.ReconcileOrder(options, every, wait, rollback, report_only, reason, balance)
     rounds = operations.reconcile(
         workspace,
         order,
         events=events,
         report=say_event,
-        interrupts=lambda _: _interrupts("ending: no new change begins", "dim", lambda: None),
+        interrupts=lambda _: ending_in_order("ending: no new change begins", "dim", lambda: None),
     )
     printed = ""
     try:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
 _CLOSE_SECONDS = 1.4  # after the signal
+_WRITE_SECONDS = 20.0  # where an assignment is being written, which Connect answers and the history records
 _MOST_SECRET_BYTES = 1 << 20
 _File = click.Path(path_type=Path, dir_okay=False, exists=True)
 
@@ -70,12 +71,16 @@ def _address(text: str) -> tuple[str, int]:
     "--with",
     "beside",
     multiple=True,
-    type=click.Choice(["audit", "throughput"]),
+    type=click.Choice(["audit", "rebalance", "throughput"]),
     show_default=False,
-    help="Do this too (repeatable), every hour. audit: what `mm2mgr audit --follow` does; throughput: roll samples up.",
+    help="Do this too (repeatable). audit: every hour, what `mm2mgr audit --follow` does; throughput: roll samples up,"
+    " every hour; rebalance: write assignments with every look, where and when `balance` of the tree allows it.",
 )
 @option(
-    "--watchdog", is_flag=True, help="Restart FAILED tasks too, as `mm2mgr watch` does. The options below are for this."
+    "--watchdog",
+    is_flag=True,
+    help="Restart FAILED tasks too, as `mm2mgr watch` does. The options below are for this; --freeze-file, --reason and"
+    " --events for --with rebalance, too.",
 )
 @watchdog_options
 @click.pass_obj
@@ -100,11 +105,12 @@ def serve(
 
     Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster.
     Nothing is written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does,
-    beside other processes that watch too: one of them restarts, the others stand by. The page has the flows by source
+    beside other processes that watch too (one of them restarts, the others stand by), and by `--with rebalance`. The page has the flows by source
     and target, each flow with tasks, lag over time and partitions, losses, findings of lint, recent changes and the
     plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour; with `--with throughput`, each hour
-    of the samples is rolled up when it is over, on Spark where `mm2mgr throughput` would be. /metrics is for Prometheus,
-    /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history and /api/watchdog are JSON, /healthz tells
+    of the samples is rolled up when it is over, on Spark where `mm2mgr throughput` would be; with `--with rebalance`,
+    flows with `balance: plugin` get another assignment as `mm2mgr rebalance` writes it. /metrics is for Prometheus,
+    /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history, /api/watchdog and /api/rebalance are JSON, /healthz tells
     whether looks succeed (503 where they do not). Listens on this machine alone; elsewhere only with a login, or
     --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the package.
 
@@ -119,7 +125,9 @@ def serve(
     from mm2mgr.serve.server import Binding, Connections, check_tls, is_loopback, listening, run
 
     source_of = click.get_current_context().get_parameter_source
-    typed = [name for name in WATCHDOG_NAMES if source_of(name) is not ParameterSource.DEFAULT]
+    shared = {"freeze_file", "reason", "events"} if "rebalance" in beside else set[str]()
+    names = [name for name in WATCHDOG_NAMES if name not in shared]
+    typed = [name for name in names if source_of(name) is not ParameterSource.DEFAULT]
     if typed and not watchdog:
         raise click.UsageError(f"--{typed[0].replace('_', '-')} needs --watchdog")
     binding = Binding(*listen, tls_certificate, tls_key)
@@ -135,7 +143,11 @@ def serve(
     asked = operations.WatchdogOrder(order, pause, events, _WatchPrinter()) if watchdog else None
     audits = _audits(store) if "audit" in beside else None
     roll_ups = _roll_ups(store) if "throughput" in beside else None
-    watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked, audits, roll_ups))
+    balance = operations.RebalanceOrder((), order.freeze_file, store=store, reason=order.reason)
+    rebalances = operations.RebalancesOrder(balance, events, _RebalancePrinter()) if "rebalance" in beside else None
+    watch = operations.serve(
+        workspace, operations.ServeOrder(every, survey_every, store, asked, audits, roll_ups, rebalances)
+    )
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
     app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
     with invalid_arguments(), listening(binding) as (listener, url):
@@ -152,7 +164,7 @@ def serve(
 
         watch.start()
         run(app, binding, listener, halting, connections)
-    if not watch.close(_CLOSE_SECONDS):
+    if not watch.close(_WRITE_SECONDS if watch.is_writing else _CLOSE_SECONDS):
         # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written
         # whole or not.
         flush()
@@ -180,6 +192,16 @@ class _WatchPrinter:
         from mm2mgr.output.history_text import say_watch_round
 
         self._printed = say_watch_round(done, self._printed)
+
+
+class _RebalancePrinter:
+    def __init__(self) -> None:
+        self._printed = ""
+
+    def __call__(self, done: operations.RebalanceRound) -> None:
+        from mm2mgr.output.automatic_rebalance_text import say_rebalance_round
+
+        self._printed = say_rebalance_round(done, self._printed)
 
 
 def _login(user: str, password_file: Path | None, token_file: Path | None) -> Login | None:

@@ -38,7 +38,7 @@ from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import number_of
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import EvidenceOptions, Round
+    from mm2mgr.operations import EvidenceOptions, OffPeak, Round
     from mm2mgr.operations.size import SizingReport
 
 
@@ -71,7 +71,7 @@ def size(
     check: bool,
     balance: bool,
     cool_down: float | None,
-    off_peak: tuple[int, int] | None,
+    off_peak: OffPeak | None,
     move_budget: int | None,
     page: Path | None,
     output: str,

@@ -40,11 +40,15 @@ class TaskLoad:
 
 @dataclass(frozen=True)
 class MeasuredLoad:
-    """Bytes and records per second of source partitions, by cluster, over `hours`; `unknown`: why there are none."""
+    """Bytes and records per second of source partitions, by cluster, over `hours`; `unknown`: why there are none.
+
+    `until_seconds`: when these hours end, in seconds since 1970.
+    """
 
     rates: Mapping[str, Mapping[TopicPartition, tuple[float | None, float | None]]] = field(default_factory=dict)
     hours: str = ""
     unknown: str = ""
+    until_seconds: float = 0.0
 
     def of_tasks(self, source: str, assignment: Assignment) -> list[TaskLoad]:
         """Return the load of each task: sums over its partitions, None where none of them was measured."""
@@ -66,6 +70,7 @@ def _sum(rates: Iterable[float | None]) -> float | None:
 def measured_load(store: Store) -> MeasuredLoad:
     """Return the mean rates of the newest whole hour in the store."""
     try:
+        from mm2mgr.samples.schema import HOUR_MS, hour_start_ms
         from mm2mgr.throughput.windows import last_hours, rates_of, read_window
 
         throughput = read_window(store, last_hours(store, _LOAD_SECONDS))
@@ -75,7 +80,8 @@ def measured_load(store: Store) -> MeasuredLoad:
             rates.setdefault(rate.cluster, {})[TopicPartition(rate.topic, rate.partition)] = per_second
     except Exception as error:  # a store that cannot be read ends neither the survey nor the server
         return MeasuredLoad(unknown=cause(error))
-    return MeasuredLoad(rates, throughput.window.text())
+    until = (hour_start_ms(throughput.window.hours[-1]) + HOUR_MS) / 1000
+    return MeasuredLoad(rates, throughput.window.text(), until_seconds=until)
 
 
 # --- what is needed ---------------------------------------------------------------------------------------------------
@@ -92,6 +98,12 @@ class FlowNeed:
     usable_records_per_second: float | None
     hot_partitions: tuple[HotPartition, ...] = ()
     limits_in_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def share(self, volume: float, records: float | None) -> float:
+        """Return what a task gets, as a share of what one is planned to carry, in bytes or records, whichever is
+        more."""
+        of_records = (records or 0.0) / self.usable_records_per_second if self.usable_records_per_second else 0.0
+        return max(volume / self.usable_bytes_per_second, of_records)
 
 
 @dataclass(frozen=True)
@@ -189,12 +201,6 @@ def throughput_of(facts: FlowFacts, tasks: Iterable[TaskLoad], need: FlowNeed | 
         mirrored,
         mirrored * size if mirrored is not None and size is not None else None,
         produced,
-        max((_share(volume, records, need) for volume, records in loads), default=None) if need else None,
+        max((need.share(volume, records) for volume, records in loads), default=None) if need else None,
         spread([volume for volume, _ in loads]) if loads else None,
     )
-
-
-def _share(volume: float, records: float | None, need: FlowNeed) -> float:
-    """Return what a task carries as a share of what is usable."""
-    of_records = (records or 0.0) / need.usable_records_per_second if need.usable_records_per_second else 0.0
-    return max(volume / need.usable_bytes_per_second, of_records)

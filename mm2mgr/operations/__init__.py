@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.link_forecast import buffer_advice
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.observe.lag_report import LagLevel
+    from mm2mgr.off_peak import OffPeak
     from mm2mgr.operations.audit import (
         AuditHistory,
         AuditRound,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         repair_plan,
     )
     from mm2mgr.operations.audit_bounds import AuditOptions
+    from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
@@ -80,6 +82,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         AuditsOrder,
         EstateView,
         EstateWatch,
+        RebalancesOrder,
         RollUpsOrder,
         ServeOrder,
         WatchdogOrder,
@@ -122,7 +125,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.quotas import QuotaResult
     from mm2mgr.plan.resets import FlowReset, Place, ResetOrder
-    from mm2mgr.plan.schedule import OffPeak, RestartRules
+    from mm2mgr.plan.schedule import RestartRules
     from mm2mgr.problems.health import Description, Status
     from mm2mgr.problems.watchdog import RestartPolicy, WatchAction
     from mm2mgr.samples.follow import Round
@@ -166,6 +169,7 @@ _HOMES: Mapping[str, str] = {
         "operations.audit": "AuditHistory AuditRound FollowOrder Replay audit audit_compare audit_history "
         "follow_audits record_audit repair_plan",
         "operations.audit_bounds": "AuditOptions",
+        "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
@@ -177,7 +181,7 @@ _HOMES: Mapping[str, str] = {
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch RollUpsOrder ServeOrder WatchdogOrder serve",
+        "operations.serve": "AuditsOrder EstateView EstateWatch RebalancesOrder RollUpsOrder ServeOrder WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
         "operations.throughput": "RollUpOrder RollUpRound follow_roll_ups",
@@ -193,7 +197,8 @@ _HOMES: Mapping[str, str] = {
         "plan.drift": "DriftReport",
         "plan.quotas": "QuotaResult",
         "plan.resets": "FlowReset Place ResetOrder",
-        "plan.schedule": "OffPeak RestartRules",
+        "off_peak": "OffPeak",
+        "plan.schedule": "RestartRules",
         "apply.verbs": "Choice StateChange",
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mm2mgr.apply.applied import Applied, Interrupts
     from mm2mgr.apply.rounds import Rounds
     from mm2mgr.apply.waves import Event, Rollout
+    from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound, Rebalancing
 
 
 @dataclass(frozen=True)
@@ -284,13 +285,14 @@ class ReconcileRound:
     resting: Mapping[str, float] = field(default_factory=dict)
     deletes_held: str = ""
     deletes_wait: bool = False
+    rebalance: RebalanceRound | None = None
     error: str | None = None
     unlogged: str = ""
 
     @property
     def outcome(self) -> str:
         """Return done, failed, inconclusive, standby, or changes: there are some, and they are only reported."""
-        if self.error is not None or self.without_lease:
+        if self.error is not None or self.without_lease or (self.rebalance and self.rebalance.has_failed):
             return "failed"
         if self.applied is not None:
             return self.applied.outcome
@@ -302,6 +304,7 @@ class ReconcileRound:
     def failed_connects(self) -> set[str]:
         """The Connect clusters that could not be read, or where a change was not written or broke a connector."""
         failed = {part.connect for part in self.plan.clusters if part.error} if self.plan else set()
+        failed |= self.rebalance.failed_connects if self.rebalance else set()
         if self.applied is not None:
             failed |= {result.connect for result in self.applied.failed_results}
             failed |= {halted.connect for halted in self.applied.halted}
@@ -325,13 +328,15 @@ class ReconcileRound:
             "without_lease": dict(self.without_lease),
             "resting": {name: round(seconds) for name, seconds in self.resting.items()},
             "deletes_held": self.deletes_held,
+            "rebalance": to_json(self.rebalance),
             "unlogged": self.unlogged or None,
         }
 
 
 @dataclass(frozen=True)
 class ReconcileOrder:
-    """What every round does: what it plans, how carefully it writes, or that it only reports."""
+    """What every round does: what it plans, how carefully it writes, or that it only reports; and what it rebalances
+    afterwards (None: nothing)."""
 
     options: PlanOptions = PlanOptions()
     every_seconds: float = 60.0
@@ -339,6 +344,7 @@ class ReconcileOrder:
     rollback: bool = False
     report_only: bool = False
     reason: str = ""
+    rebalances: RebalanceOrder | None = None
 
     @property
     def rollout(self) -> Rollout:
@@ -385,6 +391,15 @@ class _Reconciling:
     failed: Mapping[Named, HistoryEntry] = field(default_factory=dict)
     readings: TreeReadings = field(default_factory=TreeReadings)
     began: float = field(default_factory=time.time)
+    rebalancing: Rebalancing | None = None
+
+    def __post_init__(self) -> None:
+        if self.order.rebalances:
+            from mm2mgr.operations.automatic_rebalance import FactsOfItsOwn, Rebalancing
+
+            order = self.order.rebalances
+            facts = FactsOfItsOwn(order.store)
+            self.rebalancing = Rebalancing(order, facts, self.rounds, self.report, self.interrupts)
 
     def rest(self, ended: ReconcileRound, seconds: float) -> bool:
         """Wait for the next round, or until a lease is won or lost; tell whether there is none."""
@@ -436,6 +451,9 @@ class _Reconciling:
         if held:
             log.write("deletes_held", {"count": planned.left_over, "why": held})
         ended = ReconcileRound(self.rounds.number, planned, applied, standby, without, resting, held, is_wait)
+        if self.rebalancing and applied and not applied.interrupted:
+            writable = frozenset(topology.connects.keys() - left_out.keys() - ended.failed_connects)
+            ended = replace(ended, rebalance=self.rebalancing.look_or_fail(workspace, writable))
         self.rounds.record_failures((part.connect for part in planned.clusters), ended.failed_connects)
         return ended
 

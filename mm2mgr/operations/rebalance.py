@@ -7,14 +7,13 @@ is the business of `plan` and `apply`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
-from mm2mgr.assignment import Assignment
+from mm2mgr.assignment import Assignment, parse_assigned, spread
 from mm2mgr.assignment_text import (
     ASSIGNMENT_KEY,
     AssignmentRefused,
@@ -37,9 +36,10 @@ from mm2mgr.evidence.read import Evidence, EvidenceOptions, read
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price
-from mm2mgr.plan.history import History, read_history
+from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.sizing.load import statistic_of
+from mm2mgr.sizing.tasks import Rules
 from mm2mgr.text import whole_number
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
@@ -54,6 +54,11 @@ COMMAND = "rebalance"
 Verdict = Literal["rebalance", "keep", "stock", "left", "unknown"]
 _ROUND_OUTCOMES = frozenset({"begun", "done", "inconclusive", "rolled back"})
 """Each of them restarted the tasks, or may have."""
+SPREAD_KEY = "busiest task, times the mean"
+"""What the history says of the gain: the busiest task's bytes per second by the mean, before and after."""
+PartitionRates = Mapping[TopicPartition, tuple[float | None, float | None]]
+"""Bytes and records per second; None: unknown."""
+_MOST_LOOKS = 2  # of one command: the newest day, and the whole window
 _STOCK = "its class assigns partitions round-robin, so nothing can be written"
 _STOCK_HINT = (
     "the assignment needs the plugin on each worker (mm2mgr plugin write) and `balance: plugin` in the flow:"
@@ -135,7 +140,7 @@ def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
     if write:
         workspace.refuse_snapshot()
     chosen = workspace.flows(flows)
-    judged = _judge(workspace, chosen, options)
+    judged = judge_flows(workspace, chosen, options)
     if not write or not judged.changes:
         return judged
     from mm2mgr.apply.applied import Progress, no_interrupts, write_approved
@@ -144,8 +149,8 @@ def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
     from mm2mgr.apply.waves import Rollout
 
     topology = workspace.topology
-    if wait_for_lease(topology, _plan_of(topology.owner, judged), report):
-        judged = _judge(workspace, chosen, options)  # the process that had it may have written
+    if wait_for_lease(topology, plan_to_write(topology.owner, judged.changes), report):
+        judged = judge_flows(workspace, chosen, options)  # the process that had it may have written
         if not judged.changes:
             return judged
     if not approve(judged):
@@ -153,7 +158,7 @@ def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
     by = author(workspace.files)
     leases = Leases(lease_group)
     try:
-        plan = take_lease(leases, topology, _plan_of(topology.owner, judged), by, report, command=COMMAND)
+        plan = take_lease(leases, topology, plan_to_write(topology.owner, judged.changes), by, report, command=COMMAND)
         progress = Progress(plan, report, Recorder(topology, COMMAND, by, reason), workspace.event_log(None))
         rollout = Rollout(wait_seconds, rollback=wait_seconds > 0)
         writing = write_approved(topology, progress, rollout, interrupts or no_interrupts, leases)
@@ -162,21 +167,33 @@ def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
         leases.close()
 
 
-def _plan_of(owner: str, judged: RebalanceReport) -> Plan:
+def plan_to_write(owner: str, flows: Iterable[FlowBalance]) -> Plan:
+    """Return the plan that writes the assignments of some flows."""
     changes: dict[str, list[Change]] = {}
-    for flow in judged.changes:
+    for flow in flows:
         if flow.change:
             changes.setdefault(flow.connect, []).append(flow.change)
     return Plan(owner, tuple(ClusterPlan(connect, tuple(of)) for connect, of in changes.items()))
 
 
-def _judge(workspace: Workspace, chosen: Sequence[Flow], options: EvidenceOptions) -> RebalanceReport:
+def judge_flows(
+    workspace: Workspace,
+    chosen: Sequence[Flow],
+    options: EvidenceOptions,
+    overloaded: Mapping[str, PartitionRates] | None = None,
+) -> RebalanceReport:
+    """Judge the assignments of some flows; Mm2mgrError when nothing was rolled up.
+
+    `overloaded`: flows with a task that is overloaded and late, by id, with the rates of their partitions now. One look
+    is enough for them, and their partitions count with these rates where the window has lower ones.
+    """
     newest = read_newest_rates(options.store, options.statistic)
     evidence = read(workspace, options, chosen)
     scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
     with_plugin = {flow.connect.name for flow in evidence.flows if _has_plugin(evidence.connectors[flow.id])}
     history = workspace.ask(read_history(workspace.topology, with_plugin)) if with_plugin else History()
-    judging = _Judging(evidence, newest, history, Ownership.of_tree(workspace.topology), workspace.now)
+    owners, late = Ownership.of_tree(workspace.topology), overloaded or {}
+    judging = _Judging(evidence, newest, history, owners, workspace.now, late)
     return RebalanceReport(
         tuple(judging.judge(flow, scenarios[flow.id]) for flow in evidence.flows),
         evidence.failures,
@@ -206,6 +223,7 @@ class _Judging:
     history: History
     owners: Ownership
     now: float
+    overloaded: Mapping[str, PartitionRates] = field(default_factory=dict)
 
     def judge(self, flow: Flow, scenario: Scenario) -> FlowBalance:
         """Judge one flow."""
@@ -218,7 +236,7 @@ class _Judging:
             return replace(balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read")
         if _has_plugin(running):
             return self._judge_plugin(balance, flow, scenario, running)
-        rates, rules = self._planning_rates(flow.source.alias, scenario), BalanceRules.of_sizing(scenario.rules)
+        rates, rules = self._planning_rates(flow, scenario), balance_rules(flow, scenario.rules)
         plan = plan_balance(scenario.prediction.order, rates, None, rules)
         ways = compare_ways(plan, rates, running.assignment, rules)
         return replace(balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways)
@@ -227,7 +245,9 @@ class _Judging:
         self, balance: FlowBalance, flow: Flow, scenario: Scenario, running: RunningConnector
     ) -> FlowBalance:
         named, alias = (balance.connect, balance.connector), flow.source.alias
-        rates, rules = self._planning_rates(alias, scenario), BalanceRules.of_sizing(scenario.rules)
+        rates, rules = self._planning_rates(flow, scenario), balance_rules(flow, scenario.rules)
+        if flow.id in self.overloaded:
+            rules = replace(rules, looks=1)
         tasks_max = whole_number(running.config.get("tasks.max", "1"), 9) or 1
         try:
             former = _former_assignment(running.config.get(ASSIGNMENT_KEY, ""))
@@ -277,22 +297,17 @@ class _Judging:
         self, alias: str, named: Named, partitions: Sequence[TopicPartition], running: Assignment, rules: BalanceRules
     ) -> BalanceHistory:
         """Return the look at the newest day, and the rounds that the history tells."""
-        rounds = tuple(
-            datetime.fromisoformat(entry.when).timestamp()
-            for entry in self.history.entries
-            if (entry.connect, entry.connector) == named
-            and entry.command == COMMAND
-            and entry.outcome in _ROUND_OUTCOMES
-        )
+        rounds = tuple(entry.at_seconds for entry in rounds_of(self.history, named))
         measured = self.newest.of_cluster(alias)
         rates: Rates = {name: MeasuredRate(*measured[name][:2]) for name in partitions if name in measured}
         at = BalanceHistory(self.newest.until_seconds)
         look = plan_balance(partitions, rates, running, rules, at).look if rates else None
         return BalanceHistory(self.now, (look,) if look else (), rounds)
 
-    def _planning_rates(self, alias: str, scenario: Scenario) -> Rates:
+    def _planning_rates(self, flow: Flow, scenario: Scenario) -> Rates:
         """Return the level of each partition in the window; its age is that of the newest hour that has it."""
-        measured, sizes = self.newest.of_cluster(alias), scenario.profile.record_bytes
+        measured, sizes = self.newest.of_cluster(flow.source.alias), scenario.profile.record_bytes
+        least = self.overloaded.get(flow.id, {})
         rates: dict[TopicPartition | str, MeasuredRate | float] = dict.fromkeys(
             scenario.prediction.without_load, MeasuredRate(0.0)
         )
@@ -301,9 +316,33 @@ class _Judging:
                 rates[partition] = MeasuredRate(hours)
                 continue
             volume, size = float(statistic_of(hours, self.evidence.rates.statistic)), sizes.get(partition, 0.0)
+            volume = max(volume, least.get(partition, (None, None))[0] or 0.0)
             age = max(0.0, self.now - measured[partition][2]) if partition in measured else inf
             rates[partition] = MeasuredRate(volume, volume / size if size > 0 else 0.0, age)
         return rates
+
+
+def balance_rules(flow: Flow, sizing: Rules) -> BalanceRules:
+    """Return the rules by which a flow is balanced: as it is sized, and as its tree says."""
+    settings = flow.settings.balance
+    return replace(
+        BalanceRules.of_sizing(sizing),
+        imbalance=settings.threshold,
+        looks=min(settings.looks, _MOST_LOOKS),
+        cool_down_seconds=settings.cool_down,
+        rounds_per_day=settings.rounds_per_day,
+        pinned=frozenset(parse_assigned(",".join(settings.pinned))),
+    )
+
+
+def tries_of(history: History, named: Named) -> list[HistoryEntry]:
+    """Return the rebalances of a connector that were begun, oldest first, whatever became of them."""
+    return [entry for entry in history.entries if (entry.connect, entry.connector, entry.command) == (*named, COMMAND)]
+
+
+def rounds_of(history: History, named: Named) -> list[HistoryEntry]:
+    """Return the rebalances of a connector that restarted its tasks, or may have, oldest first."""
+    return [entry for entry in tries_of(history, named) if entry.outcome in _ROUND_OUTCOMES]
 
 
 def _former_assignment(text: str) -> PluginAssignment:
@@ -323,6 +362,11 @@ def text_of(plan: BalancePlan, former: PluginAssignment) -> str:
     return PluginAssignment.build(plan.assignment, loads, unlisted).holding(former).text
 
 
+def _loads(assignment: Assignment, plan: BalancePlan) -> list[float]:
+    """Return the bytes per second of each task by the rates of a plan."""
+    return assignment.loads({rate.partition: rate.bytes_per_second for rate in plan.rates})
+
+
 def _with_change(
     balance: FlowBalance, running: RunningConnector, plan: BalancePlan, former: PluginAssignment
 ) -> FlowBalance:
@@ -339,6 +383,11 @@ def _with_change(
     keys = (
         KeyChange(ASSIGNMENT_KEY, None if before is None else f"digest {digest(before)}", f"digest {digest(text)}"),
         KeyChange("busiest task, of the usable capacity", busiest, percent(plan.busiest)),
+        KeyChange(
+            SPREAD_KEY,
+            f"{spread(_loads(running.assignment, plan)):.2f}",
+            f"{spread(_loads(plan.assignment, plan)):.2f}",
+        ),
     )
     change = Change(
         balance.connect,

@@ -2,17 +2,18 @@
 
 Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
 another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
-time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, which alone writes
-to clusters, one audits, the same as `audit --follow`, and one
-rolls up, the same as `sample --follow --throughput`.
+time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, one rebalances
+(these two alone write to clusters), one audits, the same as `audit --follow`, and one rolls up, the same as
+`sample --follow --throughput`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -31,6 +32,13 @@ from mm2mgr.evidence.flow_load import (
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.trend import FLOW
+from mm2mgr.operations.automatic_rebalance import (
+    LoadFacts,
+    RebalanceOrder,
+    RebalanceRound,
+    RebalancesView,
+    rebalances,
+)
 from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
@@ -52,6 +60,7 @@ if TYPE_CHECKING:
 Part = TypeVar("Part")
 ViewState = Literal["starting", "ok", "stale"]
 _CHANGES_KEPT = 100
+_NEW_LOOK_SECONDS = 0.5
 _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
 
 
@@ -105,7 +114,7 @@ class EstateView:
     Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
-    counts. `watchdog`: None where none was asked for. `audit`: the last round of audits of this process.
+    counts. `watchdog`, `rebalances`: None where none were asked for. `audit`: the last round of audits of this process.
     """
 
     started_at: float
@@ -121,6 +130,7 @@ class EstateView:
     owner: str = ""
     watchdog: WatchdogView | None = None
     audit: AuditRound | None = None
+    rebalances: RebalancesView | None = None
     started_tick: float | None = None
     looked_tick: float | None = None
 
@@ -267,11 +277,20 @@ class RollUpsOrder:
 
 
 @dataclass(frozen=True)
+class RebalancesOrder:
+    """Rebalances inside `serve`: what may be rebalanced, and what is called with each look."""
+
+    order: RebalanceOrder
+    events: Path | None = None
+    report: Callable[[RebalanceRound], object] = lambda _: None
+
+
+@dataclass(frozen=True)
 class ServeOrder:
     """How often to look (seconds between the end of one look and the next), and how often to make the slow part;
     `store`: as for `lag`.
 
-    `watchdog`: None for no watchdog, so that nothing is ever written to clusters. `audits`: None for no audits.
+    `watchdog`, `rebalances`: without both nothing is ever written to clusters. `audits`: None for no audits.
     `roll_ups`: None for none, and then no Spark session ever starts for them.
     """
 
@@ -281,6 +300,7 @@ class ServeOrder:
     watchdog: WatchdogOrder | None = None
     audits: AuditsOrder | None = None
     roll_ups: RollUpsOrder | None = None
+    rebalances: RebalancesOrder | None = None
 
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
@@ -352,6 +372,7 @@ class EstateWatch:
         self._view = EstateView(
             clock(), self._order.every_seconds, owner=str(workspace.topology.owner), started_tick=timing.now()
         )
+        self._halt: Callable[[], object] | None = None
         if asked := self._order.watchdog:
             self._view = replace(self._view, watchdog=WatchdogView(is_dry_run=asked.order.dry_run))
         self._threads = [
@@ -370,6 +391,12 @@ class EstateWatch:
         if roll_ups := self._order.roll_ups:
             rolling = threading.Thread(target=self._roll_up, args=(roll_ups,), name="mm2mgr-throughput", daemon=True)
             self._threads.append(rolling)
+        if rebalances := self._order.rebalances:
+            self._view = replace(self._view, rebalances=RebalancesView())
+            balancing = threading.Thread(
+                target=self._rebalance, args=(rebalances,), name="mm2mgr-rebalances", daemon=True
+            )
+            self._threads.append(balancing)
 
     @property
     def view(self) -> EstateView:
@@ -381,11 +408,18 @@ class EstateWatch:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether assignments are being written."""
+        return self._halt is not None
+
     def stop(self) -> None:
-        """Begin no more looks, and let the watchdog give up its leases; waits for nothing."""
+        """Begin no more looks and no more writes, and let the watchdog give up its leases; waits for nothing."""
         if not self._closing.is_set():
             self._stopped_at = timing.now()
             self._closing.set()
+            if halt := self._halt:
+                halt()
 
     def close(self, seconds: float) -> bool:
         """Stop, wait for what runs until so long after the stop, and tell whether all has ended."""
@@ -468,6 +502,58 @@ class EstateWatch:
             for done in rounds:
                 asked.report(done)
 
+    def _rebalance(self, asked: RebalancesOrder) -> None:
+        """Rebalance until the end; whatever goes wrong is published, and it begins anew."""
+        while not self._closing.is_set():
+            rounds = rebalances(
+                self._workspace,
+                asked.order,
+                self._new_facts(),
+                every_seconds=self._order.every_seconds,
+                events=asked.events,
+                interrupts=self._halting,
+                wait=self._wait,
+            )
+            try:
+                for done in rounds:
+                    self._publish_rebalance(asked, done)
+            except BaseException as error:  # the server outlives it; the history counts the rounds
+                self._publish_rebalance(asked, RebalanceRound(0, self._clock(), error=cause(error)))
+                timing.wait(self._closing, self._order.every_seconds)
+            finally:
+                rounds.close()
+
+    def _new_facts(self) -> Callable[[Workspace], LoadFacts | None]:
+        """Return what reads facts from the views: it waits for a look that it did not return before."""
+        last: EstateLook | None = None
+
+        def read(_: Workspace) -> LoadFacts | None:
+            nonlocal last
+            while (view := self._view).look is last and not timing.wait(self._closing, _NEW_LOOK_SECONDS):
+                pass
+            if view.look is None or view.survey is None or view.look is last:
+                return None
+            last = view.look
+            return LoadFacts(last.lag, view.load, view.needs)
+
+        return read
+
+    @contextmanager
+    def _halting(self, _so_far: object) -> Iterator[asyncio.Event]:
+        """Yield the event that the end of the server sets."""
+        loop, halt = asyncio.get_running_loop(), asyncio.Event()
+        self._halt = lambda: loop.call_soon_threadsafe(halt.set)
+        if self._closing.is_set():
+            halt.set()
+        try:
+            yield halt
+        finally:
+            self._halt = None
+
+    def _publish_rebalance(self, asked: RebalancesOrder, done: RebalanceRound) -> None:
+        self._publish(lambda view: replace(view, rebalances=view.rebalances and view.rebalances.after_round(done)))
+        asked.report(done)
+
     def _wait(self, seconds: float) -> bool:
         return timing.wait(self._closing, seconds)
 
@@ -493,6 +579,8 @@ def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
     _ = workspace.connectors
     if order and order.watchdog:
         workspace.event_log(order.watchdog.events).close()
+    if order and order.rebalances:
+        workspace.event_log(order.rebalances.events).close()
     if order and order.audits:
         from mm2mgr.operations.audit import followed_flows
 

@@ -24,6 +24,7 @@ from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import cause
+from mm2mgr.files import is_frozen
 from mm2mgr.json_values import to_json
 from mm2mgr.live.reach import Limits
 from mm2mgr.observe.read import read_states
@@ -66,11 +67,8 @@ class WatchOrder:
 
     @property
     def frozen(self) -> bool:
-        """Whether nothing may be restarted now; also where the file's folder cannot be looked into."""
-        try:
-            return self.freeze_file is not None and self.freeze_file.exists()
-        except OSError:
-            return True
+        """Whether nothing may be restarted now."""
+        return self.freeze_file is not None and is_frozen(self.freeze_file)
 
 
 @dataclass(frozen=True)

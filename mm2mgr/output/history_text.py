@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from mm2mgr.output.automatic_rebalance_text import rebalance_key, rebalance_lines
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.connectors import Failed
@@ -160,10 +161,13 @@ def say_round(done: ReconcileRound, printed: str) -> str:
     parts += [f"{counts[action]} to {action}" for action in ("create", "update", "delete") if counts.get(action)]
     if counts.get("blocked"):
         parts.append(f"{counts['blocked']} blocked")
-    text = "\n".join(["; ".join(parts), *lines])
-    if text != printed or (applied and applied.results):
+    rebalance = done.rebalance
+    text = "\n".join(["; ".join(parts), *lines, rebalance_key(rebalance) if rebalance else ""])
+    if text != printed or (applied and applied.results) or (rebalance and rebalance.applied):
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} round {done.number}: {'; '.join(parts)}", _OUTCOMES.get(parts[0]))
         for line in lines:
+            say(f"  {line}")
+        for line in rebalance_lines(rebalance) if rebalance else ():
             say(f"  {line}")
         if applied:
             say_unrecorded(applied.unrecorded)

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from mm2mgr.evidence.flow_load import TaskLoad
 from mm2mgr.observe.lag_report import LagLevel, LagRow
 from mm2mgr.observe.trend import FLOW
+from mm2mgr.operations.automatic_rebalance import LastRound, RebalancesView
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
 from mm2mgr.operations.serve import EstateView, Survey
@@ -42,6 +43,7 @@ PAGES = {
     "changes": "Changes",
     "plan": "Plan",
     "watchdog": "Watchdog",
+    "rebalance": "Rebalances",
 }
 """The pages by path, in the order of the navigation."""
 SIGNS = {"problem": "✕", "unknown": "?", "waiting": "…", "ok": "✓"}
@@ -367,6 +369,42 @@ def watchdog(view: WatchdogView | None) -> Context:
     lead = f"{dry_run}{counts} Looked last at {utc(view.last.taken_at)}."
     tables = [Table(("time", "what it saw and did"), rows)] if rows else []
     return _table_page("watchdog", "Watchdog", lead, tables, list(not_watched(view.last)))
+
+
+def rebalance(view: RebalancesView | None) -> Context:
+    """Return what is rebalanced without a person, what holds it, and the newest rounds; None where nothing is."""
+    heading = "Rebalances"
+    if view is None:
+        lead = "Nothing is rebalanced by this process: mm2mgr serve --with rebalance, or mm2mgr reconcile --rebalance."
+        return _table_page("rebalance", heading, lead, [])
+    if view.last is None:
+        return _table_page("rebalance", heading, "No flow was judged yet.", [])
+    rows = [
+        (
+            flow.flow,
+            flow.decision.hold or flow.outcome or "-",
+            flow.text or "-",
+            "unknown" if flow.rounds is None else str(flow.rounds),
+            _last_round_text(flow.last),
+            "-" if flow.decision.allowed_at is None else utc(flow.decision.allowed_at),
+        )
+        for flow in view.last.flows[:MOST_ROWS]
+    ]
+    columns = ("flow", "state", "why", "rounds", "last one", "next one allowed")
+    done = [(utc(at), flow.flow, flow.outcome, flow.text) for at, flow in reversed(view.done)]
+    tables = [Table(columns, rows, right=("rounds",))] if rows else []
+    tables += [Table(("time", "flow", "outcome", "why"), done)] if done else []
+    notes = [f"{flow.flow}: {note}" for flow in view.last.flows for note in flow.decision.notes]
+    notes += [f"The last look failed: {view.last.error}"] if view.last.error else []
+    notes += [view.last.note] if view.last.note else []
+    return _table_page("rebalance", heading, f"Looked last at {utc(view.last.taken_at)}.", tables, notes)
+
+
+def _last_round_text(last: LastRound | None) -> str:
+    if last is None:
+        return "-"
+    gain = f": {last.before:.2f} → {last.after:.2f} times the mean" if last.before and last.after else ""
+    return f"{utc(last.at_seconds)}{gain}"
 
 
 def findings(survey: Survey | None) -> Context:

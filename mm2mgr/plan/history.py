@@ -63,6 +63,11 @@ class HistoryEntry:
             return None
         return entry if is_dated and entry._is_of_its_types() else None
 
+    @property
+    def at_seconds(self) -> float:
+        """When the change began, in seconds since 1970."""
+        return datetime.fromisoformat(self.when).timestamp()
+
     def _is_of_its_types(self) -> bool:
         words = [getattr(self, column.name) for column in fields(self) if column.type == "str"]
         shown = [key[side] for key in self.keys for side in ("before", "after")]

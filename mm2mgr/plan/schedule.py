@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.assignment import moved_partitions
 from mm2mgr.comparison.differences import Named, lowers_tasks
+from mm2mgr.off_peak import OffPeak
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.remarks import Remark
 from mm2mgr.text import number_of
@@ -80,22 +81,6 @@ class TreeReadings:
 
 
 # --- restarts that wait -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OffPeak:
-    """The hours (UTC) in which restarts do not hurt: from `start_hour` to before `end_hour`, also over midnight."""
-
-    start_hour: int
-    end_hour: int
-
-    def contains(self, when_seconds: float) -> bool:
-        """Tell whether a time (in seconds since 1970) is in these hours; equal hours mean the whole day."""
-        length = (self.end_hour - self.start_hour) % 24 or 24
-        return (int(when_seconds) // 3600 - self.start_hour) % 24 < length
-
-    def __str__(self) -> str:
-        return f"{self.start_hour:02d}-{self.end_hour:02d} h UTC"
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Alert(NamedTuple):
 
 _FLOW = "{{ $labels.flow }}"
 _MAX_LAG = "MirrorLagAboveMaximum"
+_REBALANCE_HELD = "MirrorRebalanceHeld"
 _OVERTAKEN_SECONDS = 3600
 _BEHIND_SECONDS = 120  # a flush interval of a minute, twice: what stored offsets alone cannot explain
 _UNEVEN, _BUSY = 1.5, 0.7
@@ -122,6 +123,14 @@ ALERTS: tuple[Alert, ...] = (
         " {{ $value | humanizeDuration }}.",
         "mm2mgr fleet",
     ),
+    Alert(
+        _REBALANCE_HELD, "warning", 60,
+        "mm2mgr_flow_busiest_task_ratio{OWN} > 1"
+        ' and on (flow) mm2mgr_flow_rebalance_held{OWN,reason=~"frozen|history|rounds"} == 1',
+        f"{_FLOW}: its busiest task gets {{{{ $value | humanizePercentage }}}} of what a task is planned to carry, and"
+        " it may not be rebalanced: a freeze file, a history that is not read, or no round left today.",
+        f"mm2mgr rebalance '{_FLOW}'; the page Rebalances of mm2mgr serve says what holds it",
+    ),
     *(
         Alert(
             alert_name(name), kind.severity, kind.minutes, f'mm2mgr_problem{{OWN,kind="{name}"}} > 0',
@@ -135,11 +144,14 @@ ALERTS: tuple[Alert, ...] = (
 
 
 def alerts(topology: Topology) -> Iterator[Alert]:
-    """Yield the alerts that can fire on an estate: none for heartbeats, lag limits or audits that no flow has."""
+    """Yield the alerts that can fire on an estate: none for heartbeats, lag limits, audits or rebalances that no flow
+    has."""
     with_heartbeats = any(flow.with_heartbeats for flow in topology.flows)
     without = set[str]()
     if not any(flow.settings.max_lag for flow in topology.flows):
         without.add(_MAX_LAG)
+    if not any(flow.settings.balance.by == "plugin" for flow in topology.flows):
+        without.add(_REBALANCE_HELD)
     if not any(flow.settings.audit for flow in topology.flows):
         without.add(alert_name("not-audited"))
     for alert in ALERTS:
@@ -272,6 +284,16 @@ PANELS: tuple[Panel, ...] = (
     Panel(
         "Hot partitions", "timeseries", (Query(f"mm2mgr_flow_hot_partitions{{{_CHOSEN}}} > 0", "{{flow}}"),),
         "short", 12, 9, "More than a task is planned to carry, so that more tasks do not help.",
+    ),
+    Panel(
+        "Rebalances", "timeseries",
+        (Query(f"sum by (flow) (increase(mm2mgr_rebalances_total{{{_CHOSEN}}}[1d])) > 0", "{{flow}}"),),
+        "short", 12, 9, "In the last 24 hours; each restarts all tasks of the flow.",
+    ),
+    Panel(
+        "Last rebalance", "timeseries",
+        (_top("mm2mgr_flow_last_rebalance_balance_ratio", "{{flow}} {{when}}"),), "short", 12, 9,
+        "The busiest task by the mean of the flow's tasks, before and after.",
     ),
     Panel(
         "Age of heartbeats", "timeseries", (_top("mm2mgr_flow_heartbeat_age_seconds"),), "s", 12, 9,

@@ -148,12 +148,14 @@ def application(
         Route("/api/status", pages.api_status),
         Route("/api/flow", pages.api_flow),
         Route("/api/watchdog", pages.api_watchdog),
+        Route("/api/rebalance", pages.api_rebalance),
         *(Route(f"/api/{part}", pages.api_survey) for part in ("findings", "plan", "history")),
         Route("/", pages.overview),
         Route("/flows", pages.flows),
         Route("/flow", pages.flow),
         Route("/losses", pages.losses),
         Route("/watchdog", pages.watchdog),
+        Route("/rebalance", pages.rebalance),
         *(Route(f"/{part}", pages.show_survey) for part in ("findings", "changes", "plan")),
     ]
     return _Guard(_app_of_routes([Route(_OPEN, pages.healthz)]), _app_of_routes(routes), login, hosts)
@@ -196,6 +198,14 @@ class _Pages:
             return JSONResponse({"error": "the watchdog has not looked yet"}, 503)
         return JSONResponse(to_json(watchdog))
 
+    def api_rebalance(self, request: Request) -> Response:
+        rebalances = self._view().rebalances
+        if rebalances is None:
+            return JSONResponse({"error": "nothing is rebalanced by this process: mm2mgr serve --with rebalance"}, 404)
+        if rebalances.last is None:
+            return JSONResponse({"error": "no flow was judged yet"}, 503)
+        return JSONResponse(to_json(rebalances))
+
     def api_survey(self, request: Request) -> Response:
         survey = self._view().survey
         if survey is None:
@@ -228,6 +238,10 @@ class _Pages:
     def watchdog(self, request: Request) -> Response:
         view = self._view()
         return self._html(request, "table", view, serve_page.watchdog(view.watchdog))
+
+    def rebalance(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "table", view, serve_page.rebalance(view.rebalances))
 
     def show_survey(self, request: Request) -> Response:
         view = self._view()

@@ -140,6 +140,33 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "Seconds until growth passes what the workers of today may have: `tasks` (`tasks_per_worker`) or `network`."
             " Missing as for flows, and where the number of workers is unknown.",
         ),
+        "mm2mgr_rebalances": ServedMetric(
+            "counter",
+            ("flow",),
+            "Rebalances of the flow that the history has, those by hand included. Missing, as all that follows of"
+            " rebalances, without `serve --with rebalance`, and for flows that it does not rebalance.",
+        ),
+        "mm2mgr_flow_last_rebalance_timestamp_seconds": ServedMetric(
+            "gauge", ("flow",), "When the last one was, in seconds since 1970."
+        ),
+        "mm2mgr_flow_last_rebalance_balance_ratio": ServedMetric(
+            "gauge",
+            ("flow", "when"),
+            "The busiest task's bytes by the mean of the flow's tasks `before` and `after` the last one, by the rates"
+            " that it was planned with.",
+        ),
+        "mm2mgr_flow_rebalance_allowed_timestamp_seconds": ServedMetric(
+            "gauge",
+            ("flow",),
+            "When the flow may be rebalanced next, in seconds since 1970. Missing where a freeze file or the limit of"
+            " the tree forbids it, and while the history cannot be read.",
+        ),
+        "mm2mgr_flow_rebalance_held": ServedMetric(
+            "gauge",
+            ("flow", "reason"),
+            "1 while the flow may not be rebalanced: `frozen` by a file, the `history` was not read, the `rounds` of the"
+            " day or the cool-down, outside of its `window`, `stale` rates, `settling`. Missing otherwise.",
+        ),
         "mm2mgr_connect_workers": ServedMetric(
             "gauge", ("connect",), "Workers with a connector or a task: Connect shows no idle ones."
         ),
@@ -244,6 +271,7 @@ class _Collected(Collector):
 def families(view: EstateView, tick: float, closed: Mapping[str, int] = MappingProxyType({})) -> Iterator[Metric]:
     """Yield every metric with its values, those without a value too."""
     samples = {**_of_looks(view, tick, closed), **_of_flows(view), **_of_load(view), **_of_the_estate(view)}
+    samples |= _of_rebalances(view)
     for name, metric in METRICS.items():
         family_class = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
         family = family_class(name, metric.meaning, labels=("owner", *metric.labels))
@@ -347,6 +375,25 @@ def _of_load(view: EstateView) -> dict[str, list[Row]]:
         for name, need in view.needs.connects.items()
         for limit, seconds in need.limits_in_seconds.items()
     ]
+    return rows
+
+
+def _of_rebalances(view: EstateView) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {}
+
+    def add(name: str, value: float | None, *labels: str) -> None:
+        if value is not None:
+            rows.setdefault(name, []).append((labels, float(value)))
+
+    for flow in view.rebalances.last.flows if view.rebalances and view.rebalances.last else ():
+        add("mm2mgr_rebalances", flow.rounds, flow.flow)
+        add("mm2mgr_flow_rebalance_allowed_timestamp_seconds", flow.decision.allowed_at, flow.flow)
+        if flow.decision.hold:
+            add("mm2mgr_flow_rebalance_held", 1.0, flow.flow, flow.decision.hold)
+        if flow.last:
+            add("mm2mgr_flow_last_rebalance_timestamp_seconds", flow.last.at_seconds, flow.flow)
+            add("mm2mgr_flow_last_rebalance_balance_ratio", flow.last.before, flow.flow, "before")
+            add("mm2mgr_flow_last_rebalance_balance_ratio", flow.last.after, flow.flow, "after")
     return rows
 
 

@@ -21,11 +21,13 @@ from mm2mgr.spec.values import (
     ConnectorSettings,
     FlowId,
     Headers,
+    HourSpans,
     KafkaVersion,
     LabelName,
     LaneName,
     Owner,
     PairName,
+    PartitionName,
     Patterns,
     PolicyName,
     ProxyUrl,
@@ -43,6 +45,7 @@ from mm2mgr.spec.values import (
     flag,
     lane_topics,
     proxy_settings,
+    triggers,
 )
 
 
@@ -397,7 +400,8 @@ class Lane(Model, json_schema_extra=_example(topics=["app.orders", "app.payments
 
 
 class Balance(Model, json_schema_extra=_example(by="plugin")):
-    """Who assigns the partitions of a flow to the tasks of its source connector, and how many connectors it has."""
+    """Who assigns the partitions of a flow to the tasks of its source connector, how many connectors it has, and when
+    the assignment is changed (docs/how-to/balance.md)."""
 
     by: Literal["stock", "plugin"] = "stock"
     """`stock`: MirrorMaker's own class, which deals them in turn, whatever their traffic. `plugin`: the class of mm2mgr's
@@ -411,6 +415,28 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
     """Further source connectors, for the topics that each lists; the flow's own connector mirrors all others, new ones
     included. Topics change connectors with their stored offsets, one pair of connectors after the other, for which
     workers need Kafka 3.6."""
+    threshold: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 1.1
+    """How many times the least possible load the busiest task may have before another assignment is worth a restart."""
+    looks: Annotated[int, Field(ge=1, le=100)] = 2
+    """In how many looks in a row a task must be overloaded and late before partitions move. With 1, `rebalance` goes by
+    the whole window of measurements alone, else also by the newest day."""
+    cool_down: TimeSpan = 3_600
+    """Least time between two rebalances of a flow, those by hand included."""
+    rounds_per_day: Annotated[int, Field(ge=0, le=1_000)] = 1
+    """Most rebalances of a flow within 24 hours, those by hand included: each restarts all tasks."""
+    pinned: list[PartitionName] = []
+    """Partitions that stay on the task that they have, by topic and number."""
+    automatic: Annotated[
+        list[Literal["overload", "schedule"]],
+        BeforeValidator(triggers, json_schema_input_type=list[Literal["overload", "schedule"]] | bool),
+    ] = ["overload", "schedule"]
+    """What `serve --with rebalance` and `reconcile --rebalance` act on. `overload`: a task that gets more than a task is
+    planned to carry and is later than `max_lag`. `schedule`: every ten minutes, what `rebalance` says is worth a
+    restart. `false`: neither."""
+    windows: HourSpans = []
+    """Hours of the day, in UTC, in which these two may write, such as `22-5`. Default: at any time."""
+    freeze: Annotated[str, Field(min_length=1, examples=["/run/mm2mgr/freeze"])] | None = None
+    """A file that stops these two while it exists, relative to where mm2mgr runs."""
 
 
 class OffsetSyncs(Model, json_schema_extra=_example(location="target")):
@@ -454,7 +480,7 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
         Balance,
         BeforeValidator(balance_way, json_schema_input_type=Balance | Literal["stock", "plugin"]),
     ] = Balance.model_construct()
-    """Who assigns partitions to these tasks: `stock`, `plugin`, or settings."""
+    """Who assigns partitions to these tasks, and when that is changed: `stock`, `plugin`, or settings."""
     catch_up: CatchUpSettings | None = None
     """Limit that all tasks of the flow share, by pair of clusters. Default: that of the link, else no limit."""
     checkpoints: Annotated[Checkpoints, BeforeValidator(flag, json_schema_input_type=Checkpoints | bool)] = (
@@ -538,6 +564,11 @@ class Defaults(Model, json_schema_extra=_example(flows={"refresh_interval": "10m
     """For every Connect cluster."""
     flows: FlowSettings = FlowSettings.model_construct()
     """For every flow."""
+    balance: Annotated[
+        Balance,
+        BeforeValidator(balance_way, json_schema_input_type=Balance | Literal["stock", "plugin"]),
+    ] = Balance.model_construct()
+    """For the `balance` of every flow."""
     spark: bool = True
     """Whether roll-ups, audits and Cruise Control's topic run on Spark where PySpark, Java and 2.5 GiB of memory are found;
     `false` turns Spark off, and they run in the process of the command. Outranked by `MM2MGR_SPARK`, and by `--spark` and

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from mm2mgr.off_peak import OffPeak
 from mm2mgr.spec import scalars
 from mm2mgr.spec.scalars import (
     byte_size,
@@ -30,6 +31,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _LANE = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 _LABEL = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+_PARTITION = r"^[A-Za-z0-9._-]{1,249}-[0-9]{1,9}$"
 _CLUSTER_ID = r"^[A-Za-z0-9_-]{1,100}$"
 _VERSION = r"^\d+\.\d+"
 _SEPARATOR = r"^[A-Za-z0-9._-]+$"
@@ -44,6 +46,7 @@ SIGNS = {
     _LANE: "a name of letters, digits, '_' and '-' that begins with a letter or digit",
     _LABEL: "a name of letters, digits and '_' that begins with a letter or '_'",
     _TOPIC: "a topic name of letters, digits, '.', '_' and '-', at most 249 of them",
+    _PARTITION: "a partition as its topic, '-' and its number: orders-0",
     _CLUSTER_ID: "a cluster id of letters, digits, '_' and '-', at most 100 of them",
     _VERSION: "a Kafka version such as 3.9, in quotes",
     _SEPARATOR: "a separator of signs that topic names may have: letters, digits, '.', '_' and '-'",
@@ -194,6 +197,23 @@ def lane_topics(value: object) -> object:
     return {"topics": value} if isinstance(value, list) else value
 
 
+def _hours(text: str) -> str:
+    try:
+        OffPeak.parse(text)
+    except ValueError:
+        raise ValueError("hours of the day in UTC, such as 22-5") from None
+    return text
+
+
+def _list_of_one(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def triggers(value: object) -> object:
+    """Read `true` as every trigger and `false` as none."""
+    return (["overload", "schedule"] if value else []) if isinstance(value, bool) else value
+
+
 def proxy_settings(value: object) -> object:
     """Read a URL as the short form of `{url: …}`; `false` is no proxy, whatever the defaults say."""
     if isinstance(value, bool):
@@ -270,6 +290,12 @@ LaneName = Annotated[str, Field(pattern=_LANE, max_length=50)]
 LabelName = Annotated[str, Field(pattern=_LABEL)]
 ConnectorName = Annotated[str, AfterValidator(_connector_name), Field(min_length=1, examples=["legacy-orders"])]
 FlowId = Annotated[str, Field(pattern=FLOW_ID, examples=["orders:dc1->agg"])]
+PartitionName = Annotated[str, Field(pattern=_PARTITION, examples=["orders-0"])]
+HourSpans = Annotated[
+    list[Annotated[str, AfterValidator(_hours)]],
+    BeforeValidator(_list_of_one, json_schema_input_type=str | list[str]),
+    Field(examples=[["22-5"]]),
+]
 TopicName = Annotated[str, Field(pattern=_TOPIC)]
 ClusterId = Annotated[str, Field(pattern=_CLUSTER_ID)]
 KafkaVersion = Annotated[str, Field(pattern=_VERSION, examples=["3.9"])]

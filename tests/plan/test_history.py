@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 from mm2mgr.apply import history
 from mm2mgr.apply.history import Author, Recorder, author, read, record
+from mm2mgr.assignment import round_robin
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, PluginAssignment, digest
+from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.drift import last_applied
@@ -62,6 +66,30 @@ def test_what_a_command_did_is_read_back_with_the_config_that_it_wrote(topology:
     assert found.applied["east", "one"]["name"] == "one"
     assert ("east", "two") not in found.applied, "it is not known to have been written"
     assert found.unread == {}
+
+
+def test_a_long_assignment_fits_into_a_record_and_is_told_by_its_digest(
+    topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connect stores 700 kB of it, and a record of Kafka holds 1 MB, both sides of a change together."""
+    places = [TopicPartition(f"topic-{'x' * 200}-{number}", 7 * number) for number in range(2_900)]
+    texts = [PluginAssignment.build(round_robin(places, tasks), [10.0] * tasks, 10).text for tasks in (2, 3)]
+    assert all(600_000 < len(text) < 700_000 for text in texts)
+    stored: dict[str, str] = {}
+    monkeypatch.setattr(Recorder, "write", lambda _, __, key, value: stored.update({key: value or ""}))
+    before, after = ({"connector.class": PLUGIN_CLASS, ASSIGNMENT_KEY: text} for text in texts)
+    keys = (KeyChange(ASSIGNMENT_KEY, *texts),)
+    changed = Change("east", "n", "source", "update", (), keys, config=after, before=before)
+    recorder = Recorder(topology, "apply", Author("me"))
+    recorder.begin(changed)
+    recorder.end(changed, "done")
+    recorder.take_back(changed)
+    assert stored
+    assert max(map(len, stored.values())) < 2_000
+    (entry,) = (HistoryEntry.parse(value) for key, value in stored.items() if key.startswith("entry/"))
+    assert entry is not None
+    (key,) = entry.keys
+    assert (key["before"], key["after"]) == tuple(f"digest {digest(text)}" for text in texts)
 
 
 def test_a_deleted_connector_has_no_config_any_more(topology: Topology) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from mm2mgr.assignment import moved_partitions
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.json_values import to_json
+from mm2mgr.off_peak import OffPeak
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.schedule import (
     LONGEST_BACKOFF_SECONDS,
-    OffPeak,
     RestartRules,
     RoundSchedule,
     Saving,

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from mm2mgr import timing
 from mm2mgr.assignment import Assignment
+from mm2mgr.balance.triggers import Hold, TriggerDecision
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Failure
 from mm2mgr.lint.findings import Finding
@@ -24,6 +25,7 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.trend import FLOW, LagPoint
+from mm2mgr.operations.automatic_rebalance import FlowRound, LastRound, RebalanceRound, RebalancesView
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
 from mm2mgr.operations.serve import EstateLook, EstateView, Survey, after_look
@@ -119,6 +121,15 @@ def watchdog_view(flow: str, connector: str, why: str) -> WatchdogView:
     failed = LiveProblem(TaskFailed(why, ("time-out", "")), ProblemSubject("main", connector, flow, (0,)))
     actions = (WatchAction("restart", failed, number=1), WatchAction("restart", failed, number=2, error=why))
     return WatchdogView().after_round(WatchRound(1, NOW, actions, unread={connector: why}))
+
+
+def rebalances_view(flow: str, hold: Hold | None = None, text: str = "busy") -> RebalancesView:
+    """Return what the loop of rebalances did: a round that wrote with these words, then a look that `hold` holds."""
+    last = LastRound(NOW - 60, text, 1.8, 1.02)
+    written = FlowRound(flow, "main", "mm2", TriggerDecision("plan", "overload", reason=text), "written", text, 1, last)
+    decision = TriggerDecision("keep", None, hold, text, (text,), NOW + 3600)
+    view = RebalancesView().after_round(RebalanceRound(1, NOW - 60, (written,)))
+    return view.after_round(RebalanceRound(2, NOW, (replace(written, decision=decision, outcome="", detail=""),)))
 
 
 def loss(flow: str, topic: str) -> LossEntry:

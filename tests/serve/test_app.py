@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mm2mgr import timing
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import MeasuredLoad
+from mm2mgr.operations.automatic_rebalance import RebalancesView
 from mm2mgr.operations.serve import EstateView, after_look
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.serve_page import flow_link
@@ -24,10 +25,21 @@ from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
 from mm2mgr.serve.server import is_loopback
 from tests.clock import ShownClock
-from tests.serve.estate import NOW, SURVEY, ask_application, flow_status, look_of, loss, problem, view_of, watchdog_view
+from tests.serve.estate import (
+    NOW,
+    SURVEY,
+    ask_application,
+    flow_status,
+    look_of,
+    loss,
+    problem,
+    rebalances_view,
+    view_of,
+    watchdog_view,
+)  # fmt: skip
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
-PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan", "/watchdog")
+PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance")
 FLOW = "orders:a->b"
 
 
@@ -162,6 +174,31 @@ def test_the_page_of_the_watchdog_says_whether_it_runs_and_what_it_did() -> None
     assert "restart 2 was not carried out: no leader" in text
 
 
+def test_the_page_of_rebalances_says_what_was_done_and_what_holds_a_flow() -> None:
+    def said(view: EstateView) -> tuple[int, str]:
+        return ask(view, "/api/rebalance").status_code, html.unescape(ask(view, "/rebalance").text)
+
+    code, text = said(small())
+    assert (code, "Nothing is rebalanced by this process" in text) == (404, True)
+    code, text = said(small(rebalances=RebalancesView()))
+    assert (code, "No flow was judged yet." in text) == (503, True)
+    view = small(rebalances=rebalances_view(FLOW, "rounds", "the limit is 1"))
+    code, text = said(view)
+    assert (code, "1.80 → 1.02 times the mean" in text, "the limit is 1" in text) == (200, True, True)
+    answer = ask(view, "/api/rebalance").json()
+    assert answer["flows"][0]["decision"]["hold"] == "rounds"
+    assert [(one["flow"], one["outcome"]) for one in answer["done"]] == [(FLOW, "written")]
+    series = exposition(view, NOW).decode()
+    for line in (
+        f'mm2mgr_rebalances_total{{flow="{FLOW}",owner="ann"}} 1.0',
+        f'mm2mgr_flow_rebalance_held{{flow="{FLOW}",owner="ann",reason="rounds"}} 1.0',
+        f'mm2mgr_flow_last_rebalance_balance_ratio{{flow="{FLOW}",owner="ann",when="before"}} 1.8',
+        f'mm2mgr_flow_last_rebalance_balance_ratio{{flow="{FLOW}",owner="ann",when="after"}} 1.02',
+    ):
+        assert line in series, line
+    assert "mm2mgr_rebalances_total{" not in exposition(small(rebalances=RebalancesView()), NOW).decode()
+
+
 def test_the_slow_parts_are_shown_and_what_failed_of_them_says_so() -> None:
     assert "no client has &lt;b&gt;it&lt;/b&gt;" in ask(small(), "/findings").text
     assert "more &lt;i&gt;tasks&lt;/i&gt;" in ask(small(), "/changes").text
@@ -234,7 +271,8 @@ def hostile(name: str) -> EstateView:
         losses=[loss(status.flow, name)],
     )
     dog = watchdog_view(status.flow, name, name)
-    return view_of(look, survey=SURVEY, error=name, tree_error=name, watchdog=dog)
+    balance = rebalances_view(status.flow, None, name)
+    return view_of(look, survey=SURVEY, error=name, tree_error=name, watchdog=dog, rebalances=balance)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -1,0 +1,304 @@
+"""`serve --with rebalance` and `reconcile --rebalance`: what is written without a person, and what never is."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.apply.history import Recorder
+from mm2mgr.apply.leases import Leases
+from mm2mgr.apply.rounds import EventLog, Rounds
+from mm2mgr.assignment_text import ASSIGNMENT_KEY
+from mm2mgr.evidence.flow_load import EstateNeeds, FlowNeed, MeasuredLoad
+from mm2mgr.kafka import lease
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.lag_report import FlowFacts
+from mm2mgr.operations.automatic_rebalance import FlowRound, LoadFacts, RebalanceOrder, Rebalancing
+from mm2mgr.operations.serve import EstateLook, EstateWatch, RebalancesOrder, ServeOrder, Survey
+from mm2mgr.operations.status import LagReport
+from mm2mgr.operations.workspace import Workspace
+from mm2mgr.partitions import Offsets
+from mm2mgr.plan.history import History, HistoryEntry
+from mm2mgr.plan.schedule import RoundSchedule
+from mm2mgr.problems.health import Status
+from mm2mgr.topology import lease_group
+from tests.serve.estate import SURVEY
+
+from .command import Command, environment, finish, impatient_mm2mgr, until
+from .leases import FakeLease
+from .test_rebalance import ALL, DEALT, FLOW, NAME, SKEWED, Site, site_of
+
+pytestmark = pytest.mark.usefixtures("impatient")
+BALANCE = "balance: {by: plugin, automatic: %s}, max_lag: 10min"
+
+
+class Recorded:
+    """A history that is kept here; `unread` and `unwritten` are why not."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, HistoryEntry] = {}
+        self.unread = self.unwritten = ""
+
+    def write(self, _connect: str, key: str, value: str | None) -> None:
+        if not self.unwritten and (entry := HistoryEntry.parse(value or "")):
+            self.entries[key] = entry
+
+    def close(self) -> dict[str, str]:
+        return {"w": self.unwritten} if self.unwritten else {}
+
+    def read(self, *_: object) -> Iterator[object]:
+        yield ()
+        return History(tuple(self.entries.values()), unread={"w": self.unread} if self.unread else {})
+
+    @property
+    def rebalances(self) -> list[HistoryEntry]:
+        return [entry for entry in self.entries.values() if entry.command == "rebalance"]
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    history = Recorded()
+    monkeypatch.setattr(lease, "Lease", FakeLease)
+    monkeypatch.setattr(Recorder, "write", history.write)
+    monkeypatch.setattr(Recorder, "close", history.close)
+    for name in ("rebalance", "automatic_rebalance"):
+        monkeypatch.setattr(sys.modules[f"mm2mgr.operations.{name}"], "read_history", history.read)
+    return history
+
+
+@pytest.fixture
+def site(mm2mgr: Command, mock_cluster: KafkaAccess, recorded: Recorded) -> Iterator[Site]:
+    with site_of(mm2mgr, mock_cluster) as site:
+        site.measure(SKEWED)
+        declare(site)
+        site.use_plugin()
+        yield site
+    FakeLease.forget()
+
+
+def declare(site: Site, automatic: str = "[overload]", more: str = "") -> None:
+    """Let the flow be rebalanced, and the history be kept."""
+    tree = site.mm2mgr.tree / "x.yaml"
+    text = tree.read_text().replace(", history: false", ", workers: {count: 1}")
+    head, _, _ = text.partition("tasks: {max: 4}")
+    settings = BALANCE % automatic
+    tree.write_text(f"{head}tasks: {{max: 4}}, {settings.replace('}', f'{more}}}', 1)}}}\n")
+
+
+def facts(late_seconds: float = 900.0, busy: float = 1.0) -> LoadFacts:
+    """Return the facts of a look: all partitions of task 0 wait so long, and get `busy` times what was measured."""
+    now = time.time()
+    lags = tuple(PartitionLag(place, Offsets(0, 110), 99, 100, 100, task=DEALT.task_of[place]) for place in ALL)
+    since = {place: now - (late_seconds if DEALT.task_of[place] == 0 else 1.0) for place in ALL}
+    lag = FlowLag(lags, len(lags), assignment=DEALT)
+    flow = FlowFacts(FLOW, "w", NAME, "RUNNING", now, 60.0, lag, written_at=since)
+    load = MeasuredLoad({"a": {place: (busy * rate, None) for place, rate in SKEWED.items()}}, "an hour", "", now)
+    return LoadFacts(LagReport(now, "flow", (flow,)), load, EstateNeeds({FLOW: FlowNeed(4, 7e6, None)}))
+
+
+class Loop:
+    """A process of `serve --with rebalance`, of which a test takes look after look."""
+
+    def __init__(self, read: Callable[[], LoadFacts] = facts, freeze: Path | None = None) -> None:
+        rounds = Rounds(Leases(lease_group), RoundSchedule(60.0), EventLog(None))
+        order = RebalanceOrder(freeze_file=freeze, wait_seconds=0.0, store=Path("store"), reason="night")
+        self.loop = Rebalancing(order, lambda _: read(), rounds)
+
+    def look(self, looks: int = 1) -> FlowRound:
+        for _ in range(looks):
+            (flow,) = self.loop.look(Workspace()).flows
+        return flow
+
+
+def test_a_late_and_overloaded_task_is_relieved_after_two_looks_and_the_history_says_why(
+    site: Site, recorded: Recorded
+) -> None:
+    loop, before = Loop(), dict(site.config)
+    assert loop.look().outcome == ""
+    assert site.config == before
+    flow = loop.look()
+    assert flow.outcome in {"inconclusive", "written"}, flow
+    assert {key for key in site.config if site.config[key] != before.get(key)} == {ASSIGNMENT_KEY}
+    assert max(site.loads()) * 4 / sum(site.loads()) <= 1.1
+    (entry,) = recorded.rebalances
+    assert entry.reason.startswith("automatic: task 0 gets 129 % of what it is planned to carry and is 15 min late")
+    assert entry.reason.endswith("; night")
+    assert "busiest task, times the mean" in [key["key"] for key in entry.keys]
+    flow = loop.look()
+    assert (flow.rounds, flow.last is not None and flow.last.before) == (1, 2.86)
+    assert FakeLease.closed, "the lease is given up, so that apply by hand is not kept out"
+
+
+def test_after_a_rebalance_nothing_is_to_be_applied(site: Site) -> None:
+    site.rebalance("--apply", "--yes", "--wait", "0", code=0)
+    site.mm2mgr("plan", "--detailed-exitcode", code=0)
+
+
+def test_a_kill_and_a_restart_give_no_fresh_budget(site: Site, recorded: Recorded) -> None:
+    Loop().look(2)
+    text = site.config[ASSIGNMENT_KEY]
+    site.use_plugin()
+    for _ in range(3):
+        flow = Loop().look(4)
+        assert (flow.decision.action, flow.decision.hold) == ("wait", "rounds")
+    assert len(recorded.rebalances) == 1
+    assert site.config[ASSIGNMENT_KEY] != text
+
+
+def test_a_kill_between_the_record_and_the_write_counts_as_a_round(
+    site: Site, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before, writes = dict(site.config), len(site.fake.writes)
+    with monkeypatch.context() as patch:
+        patch.setattr("mm2mgr.apply.applied.write_approved", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Loop().look(2)
+    (entry,) = recorded.rebalances
+    assert entry.outcome == "begun"
+    assert Loop().look(3).decision.hold == "rounds"
+    assert (site.config, len(site.fake.writes)) == (before, writes)
+
+
+@pytest.mark.parametrize("where", ["tree", "option"])
+def test_a_freeze_file_stops_it_and_is_named(site: Site, tmp_path: Path, where: str) -> None:
+    file = tmp_path / "freeze"
+    declare(site, more=f", freeze: {file}" if where == "tree" else "")
+    loop = Loop(freeze=file if where == "option" else None)
+    file.touch()
+    before = dict(site.config)
+    flow = loop.look(4)
+    assert (flow.decision.action, flow.decision.hold, str(file) in flow.text) == ("wait", "frozen", True)
+    assert site.config == before
+    file.unlink()
+    loop.look()
+    assert site.config != before
+
+
+def test_a_history_that_cannot_be_read_or_written_stops_it_and_says_so(site: Site, recorded: Recorded) -> None:
+    before = dict(site.config)
+    recorded.unread = "no broker answered"
+    flow = Loop().look(3)
+    assert (flow.decision.hold, flow.rounds, "no broker answered" in flow.text) == ("history", None, True)
+    recorded.unread, recorded.unwritten = "", "no right to write"
+    flow = Loop().look(2)
+    assert (flow.outcome, "no right to write" in flow.text) == ("left", True)
+    assert site.config == before
+
+
+def test_another_process_of_the_owner_that_writes_is_left_alone(site: Site, recorded: Recorded) -> None:
+    before = dict(site.config)
+    FakeLease.of_others = {"b"}
+    flow = Loop().look(2)
+    assert (flow.outcome, "another process" in flow.text) == ("standby", True)
+    assert (site.config, recorded.rebalances) == (before, [])
+
+
+def test_a_task_that_is_late_and_not_overloaded_is_not_moved(site: Site) -> None:
+    before = dict(site.config)
+    flow = Loop(lambda: facts(busy=0.5)).look(4)
+    assert (flow.outcome, flow.decision.action) == ("", "keep")
+    assert site.config == before
+
+
+def test_only_flows_that_the_tree_lets_are_rebalanced(site: Site) -> None:
+    declare(site, "false")
+    before = dict(site.config)
+    ended = Loop().loop.look(Workspace())
+    assert (ended.flows, "automatic" in ended.note) == ((), True)
+    assert site.config == before
+
+
+def test_reconcile_rebalances_what_is_due_and_then_rests(site: Site, recorded: Recorded) -> None:
+    declare(site, "[schedule]")
+    before = dict(site.config)
+    arguments = ("reconcile", "--rebalance", "--store", "store", "--once", "--wait", "0")
+    said = site.mm2mgr(*arguments, code=0)
+    assert site.config != before
+    assert "due by schedule" in recorded.rebalances[0].reason, said.out
+    text = site.config[ASSIGNMENT_KEY]
+    site.mm2mgr(*arguments, code=0)
+    assert (site.config[ASSIGNMENT_KEY], len(recorded.rebalances)) == (text, 1)
+
+
+def served(seconds: float = 900.0) -> EstateWatch:
+    """Return `serve --with rebalance` that looks without a pause; the task has been late for so long."""
+
+    def look(*_: object) -> EstateLook:
+        made = facts(seconds)
+        return EstateLook(made.lag.taken_at, made.lag.taken_at, Status(made.lag.taken_at, ()), made.lag, {})
+
+    def survey(*_: object) -> Survey:
+        made = facts(seconds)
+        return replace(SURVEY, load=made.load, needs=made.needs)
+
+    order = RebalanceOrder(wait_seconds=0.0, store=Path("store"))
+    asked = ServeOrder(every_seconds=0.05, survey_seconds=1000, rebalances=RebalancesOrder(order))
+    return EstateWatch(Workspace(), asked, look=look, survey=survey)
+
+
+def test_serve_rebalances_by_its_own_looks_and_shows_it(site: Site, recorded: Recorded) -> None:
+    before, serve = dict(site.config), served()
+    serve.start()
+    try:
+        until(lambda: serve.view.rebalances and serve.view.rebalances.done, "it is rebalanced")
+        until(
+            lambda: serve.view.rebalances and serve.view.rebalances.last and serve.view.rebalances.last.flows[0].rounds,
+            "counted",
+        )
+    finally:
+        assert serve.close(10)
+    assert site.config != before
+    assert len(recorded.rebalances) == 1
+    assert serve.view.rebalances is not None
+    ((_, done),) = serve.view.rebalances.done
+    assert (done.flow, done.decision.trigger) == (FLOW, "overload")
+
+
+def test_the_end_of_the_server_ends_a_write_in_order(site: Site) -> None:
+    serve = served()
+
+    async def write() -> bool:
+        with serve._halting(None) as halt:
+            assert serve.is_writing
+            serve.stop()
+            await asyncio.wait_for(halt.wait(), 10)
+        with serve._halting(None) as late:
+            return late.is_set()
+
+    assert asyncio.run(write()), "nor does one begin afterwards"
+    assert not serve.is_writing
+
+
+def test_options_that_contradict_each_other_are_refused(mm2mgr: Command) -> None:
+    assert "--freeze-file needs --rebalance" in mm2mgr("reconcile", "--freeze-file", "f", code=64).err
+    assert "leave one out" in mm2mgr("reconcile", "--rebalance", "--report-only", code=64).err
+    assert "--dry-run needs --watchdog" in mm2mgr("serve", "--with", "rebalance", "--dry-run", code=64).err
+
+
+def test_ctrl_c_ends_rebalance_as_it_ends_apply(site: Site) -> None:
+    """The connector's write is answered late, so the interrupt comes while it is begun: it is ended, recorded, and told."""
+    site.fake.delay_next("PUT", "/connectors", seconds=2)
+    before = dict(site.config)
+    command = [*impatient_mm2mgr(), "rebalance", "--store", "store", "--apply", "--yes", "--wait", "0"]
+    folder, pipe = site.mm2mgr.folder, subprocess.PIPE
+    running = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=pipe, stderr=pipe, text=True)
+    try:
+        until(lambda: site.config != before, "the assignment is written")
+        running.send_signal(signal.SIGINT)
+    finally:
+        said = finish(running)
+    assert said.code == 130, said
+    assert "interrupted: no new change begins, those in progress have 60 s to finish" in said.err
+    assert "Applied: 1 of 1 changes" in said.out
