@@ -93,6 +93,17 @@ class InterruptionReport:
         last_hour = interruptions.since_then(now - _HOUR - _SHORTEST)
         return cls(interruptions.since, last_hour, interruptions.since_then(now - _DAYS_30 - _DAY))
 
+    @property
+    def text(self) -> str:
+        """Both counts in words."""
+        return describe_counts(self.last_hour, self.last_30_days)
+
+
+def describe_counts(last_hour: InterruptionCounts, last_30_days: InterruptionCounts) -> str:
+    """Return the counts of the last hour, and those of 30 days where they are more, in words."""
+    before = "" if last_30_days == last_hour else f", {last_30_days.text} in 30 days"
+    return f"{last_hour.text} in the last hour{before}"
+
 
 def follow_interruptions(old: Interruptions, running: RunningConnector, now: float) -> Interruptions:
     """Return the counts after a look; what it does not show (tasks that could not be read, no status, a connector that
