@@ -17,6 +17,7 @@ from mm2mgr.text import number_of
 
 _HOUR, _DAY, _DAYS_30 = 3600.0, 86_400.0, 30 * 86_400.0
 _SHORTEST = 300
+_LONGEST_LOOK_SECONDS = 120.0  # what is older is no look at the same time, but a clock that was set back
 _MOST_SPANS = 100  # 13 of five minutes, 25 hours and 32 days; more only where a clock was set back
 
 
@@ -58,10 +59,11 @@ class Interruptions:
     the last day, else of a day. `since`: when the counting began (0.0: not yet).
 
     `assigned` is a digest of the partitions of its tasks, `workers` the worker of each task, `failed` what was FAILED
-    (`connector`, or the number of a task), all as they were last seen.
+    (`connector`, or the number of a task), all as they were last seen, at `seen_at`.
     """
 
     since: float = 0.0
+    seen_at: float = 0.0
     assigned: str = ""
     workers: Mapping[str, str] = field(default_factory=dict)
     failed: frozenset[str] = frozenset()
@@ -93,11 +95,25 @@ class InterruptionReport:
         last_hour = interruptions.since_then(now - _HOUR - _SHORTEST)
         return cls(interruptions.since, last_hour, interruptions.since_then(now - _DAYS_30 - _DAY))
 
+    @property
+    def text(self) -> str:
+        """Both counts in words."""
+        return describe_counts(self.last_hour, self.last_30_days)
+
+
+def describe_counts(last_hour: InterruptionCounts, last_30_days: InterruptionCounts) -> str:
+    """Return the counts of the last hour, and those of 30 days where they are more, in words."""
+    before = "" if last_30_days == last_hour else f", {last_30_days.text} in 30 days"
+    return f"{last_hour.text} in the last hour{before}"
+
 
 def follow_interruptions(old: Interruptions, running: RunningConnector, now: float) -> Interruptions:
     """Return the counts after a look; what it does not show (tasks that could not be read, no status, a connector that
-    is STOPPED, a task on its way to a worker) stays as it was seen before.
+    is STOPPED, a task on its way to a worker) stays as it was seen before. A look that began before the last one and
+    ends after it, of another process, changes nothing: it would count a change back and forth.
     """
+    if 0 < old.seen_at - now < _LONGEST_LOOK_SECONDS:
+        return old
     assigned = _assignment_digest(running) or old.assigned
     workers, failed = dict(old.workers), old.failed
     if status := running.status:
@@ -110,7 +126,7 @@ def follow_interruptions(old: Interruptions, running: RunningConnector, now: flo
     moved = any(old.workers.get(task, worker) != worker for task, worker in workers.items())
     changed = moved or bool(old.assigned and assigned != old.assigned)
     counts = InterruptionCounts(int(changed), int(moved), len(failed - old.failed) if old.since else 0)
-    return Interruptions(old.since or now, assigned, workers, failed, _spans(old.spans, counts, now))
+    return Interruptions(old.since or now, now, assigned, workers, failed, _spans(old.spans, counts, now))
 
 
 def _assignment_digest(running: RunningConnector) -> str:

@@ -10,7 +10,7 @@ from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import RESTING, SETTABLE
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.kafka_state import RunningKafka
-from mm2mgr.observe.interruptions import InterruptionCounts
+from mm2mgr.observe.interruptions import InterruptionCounts, describe_counts
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, Standing
 from mm2mgr.problems.kind import (
     NAMED,
@@ -207,8 +207,8 @@ class OftenInterrupted(ProblemEvidence):
             remedies.append("find what makes its tasks FAIL (the workers' log)")
         waiting = "" if not self.lag_records else f" ({self.lag_records} now)"
         return (
-            f"{counts.text} in the last hour, {self.in_30_days.text} in 30 days: its tasks stop and start again each"
-            f" time, and records wait meanwhile{waiting}; {', and '.join(remedies)}"
+            f"{describe_counts(counts, self.in_30_days)}: its tasks stop and start again each time, and records wait"
+            f" meanwhile{waiting}; {', and '.join(remedies)}"
         )
 
 

@@ -309,7 +309,7 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
             " transaction markers cannot be told from records"
         )
     if case.interruptions and any(case.last_hour) and not any(often_interrupted(case)):
-        notes.append(f"{case.last_hour.text} in the last hour, {case.interruptions.last_30_days.text} in 30 days")
+        notes.append(case.interruptions.text)
     if case.connector.tasks_unread:
         notes.append(f"tasks could not be read: {case.connector.tasks_unread.message}")
     return (*notes, *_own_kafka_note(case))

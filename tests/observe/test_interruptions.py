@@ -74,6 +74,15 @@ def test_what_two_looks_show_is_counted(looks: list[RunningConnector], expected:
     assert counted(*looks) == expected
 
 
+def test_a_look_that_ends_after_a_later_one_counts_nothing() -> None:
+    """`serve` and a command share the memory, and the one that began first may write last."""
+    interruptions = follow_interruptions(Interruptions(), running(EVEN), 1_000_000.0)
+    interruptions = follow_interruptions(interruptions, running(OTHER), 1_000_030.0)
+    interruptions = follow_interruptions(interruptions, running(EVEN), 1_000_020.0)
+    interruptions = follow_interruptions(interruptions, running(OTHER), 1_000_060.0)
+    assert interruptions.since_then(0.0) == (1, 0, 0)
+
+
 def test_counts_last_for_an_hour_and_for_thirty_days() -> None:
     interruptions = follow_interruptions(Interruptions(), running(EVEN), 1_000_000.0)
     interruptions = follow_interruptions(interruptions, running(OTHER), 1_000_010.0)
