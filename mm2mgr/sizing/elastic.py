@@ -47,7 +47,7 @@ class ComingHours:
     reason: str
 
     @property
-    def as_size_by(self) -> SizedFlow:
+    def as_sized(self) -> SizedFlow:
         """The flow as sized for the day; what it has today is judged by the next hours."""
         sizing = replace(self.day.sizing, now=self.near.sizing.now, reasons=(self.reason, *self.day.sizing.reasons))
         return replace(self.day, sizing=sizing)
