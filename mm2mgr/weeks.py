@@ -90,12 +90,12 @@ def forecast_limits(
 ) -> tuple[LimitPassed, ...]:
     """Return which subjects pass their limit, soonest first; `shares`: what each has of it at the week's peak.
 
-    One that is at its limit has passed it now. Seconds are counted since 1970.
+    One that is above its limit has passed it now. Seconds are counted since 1970.
     """
     passed = []
     for subject, share in shares:
         weeks = math.inf
-        if share >= 1:
+        if share > 1:
             weeks = 0.0
         elif share > 0 and growth > _STEADY:
             weeks = -math.log(share) / math.log(growth)

@@ -89,8 +89,10 @@ def measured_load(store: Store) -> MeasuredLoad:
 
 @dataclass(frozen=True)
 class FlowNeed:
-    """What `size` computes for a flow: its tasks, what one of them is planned to carry at most (records None: bytes
-    alone count), and the partitions that none can carry. `limits_in_seconds`: until growth passes them, as forecast.
+    """What `size` computes for a flow: its tasks (of an elastic one those for the next hours), what one of them is
+    planned to carry at most (records None: bytes alone count), and the partitions that none can carry.
+
+    `limits_in_seconds`: until growth passes them, as forecast.
     """
 
     tasks: int
@@ -131,17 +133,25 @@ def estate_needs(tree: ExpandedTree, store: Store) -> EstateNeeds:
     """Judge the load of all flows as `size` and `fleet` do; a source that cannot be read leaves its flows out."""
     try:
         from mm2mgr.evidence.read import EvidenceOptions, declared_workers, read
+        from mm2mgr.sizing.elastic import coming_hours
         from mm2mgr.sizing.forecast import MeasuredWeeks, forecast_flow, forecast_workers
         from mm2mgr.sizing.scenario import outcome, with_workers_seen
 
         evidence, topology = read(tree, EvidenceOptions(store)), tree.topology
         weeks = evidence.rates.weeks
-        result = outcome(evidence.scenarios(), declared_workers(topology.connects, topology.flows))
+        scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
+        result = outcome(scenarios.values(), declared_workers(topology.connects, topology.flows))
+        coming = {
+            flow.id: coming_hours(scenarios[flow.id], evidence.rates.hours, tree.now)
+            for flow in evidence.flows
+            if flow.settings.tasks.elastic and flow.tasks.automatic
+        }
+        elastic = {name: of.near.sizing.tasks for name, of in coming.items() if not isinstance(of, str)}
     except Exception as error:  # as above
         return EstateNeeds(unknown=cause(error))
     flows = {
         flow_id: FlowNeed(
-            flow.sizing.tasks,
+            elastic.get(flow_id, flow.sizing.tasks),
             flow.load.usable,
             None if math.isinf(flow.load.usable_records) else flow.load.usable_records,
             flow.sizing.hot_partitions,

@@ -149,7 +149,8 @@ def read_due_plan(
         flow.id: workspace.spec.tree.sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving
     }
     savings = {
-        name: Saving(sized.tasks_max, seconds_of(sized.changed), sized.partitions) for name, sized in reviewed.items()
+        name: Saving(sized.tasks_max, seconds_of(sized.changed), sized.partitions, seconds_of(sized.holds_until))
+        for name, sized in reviewed.items()
     }
 
     def waits(plan: Plan) -> Mapping[Named, str]:

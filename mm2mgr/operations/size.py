@@ -16,6 +16,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, spark_java
 from mm2mgr.samples.schema import utc_text
+from mm2mgr.sizing.elastic import coming_hours, decide_elastic
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, Placement, WorkerNeed, per_pair, placement_of
 from mm2mgr.sizing.forecast import LimitForecast, MeasuredWeeks, forecast_flow, forecast_workers
 from mm2mgr.sizing.recovery import Lag, Outlook, outlook
@@ -76,6 +77,12 @@ class SizingReport:
         return {sizing.flow_id: sizing.partitions for sizing in saving}
 
     @property
+    def holds_until(self) -> dict[str, str]:
+        """Until when the elastic flows that only save tasks have enough of them."""
+        until = {flow_id: self.decisions[flow_id].holds_until_seconds for flow_id in self.savings}
+        return {flow_id: utc_text(seconds) for flow_id, seconds in until.items() if seconds is not None}
+
+    @property
     def too_small(self) -> tuple[str, ...]:
         """The flows that have too few tasks today."""
         return tuple(sizing.flow_id for sizing in self.sizings if sizing.now and sizing.now.verdict in OVERLOADED)
@@ -122,6 +129,8 @@ def size(
     changed = {flow_id: utc_text(seconds) for flow_id, seconds in since.items() if seconds is not None}
     source = f"{options.statistic} of {options.store}"
     document = overrides_document(result.sizings, evidence.rates.window, source, changed, result.savings)
+    for flow_id, until in result.holds_until.items():
+        document["sizing"][flow_id]["holds_until"] = until
     ids = {flow.id for flow in workspace.topology.flows}
     is_changed, refused = SIZING.write(path, document["sizing"], ids, before, options.notify)
     return replace(result, path=path, is_changed=is_changed, refused=refused)
@@ -135,12 +144,21 @@ def _judge(workspace: Workspace, evidence: Evidence, *, views: bool, compare: bo
         for flow_id, entry in workspace.spec.tree.sizing.items()
     }
     decisions = decide(sized, earlier, Policy(), int(workspace.now))
-    sizings = {flow_id: sizing_as_decided(flow, decisions[flow_id]) for flow_id, flow in sized.items()}
+    by_coming_hours = dict(sized)
+    for flow in evidence.flows:
+        if flow.settings.tasks.elastic and flow.tasks.automatic:
+            coming = coming_hours(scenarios[flow.id], evidence.rates.hours, workspace.now)
+            before, entry = earlier.get(flow.id), workspace.spec.tree.sizing.get(flow.id)
+            if before is not None and entry is not None:
+                before = replace(before, holds_until_seconds=seconds_of(entry.holds_until))
+            decisions[flow.id] = decide_elastic(coming, sized[flow.id], before, Policy(), int(workspace.now))
+            by_coming_hours[flow.id] = sized[flow.id] if isinstance(coming, str) else coming.as_sized
+    sizings = {flow_id: sizing_as_decided(flow, decisions[flow_id]) for flow_id, flow in by_coming_hours.items()}
     shown = [
         flow_view(replace(flow, sizing=sizings[name]), scenarios[name].rates, evidence.weeks.get(name, ()))
         for name, flow in (sized.items() if views else ())
     ]
-    needed = {flow_id: flow.sizing.tasks for flow_id, flow in sized.items()}
+    needed = {flow_id: flow.sizing.tasks for flow_id, flow in by_coming_hours.items()}
     final, measured = tuple(sizings.values()), evidence.rates.text
     ways = {flow_id: _compare(scenarios[flow_id], flow) for flow_id, flow in (sized.items() if compare else ())}
     forecasts = _forecasts(evidence, sized, workspace.now)

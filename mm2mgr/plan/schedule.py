@@ -97,11 +97,13 @@ class Saving:
     """What the reviewed sizing says of a flow that gets fewer tasks although more would fit as well.
 
     `changed_seconds`: since when (None: it does not say); `partitions`: how many the flow has (None: it does not say).
+    `holds_until_seconds`: until when an elastic flow has enough of them; it waits for no cool-down.
     """
 
     tasks: int
     changed_seconds: int | None = None
     partitions: int | None = None
+    holds_until_seconds: int | None = None
 
 
 def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_seconds: float) -> dict[Named, str]:
@@ -158,8 +160,10 @@ def _lowers_tasks(change: Change) -> bool:
 
 
 def _too_early(saving: Saving, rules: RestartRules, now_seconds: float) -> str | None:
-    changed = saving.changed_seconds
-    if changed is not None and now_seconds < changed + rules.cool_down_seconds:
+    changed, until = saving.changed_seconds, saving.holds_until_seconds
+    if until is not None and now_seconds >= until:
+        return "they were enough for the hours that it was sized for, which are over (mm2mgr size)"
+    if until is None and changed is not None and now_seconds < changed + rules.cool_down_seconds:
         hours = rules.cool_down_seconds / 3600
         span = f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"
         return f"{span} after the last change of its sizing (--cool-down)"

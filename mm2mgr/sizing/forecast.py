@@ -130,7 +130,7 @@ def _forecast(week: LoadWeek | None, growth: float | None, limits: Mapping[str, 
 
 
 def _when(limit: LimitPassed) -> str:
-    if limit.share >= 1:
+    if limit.share > 1:
         return f"now ({limit.share * 100:.0f} %)" if limit.share < math.inf else "now"
     day = f"{datetime.fromtimestamp(limit.seconds, UTC):%Y-%m-%d}"
     return f"on {day} (now {limit.share * 100:.0f} %)"

@@ -30,6 +30,7 @@ class Decision:
     not say), how many partitions change their task for it, and why it is not another.
 
     `is_saving`: it only saves tasks, as the number before fits and is allowed; then its restart can wait.
+    `holds_until_seconds`: of an elastic flow, until when fewer tasks are enough; after that they are not to be written.
     """
 
     tasks: int
@@ -37,6 +38,7 @@ class Decision:
     moved_partitions: int = 0
     reasons: tuple[str, ...] = ()
     is_saving: bool = False
+    holds_until_seconds: int | None = None
 
 
 def decide(
@@ -54,23 +56,21 @@ def _decide(evidence: SizedFlow, before: Decision | None, policy: Policy, when_s
     if before is None:
         return Decision(sizing.tasks, when_seconds)
     if before.tasks > evidence.most:  # people lowered the limit, or partitions are gone: nothing to weigh
-        return _change(evidence, before, sizing.tasks, when_seconds)
+        return change(evidence, before, sizing.tasks, when_seconds)
     if sizing.tasks == before.tasks:
         return before
-    reason = _blind(evidence, policy)
+    reason = blind_reason(evidence, policy)
     if reason is None and (sizing.tasks > before.tasks or not evidence.load.fits(before.tasks)):
-        reason = _not_worth_it(evidence, before, policy)
-        return (
-            _change(evidence, before, sizing.tasks, when_seconds) if reason is None else _stay(sizing, before, reason)
-        )
-    step = _next_below(evidence, before.tasks, policy.hysteresis)
+        reason = not_worth_it(evidence, before, policy)
+        return change(evidence, before, sizing.tasks, when_seconds) if reason is None else stay(sizing, before, reason)
+    step = next_below(evidence, before.tasks, policy.hysteresis)
     if reason is None and step is not None:
-        return _change(evidence, before, step, when_seconds)
+        return change(evidence, before, step, when_seconds)
     share = f"{policy.hysteresis * 100:g} % of the usable capacity"
-    return _stay(sizing, before, reason or f"with fewer tasks the busiest would exceed {share}, or peaks would not fit")
+    return stay(sizing, before, reason or f"with fewer tasks the busiest would exceed {share}, or peaks would not fit")
 
 
-def _not_worth_it(evidence: SizedFlow, before: Decision, policy: Policy) -> str | None:
+def not_worth_it(evidence: SizedFlow, before: Decision, policy: Policy) -> str | None:
     """Say why another number is not worth a restart; None where it is, which is at once.
 
     Mostly that is a larger one. But assignment goes by position: 5 tasks may be too few where 3 fit.
@@ -85,7 +85,8 @@ def _not_worth_it(evidence: SizedFlow, before: Decision, policy: Policy) -> str 
     return None
 
 
-def _blind(evidence: SizedFlow, policy: Policy) -> str | None:
+def blind_reason(evidence: SizedFlow, policy: Policy) -> str | None:
+    """Say why too little is measured for any change; None where enough is."""
     measured, partitions = evidence.sizing.measured_partitions, len(evidence.load.hours)
     if not measured:
         return "no measurements for this flow; unchanged"
@@ -95,14 +96,16 @@ def _blind(evidence: SizedFlow, policy: Policy) -> str | None:
     return None
 
 
-def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | None:
+def next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | None:
+    """Return the next smaller number that fits with room for a small rise; None where none does."""
     for fewer in range(tasks - 1, evidence.sizing.tasks - 1, -1):
         if evidence.load.fits(fewer, hysteresis) and evidence.peak.fits(fewer):
             return fewer
     return None
 
 
-def _change(evidence: SizedFlow, before: Decision, tasks: int, when_seconds: int) -> Decision:
+def change(evidence: SizedFlow, before: Decision, tasks: int, when_seconds: int) -> Decision:
+    """Return the decision for another number."""
     count, reason = _moves(evidence, before.tasks, tasks)
     if evidence.sizing.tasks < tasks < before.tasks:
         busiest = rate_text(evidence.load.busiest(tasks))
@@ -119,7 +122,8 @@ def _moves(evidence: SizedFlow, before: int, tasks: int) -> tuple[int, str]:
     return count, f"Changed from {before}: {count} of {number_of(partitions, 'partition')} move to another task."
 
 
-def _stay(sizing: Sizing, before: Decision, reason: str) -> Decision:
+def stay(sizing: Sizing, before: Decision, reason: str) -> Decision:
+    """Return the decision before, with why it is kept."""
     return replace(before, reasons=(f"Stays at {before.tasks} instead of {sizing.tasks}: {reason}.",))
 
 

@@ -333,6 +333,9 @@ class Tasks(Model, json_schema_extra=_example(max=8)):
     partitions."""
     limit: TaskCount = 64
     """Never more than this with `auto`."""
+    elastic: bool = False
+    """With `auto`, let `mm2mgr size` follow the week: what the coming hours ask for by the same hours of earlier weeks,
+    up before their peak, down one step a night. Run it every hour, after `throughput`."""
     capacity: Annotated[ByteRate, Field(gt=0)] = 10e6
     """What one task can carry. 10 MB/s is the published value for load-balanced Brooklin; measure yours."""
     record_capacity: Annotated[float, Field(gt=0)] = 100_000
@@ -595,6 +598,9 @@ class Sized(Model, json_schema_extra=_example(tasks_max=8)):
     `--move-budget`)."""
     partitions: Annotated[int, Field(ge=0)] | None = None
     """Partitions of the flow, for `--move-budget` of `apply`."""
+    holds_until: str | None = None
+    """Until when fewer tasks are enough for an elastic flow: `apply` writes them until then, without `--cool-down`, and
+    not later."""
 
 
 _SocketBuffer = Annotated[int, Field(ge=-1, le=2**31 - 1)]

@@ -77,6 +77,19 @@ def test_a_day_later_it_is_applied_without_options(running: Command, site: Site)
     assert tasks(site) == "9"
 
 
+def test_an_elastic_saving_is_applied_while_it_holds_and_not_later(running: Command, site: Site) -> None:
+    def until(hours: float) -> str:
+        return f"{datetime.fromtimestamp(time.time() + hours * 3600, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    sizing(running, 9, hours_ago=25, saves_tasks=True, partitions=20, holds_until=until(-0.1))
+    assert (
+        orders(running)["waits"] == "they were enough for the hours that it was sized for, which are over (mm2mgr size)"
+    )
+    sizing(running, 9, saves_tasks=True, partitions=20, holds_until=until(20))
+    running("apply", "--yes")
+    assert tasks(site) == "9"
+
+
 def test_it_waits_for_the_hours_and_for_the_budget(running: Command) -> None:
     hour = datetime.now(UTC).hour
     later = f"{(hour + 2) % 24}-{(hour + 3) % 24}"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,9 @@ import yaml
 
 from mm2mgr.evidence import read as evidence
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.store import SampleStore
+from mm2mgr.throughput.rollup_job import make
 from tests.fake_connect import FakeConnect, serving
 
 from .command import Command
@@ -198,6 +205,44 @@ def test_fewer_tasks_are_marked_as_a_saving_and_nothing_measured_changes_nothing
     ready("size", *RESULT)
     assert (entries(ready)["logs:a->hub"]["tasks_max"], entries(ready)["logs:a->hub"]["saves_tasks"]) == (3, True)
     assert "no measurements for this flow; unchanged" in entries(ready)["logs:a->hub"]["reason"]
+
+
+def test_an_elastic_flow_follows_the_week(ready: Command, mock_cluster: KafkaAccess) -> None:
+    """7 MB/s in each hour that was measured twice, and 28 MB/s in one of 100 hours ago, which p95 of so few counts."""
+    now = int(time.time() // 3_600)
+    quiet = [now - back * 168 + hour for back in (1, 2) for hour in range(2)] + [now - 2, now - 1]
+    rates = {**dict.fromkeys(quiet, 1_750_000.0), now - 100: 7_000_000.0}
+    batches = [
+        Batch(
+            "a",
+            "test",
+            hour * 3_600_000 + 3_599_000,
+            ["logs.web"] * 4,
+            [0, 1, 2, 3],
+            bytes_per_second=[rate] * 4,
+            resolution_ms=3_598_000,
+        )
+        for hour, rate in sorted(rates.items())
+    ]
+    shutil.rmtree(ready.folder / "result")
+    SampleStore(ready.folder / "result").append(*batches)
+    make(ready.folder / "result")
+    ready("size", *RESULT)
+    assert entries(ready)["logs:a->hub"]["tasks_max"] == 4
+    tree = ready.tree / "x.yaml"
+    tree.write_text(tree.read_text().replace("{max: auto, limit: 8}", "{max: auto, limit: 8, elastic: true}"))
+    said = ready("size", *RESULT)
+    assert any("Stays at 4 instead of 1: the last change was less than 20 h ago." in line for line in said.lines)
+    assert any("Elastic: sized for the coming 24 hours, by the same hours of 2 weeks." in line for line in said.lines)
+    path = file_of(ready)
+    path.write_text(re.sub("changed: .*", "changed: '2025-01-01T00:00:00Z'", path.read_text()))
+    ready("size", *RESULT)
+    entry = entries(ready)["logs:a->hub"]
+    assert (entry["tasks_max"], entry["saves_tasks"]) == (3, True)
+    assert entry["holds_until"].startswith(f"{datetime.fromtimestamp(time.time() + 86_000, UTC):%Y-%m-%dT}")
+    path.unlink()
+    ready("size", *RESULT)
+    assert entries(ready)["logs:a->hub"]["tasks_max"] == 1
 
 
 def test_options_that_moved_to_apply_are_accepted_and_named(ready: Command) -> None:
