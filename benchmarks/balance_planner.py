@@ -26,6 +26,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from mm2mgr.assignment import Assignment, round_robin  # noqa: E402
 from mm2mgr.balance.fresh import BalancePlan, FlowToPack  # noqa: E402
+from mm2mgr.balance.lanes import plan_lanes  # noqa: E402
 from mm2mgr.balance.planner import plan_balance  # noqa: E402
 from mm2mgr.balance.rates import MeasuredRate  # noqa: E402
 from mm2mgr.balance.rules import BalanceHistory, BalanceRules, LoadLook  # noqa: E402
@@ -43,6 +44,7 @@ from tests.balance.shapes import (  # noqa: E402
 )
 
 EVEN_BOTH = 1.03  # the bound takes bytes and records each by itself: where both are short, no assignment need reach it
+LANES_EVEN = 1.20
 EVEN, DRIFTING, BOUND_SECONDS, BOUND_BYTES = 1.02, 1.10, 30.0, 2 * 2**30
 DAY = 86_400.0
 LOOKS_A_DAY = 4
@@ -61,11 +63,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--days", type=int, default=30, help="days of drift; 0: none")
     parser.add_argument("--drifting", nargs="*", default=["logging", "linkedin10k"], help="sets that drift")
     parser.add_argument("--partitions", type=int, default=PARTITIONS, help="partitions of the large workspace; 0: none")
+    parser.add_argument("--lanes", type=int, default=0, help="lanes only: the most connectors per flow")
     parser.add_argument("--one-flow", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--large-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.large_only:
         return plan_large(options.partitions, options.one_flow)
+    if options.lanes:
+        shapes = published_shapes(tuple(options.scenarios))
+        missed = lanes("published shapes", shapes, options.lanes)
+        missed += lanes("random sets", map(random_shape, range(options.random)), options.lanes)
+        print("missed: " + ", ".join(missed) if missed else "every bound is held")
+        return bool(missed)
     missed = [*published(options.scenarios, options.seeds), *random_sets(options.random)]
     for name in options.drifting if options.days else ():
         missed += drift(name, options.days)
@@ -172,6 +181,27 @@ def random_sets(count: int) -> list[str]:
                 f"{len(sets)} random sets, {kind}: {', '.join(texts)}; {above} above {EVEN}; at most {over} more tasks than the packing bound"
             )
     return missed
+
+
+def lanes(name: str, shapes: Iterable[Shape], most: int) -> list[str]:
+    """Print what lanes make of shapes with as many tasks as the planner has: mean and worst, beside one stock connector."""
+    ratios, stocks, connectors, worse = [], [], [], 0
+    for shape in shapes:
+        tasks = plan_balance(shape.rates, shape.rates).task_count
+        planned = plan_lanes(FlowToPack(shape.rates, shape.rates, BalanceRules()), tasks, most)
+        bound = issue_bound(shape.rates, tasks)
+        stock = busiest(shape.rates, round_robin(stock_order(shape.rates), tasks))
+        ratios.append(planned.way.busiest / bound)
+        stocks.append(stock / bound)
+        connectors.append(planned.connectors)
+        worse += planned.way.busiest > stock + 1e-9
+    print(
+        f"{len(ratios)} {name}, at most {most} connectors: lanes {fmean(ratios):.3f} (worst {max(ratios):.3f}) with"
+        f" {fmean(connectors):.1f} connectors on average (most {max(connectors)}), stock {fmean(stocks):.3f} (worst"
+        f" {max(stocks):.3f}); {worse} worse than stock",
+        flush=True,
+    )
+    return [f"lanes of {name}"] * (fmean(ratios) > LANES_EVEN or worse > 0)
 
 
 class Drift:

@@ -12,7 +12,7 @@ from mm2mgr.assignment import Assignment
 from mm2mgr.balance.packing import RELIEF, ROUNDING, Packing, Weights
 from mm2mgr.balance.rates import MEASURED, PlannedRate, Rates, RateSource, measured_share, resolve_rates
 from mm2mgr.balance.rules import BalanceRules, LoadLook
-from mm2mgr.partitions import TopicPartition, listing_of, predict
+from mm2mgr.partitions import Listing, TopicPartition, listing_of, predict
 from mm2mgr.sizing.tasks import HotPartition
 from mm2mgr.text import list_names, number_of, rate_text
 
@@ -211,11 +211,23 @@ class FlowToPack:
     @cached_property
     def stock_order(self) -> list[int]:
         """Positions in the order in which MirrorMaker assigns them in turn, predicted from the topics' names."""
-        groups: dict[str, list[int]] = {}
+        return self.order_of(lambda topic: True)
+
+    def order_of(self, is_taken: Callable[[str], bool]) -> list[int]:
+        """Return positions in the order of a connector that takes some of the topics: their number changes it."""
+        return [place for name in predict(self._listing, is_taken).order for place in self.places[name.topic]]
+
+    @cached_property
+    def places(self) -> Mapping[str, list[int]]:
+        """The positions of each topic's partitions."""
+        places: dict[str, list[int]] = {}
         for place, rate in enumerate(self.rates):
-            groups.setdefault(rate.partition.topic, []).append(place)
-        names = predict(listing_of(dict.fromkeys(groups, 1)), lambda topic: True).order
-        return [place for name in names for place in groups[name.topic]]
+            places.setdefault(rate.partition.topic, []).append(place)
+        return places
+
+    @cached_property
+    def _listing(self) -> Listing:
+        return listing_of(dict.fromkeys(self.places, 1))
 
     def without_partitions(self, tasks: int, level: float, relief: float = RELIEF) -> Packing:
         """Return tasks without partitions; `level`: which multiple of the bound needs no relief."""

@@ -4,7 +4,7 @@ possible."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,10 +103,13 @@ def _stock(flow: FlowToPack, tasks: int) -> Way:
 
 
 class StockAssignments:
-    """The loads of tasks as stock Connect assigns a flow's partitions in turn, for any number of tasks."""
+    """The loads of tasks as stock Connect assigns a flow's partitions in turn, for any number of tasks.
 
-    def __init__(self, flow: FlowToPack) -> None:
-        order = flow.stock_order
+    `order`: the partitions of a lane, by place, in the order of the connector that has them alone; None: all.
+    """
+
+    def __init__(self, flow: FlowToPack, order: Sequence[int] | None = None) -> None:
+        order = flow.stock_order if order is None else order
         self._most_partitions = flow.most_partitions
         self._shares = [np.asarray(shares)[order] for shares in flow.weights.dimensions]
         heaviest = np.asarray(flow.weights.heaviest)[order]

@@ -22,7 +22,8 @@ from mm2mgr.assignment_text import (
     is_plugin_class,
     read_text,
 )
-from mm2mgr.balance.fresh import BalancePlan, percent
+from mm2mgr.balance.fresh import BalancePlan, FlowToPack, percent
+from mm2mgr.balance.lanes import LanePlan, plan_lanes
 from mm2mgr.balance.planner import plan_balance
 from mm2mgr.balance.rates import MeasuredRate, Rates
 from mm2mgr.balance.rules import BalanceHistory, BalanceRules
@@ -84,8 +85,10 @@ class FlowBalance:
     tasks_max: int | None = None
     plan: BalancePlan | None = None
     ways: tuple[Way, ...] = ()
+    lanes: LanePlan | None = None
+    """The lanes that stock Connect could have for this load; None where they are no better, or the flow has some."""
     change: Change | None = field(default=None, repr=False)
-    json_keys = "flow connect connector verdict detail hint tasks_max ways plan"
+    json_keys = "flow connect connector verdict detail hint tasks_max ways lanes plan"
 
     @property
     def today(self) -> Way | None:
@@ -238,8 +241,15 @@ class _Judging:
             return self._judge_plugin(balance, flow, scenario, running)
         rates, rules = self._planning_rates(flow, scenario), balance_rules(flow, scenario.rules)
         plan = plan_balance(scenario.prediction.order, rates, None, rules)
-        ways = compare_ways(plan, rates, running.assignment, rules)
-        return replace(balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways)
+        if flow.undivided or flow.lane_of:
+            ways = compare_ways(plan, rates, running.assignment, rules)
+            return replace(balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways)
+        lanes = plan_lanes(FlowToPack(scenario.prediction.order, rates, rules), plan.task_count)
+        ways = compare_ways(plan, rates, running.assignment, rules, lambda _: lanes.way)
+        lanes_or_none = lanes if lanes.lanes else None
+        return replace(
+            balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways, lanes=lanes_or_none
+        )
 
     def _judge_plugin(
         self, balance: FlowBalance, flow: Flow, scenario: Scenario, running: RunningConnector

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from mm2mgr.output.apply_text import say_applied
 from mm2mgr.output.console import say, say_table
 from mm2mgr.output.tables import Table
-from mm2mgr.text import first_few, number_of
+from mm2mgr.text import first_few, in_yaml, number_of
 
 if TYPE_CHECKING:
+    from mm2mgr.balance.lanes import LanePlan
     from mm2mgr.balance.ways import Way
     from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport
 
@@ -58,6 +59,19 @@ def _say_flow(flow: FlowBalance) -> None:
     say(f"  {verdict}: {flow.detail}" if flow.detail else f"  {verdict}", style=_STYLES.get(flow.verdict))
     if flow.hint:
         say(f"  {flow.hint}", style="dim")
+    if flow.lanes:
+        say(f"  Or lanes, {number_of(flow.lanes.connectors, 'connector')} of the stock class, in the flow's YAML:")
+        for line in lanes_yaml(flow.lanes):
+            say(f"    {line}")
+
+
+def lanes_yaml(lanes: LanePlan) -> list[str]:
+    """Return planned lanes as the lines of a flow's YAML, those of the flow's own connector as its `tasks`."""
+    lines = [f"tasks: {{max: {lanes.rest.tasks}}}", "balance:", "  lanes:"]
+    for number, lane in enumerate(lanes.lanes, 1):
+        topics = ", ".join(map(in_yaml, lane.topics))
+        lines.append(f"    l{number}: {{topics: [{topics}], tasks: {{max: {lane.tasks}}}}}")
+    return lines
 
 
 _VERDICTS = {

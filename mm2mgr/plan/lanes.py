@@ -7,6 +7,7 @@ it now; the next plan has the next ones. Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -107,9 +108,13 @@ class _Group:
             return None
         now = {topic: named for named, topics in names.items() for topic in topics or ()}
         then = {topic: named for named, topics in names_then.items() for topic in topics or ()}
+        begun = _read_begun(live)
+        unclear = Counter(topic for topics in names.values() for topic in topics or ())
+        unclear.subtract(topic for _, topics in begun.values() for topic in topics or ())
+        if any(count > 1 for count in unclear.values()):  # two lanes have it, and no journal says which one goes on
+            return None
         if takes is not None:
             now |= dict.fromkeys((topic for topic in then if topic not in now and takes.takes(topic)), own_name)
-        begun = _read_begun(live)
         now |= {topic: giver for (giver, _), (_, topics) in begun.items() for topic in topics or ()}
         then |= dict.fromkeys((topic for topic in now if topic not in then), own_name)
         for (giver, receiver), (move, topics) in begun.items():
@@ -209,8 +214,8 @@ class _Group:
 
 def _later_text(flow: str, topics: Sequence[str]) -> str:
     return (
-        f"lanes of '{flow}': {number_of(len(topics), 'topic')} ({few(topics)}) will change connectors in the next plans,"
-        " since a connector is part of one move at a time: apply again"
+        f"lanes of '{flow}': {number_of(len(topics), 'topic')} ({few(topics)}) will change connectors in the next"
+        " plans, since a connector is part of one move at a time: apply again"
     )
 
 

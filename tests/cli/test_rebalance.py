@@ -110,8 +110,9 @@ def test_a_stock_connector_is_told_what_it_takes_and_nothing_is_written(site: Si
     flow = site.flow("--apply", "--yes", code=0)
     assert (flow["verdict"], len(site.fake.writes)) == ("stock", writes)
     assert "plugin.md" in flow["hint"]
-    today, stock, plugin, bound = flow["ways"]
-    assert [way["name"] for way in flow["ways"]] == ["today", "stock", "plugin", "lower bound"]
+    today, stock, lanes, plugin, bound = flow["ways"]
+    assert [way["name"] for way in flow["ways"]] == ["today", "stock", "lanes", "plugin", "lower bound"]
+    assert lanes["tasks"] <= plugin["tasks"]
     assert today["busiest"] == pytest.approx(9_000_000 / 7_000_000, rel=0.01)
     assert plugin["over_bound"] <= stock["over_bound"]
     assert plugin["over_bound"] < 1.02
