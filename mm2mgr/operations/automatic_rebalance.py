@@ -170,7 +170,6 @@ class RebalancesView:
 
     last: RebalanceRound | None = None
     done: tuple[tuple[float, FlowRound], ...] = ()
-    is_writing: bool = False
 
     def after_round(self, ended: RebalanceRound) -> RebalancesView:
         """Return what is known after a further look."""
