@@ -1,5 +1,5 @@
-"""The loop of `reconcile`, `watch`, the watchdog and the rebalances of `serve` (round, lease, rest, record), and the event log, also of
-`apply`: what happens, as JSON lines that are appended to a file while it happens.
+"""The loop of `reconcile`, `watch`, the watchdog and the rebalances of `serve` (round, lease, rest, record), and the
+event log, also of `apply`: what happens, as JSON lines that are appended to a file while it happens.
 
 What goes wrong ends a round, and not the loop. Every line of the log has `time`, `run` (the same for all lines of one
 command, or of one round) and `event`; EVENTS has the rest.

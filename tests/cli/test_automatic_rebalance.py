@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import subprocess
 import sys
@@ -230,6 +231,43 @@ def test_reconcile_rebalances_what_is_due_and_then_rests(site: Site, recorded: R
     text = site.config[ASSIGNMENT_KEY]
     site.mm2mgr(*arguments, code=0)
     assert (site.config[ASSIGNMENT_KEY], len(recorded.rebalances)) == (text, 1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_happens_in_a_day_there_are_no_more_rounds_than_are_allowed(
+    site: Site, recorded: Recorded, tmp_path: Path, seed: int
+) -> None:
+    """Kills, freeze files, histories that fail, other processes and hands that skew the tasks again, in any order."""
+    draw, file = random.Random(seed), tmp_path / "freeze"
+    declare(site, more=f", rounds_per_day: 2, cool_down: 0s, freeze: {file}")
+    loop, written = Loop(), 0
+    for _ in range(40):
+        match draw.choice(("killed", "frozen", "thawed", "unread", "unwritten", "mended", "others", "alone", "skewed")):
+            case "killed":
+                loop = Loop()
+            case "frozen":
+                file.touch()
+            case "thawed":
+                file.unlink(missing_ok=True)
+            case "unread":
+                recorded.unread = "no broker answered"
+            case "unwritten":
+                recorded.unwritten = "no right to write"
+            case "mended":
+                recorded.unread = recorded.unwritten = ""
+            case "others":
+                FakeLease.of_others = {"b"}
+            case "alone":
+                FakeLease.of_others = set()
+            case "skewed":
+                site.use_plugin()
+        before, rounds = dict(site.config), len(recorded.rebalances)
+        loop.look(draw.randint(1, 3))
+        if site.config != before:
+            written += 1
+            assert (file.exists(), recorded.unread, recorded.unwritten, FakeLease.of_others) == (False, "", "", set())
+            assert len(recorded.rebalances) == rounds + 1
+    assert 1 <= written == len(recorded.rebalances) <= 2
 
 
 def served(seconds: float = 900.0) -> EstateWatch:
