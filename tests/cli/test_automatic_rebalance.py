@@ -213,6 +213,24 @@ def test_a_task_that_is_late_and_not_overloaded_is_not_moved(site: Site) -> None
     assert site.config == before
 
 
+def test_outside_of_its_hours_and_by_old_rates_nothing_is_written(site: Site) -> None:
+    before, hour = dict(site.config), time.gmtime().tm_hour
+    declare(site, more=f", windows: {(hour + 2) % 24}-{(hour + 3) % 24}")
+    flow = Loop().look(3)
+    assert (flow.decision.action, flow.decision.hold) == ("wait", "window")
+    assert flow.decision.allowed_at is not None
+    assert 3_600 < flow.decision.allowed_at - time.time() <= 2 * 3_600
+    declare(site, "[overload, schedule]")
+
+    def old() -> LoadFacts:
+        made = facts()
+        return replace(made, load=replace(made.load, until_seconds=time.time() - 3 * 3_600))
+
+    flow = Loop(old).look(3)
+    assert (flow.decision.action, flow.decision.hold) == ("keep", "stale")
+    assert site.config == before
+
+
 def test_only_flows_that_the_tree_lets_are_rebalanced(site: Site) -> None:
     declare(site, "false")
     before = dict(site.config)
