@@ -1,5 +1,5 @@
-"""The loop of `reconcile`, `watch` and the watchdog of `serve` (round, lease, rest, record), and the event log, also of
-`apply`: what happens, as JSON lines that are appended to a file while it happens.
+"""The loop of `reconcile`, `watch`, the watchdog and the rebalances of `serve` (round, lease, rest, record), and the
+event log, also of `apply`: what happens, as JSON lines that are appended to a file while it happens.
 
 What goes wrong ends a round, and not the loop. Every line of the log has `time`, `run` (the same for all lines of one
 command, or of one round) and `event`; EVENTS has the rest.
@@ -49,7 +49,10 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
             "Nothing is deleted in this round although `--prune` asks for it (`reconcile`).",
             {"count": "number of connectors that are no longer declared", "why": "what is missing for their deletion"},
         ),
-        "failed": ("A round of `reconcile` or `watch` could not be done; nothing was written.", {"error": "why not"}),
+        "failed": (
+            "A round of `reconcile` or `watch`, or a look for rebalances, could not be done; nothing was written.",
+            {"error": "why not"},
+        ),
         "unread": ("Connect clusters could not be read (`watch`).", {"connects": "their names, each with the reason"}),
         "watch_action": (
             "What `watch` did, or is going to do, about one failure; written once, when it becomes so.",

@@ -59,8 +59,8 @@ class FlowLook:
     """One look at a flow. `rounds_seconds`: when its tasks were restarted for another assignment, `tries_seconds`: when
     that was begun, done or not; None: the history could not be read, for the reason in `unread`.
 
-    `frozen_by`: the file that exists. `is_stale`: the rates are too old to judge by. `unsettled`: why the connector
-    cannot be written now; empty where it can.
+    `frozen_by`: the file that exists. `stale`: why there are no rates to judge by, `unsettled`: why the connector cannot
+    be written now; empty where they are, and where it can.
     """
 
     tasks: tuple[TaskLoadLook, ...] = ()
@@ -68,7 +68,7 @@ class FlowLook:
     tries_seconds: tuple[float, ...] = ()
     unread: str = ""
     frozen_by: str = ""
-    is_stale: bool = False
+    stale: str = ""
     unsettled: str = ""
 
 
@@ -175,22 +175,22 @@ def _holds(look: FlowLook, now: float, rules: AutomaticRules, tried_at: float) -
         yield "rounds", f"the last try was {now - tried_at:.0f} s ago"
     if next_in(rules.windows, now) > now:
         yield "window", f"only in {list_names([str(window) for window in rules.windows])}"
-    if look.is_stale:
-        yield "stale", "the newest rates are too old"
+    if look.stale:
+        yield "stale", look.stale
     if look.unsettled:
         yield "settling", look.unsettled
 
 
 def _overloaded(look: FlowLook, rules: AutomaticRules) -> list[TaskLoadLook]:
     """Return the tasks that get more than they are planned to carry and are late; none by rates that are old."""
-    if look.is_stale:
+    if look.stale:
         return []
     return [task for task in _behind(look, rules) if task.share is not None and task.share > 1]
 
 
 def _late(look: FlowLook, rules: AutomaticRules) -> list[TaskLoadLook]:
     """Return the tasks that are late although they get no more than they can carry."""
-    if look.is_stale:
+    if look.stale:
         return []
     late = (task for task in _behind(look, rules) if task.share is not None and task.share <= 1)
     return [task for task in late if task.is_growing or task.is_still]

@@ -8,6 +8,7 @@ comes after one that was killed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ from mm2mgr.operations.status import LagOptions, LagReport, lag
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, pause
 from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.plan.schedule import RoundSchedule
+from mm2mgr.text import span_text
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
 
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 Outcome = Literal["", "kept", "written", "failed", "inconclusive", "left", "unknown", "standby"]
 _STILL_SECONDS = 300.0
 _NEEDS_SECONDS = 300.0
+_HISTORY_SECONDS = 300.0  # a look goes by a history that is not older; before a write it is read again
 _ROUNDS_KEPT = 100
 
 
@@ -167,7 +170,6 @@ class RebalancesView:
 
     last: RebalanceRound | None = None
     done: tuple[tuple[float, FlowRound], ...] = ()
-    is_writing: bool = False
 
     def after_round(self, ended: RebalanceRound) -> RebalancesView:
         """Return what is known after a further look."""
@@ -221,7 +223,9 @@ class FactsOfItsOwn:
         """Read."""
         if not 0 <= time.time() - self._read_at < _NEEDS_SECONDS:
             self._needs, self._read_at = estate_needs(workspace, self._store), time.time()
-        return LoadFacts(lag(workspace, options=LagOptions(store=self._store)), measured_load(self._store), self._needs)
+        flows = [flow.id for flow in workspace.topology.flows if is_automatic(flow)]
+        report = lag(workspace, flows, LagOptions(store=self._store))
+        return LoadFacts(report, measured_load(self._store), self._needs)
 
 
 @dataclass
@@ -234,6 +238,8 @@ class Rebalancing:
     report: Callable[[Event], None] = lambda event: None
     interrupts: Interrupts | None = None
     states: dict[str, TriggerState] = field(default_factory=dict)
+    history: History | None = None
+    history_of: tuple[float, frozenset[str]] = (-math.inf, frozenset())
 
     def fail(self, error: Exception) -> RebalanceRound:
         """Return the look that an error ended."""
@@ -259,7 +265,7 @@ class Rebalancing:
         facts = self.read_facts(workspace)
         if facts is None:
             return RebalanceRound(number, now, note="lag and load are not read yet")
-        history, look = _read_history(workspace, flows), _Look()
+        history, look = self._read_history(workspace, flows, now), _Look()
         for flow in flows:
             look.looks[flow.id] = self._look_of(flow, facts, history, now)
             state = self.states.get(flow.id, TriggerState())
@@ -291,8 +297,6 @@ class Rebalancing:
 
     def _look_of(self, flow: Flow, facts: LoadFacts, history: History, now: float) -> FlowLook:
         """Return one flow as this look sees it."""
-        named_files = (flow.settings.balance.freeze, self.order.freeze_file)
-        freezing = [str(file) for file in named_files if file and is_frozen(Path(file))]
         of_flow = next((lag for lag in facts.lag.flows if lag.flow == flow.id), None)
         load, need = facts.load, facts.needs.flows.get(flow.id)
         tasks: tuple[TaskLoadLook, ...] = ()
@@ -304,11 +308,16 @@ class Rebalancing:
             )
         return FlowLook(
             tasks,
-            frozen_by=freezing[0] if freezing else "",
-            is_stale=bool(load.unknown) or now - load.until_seconds > BalanceRules().stale_seconds,
+            frozen_by=self._frozen_by(flow),
+            stale=_stale(load, now),
             unsettled=_unsettled(of_flow),
             **_rounds_in(history, flow),
         )
+
+    def _frozen_by(self, flow: Flow) -> str:
+        """Return the freeze file that exists."""
+        files = (flow.settings.balance.freeze, self.order.freeze_file)
+        return next((str(file) for file in files if file and is_frozen(Path(file))), "")
 
     def _write(
         self, workspace: Workspace, due: Mapping[str, FlowBalance], look: _Look, held: frozenset[str] | None
@@ -323,8 +332,9 @@ class Rebalancing:
             free = {name: balance for name, balance in due.items() if balance.connect not in missing}
             for name in due.keys() - free.keys():
                 look.set_outcome(name, "standby", missing[due[name].connect])
-            if held is None:  # another process may have written before it gave the lease up
-                free = self._still_due(workspace, free, look)
+            free = self._still_due(
+                workspace, free, look
+            )  # another process may have written before it gave the lease up
             recorder = Recorder(workspace.topology, COMMAND, by)
             recorder.reasons = {
                 (rounds[name].connect, rounds[name].connector): self._reason(rounds[name]) for name in free
@@ -336,6 +346,7 @@ class Rebalancing:
                 )
             if not free:
                 return None
+            self.history = None
             for name in free:
                 self.states[name] = self.states[name].after_try(workspace.now)
             plan = plan_to_write(workspace.topology.owner, free.values())
@@ -350,14 +361,24 @@ class Rebalancing:
     def _still_due(self, workspace: Workspace, due: Mapping[str, FlowBalance], look: _Look) -> dict[str, FlowBalance]:
         """Return the flows that nothing holds by the history as it is now, under the lease."""
         flows = [flow for flow in workspace.topology.flows if flow.id in due]
-        history, still = _read_history(workspace, flows), dict(due)
+        connects = {flow.connect.name for flow in flows}
+        history, still = workspace.ask(read_history(workspace.topology, connects)), dict(due)
         for flow in flows:
-            newest = replace(look.looks[flow.id], **_rounds_in(history, flow))
+            newest = replace(look.looks[flow.id], frozen_by=self._frozen_by(flow), **_rounds_in(history, flow))
             hold, reason = hold_of(self.states[flow.id], newest, workspace.now, automatic_rules(flow))
             if hold:
                 look.set_outcome(flow.id, "kept", reason)
                 del still[flow.id]
         return still
+
+    def _read_history(self, workspace: Workspace, flows: Iterable[Flow], now: float) -> History:
+        """Return the history, as it was read a few minutes ago where nothing of it was unread then."""
+        connects, (read_at, of) = frozenset(flow.connect.name for flow in flows), self.history_of
+        is_old = of != connects or not 0 <= now - read_at < _HISTORY_SECONDS
+        if self.history is None or self.history.unread or is_old:
+            self.history = workspace.ask(read_history(workspace.topology, connects))
+            self.history_of = now, connects
+        return self.history
 
     def _reason(self, flow: FlowRound) -> str:
         """Return what the history keeps as the reason of a round."""
@@ -412,10 +433,6 @@ def _named(flow: Flow) -> Named:
     return flow.connect.name, str(flow.connector_name("source"))
 
 
-def _read_history(workspace: Workspace, flows: Iterable[Flow]) -> History:
-    return workspace.ask(read_history(workspace.topology, {flow.connect.name for flow in flows}))
-
-
 def _rounds_in(history: History, flow: Flow) -> dict[str, Any]:
     """Return what a look has of the history of a flow."""
     unread, named = history.unread.get(flow.connect.name, ""), _named(flow)
@@ -440,6 +457,14 @@ def _task_look(load: TaskLoad, row: LagRow | None, need: FlowNeed | None, facts:
     mirrored, _ = recent_rates(points, _STILL_SECONDS, 2 * facts.flush_interval_seconds)
     is_growing = row.trend is not None and row.trend.direction == "growing"
     return TaskLoadLook(load.task, share, row.seconds.value, is_growing, mirrored == 0 and bool(row.records.value))
+
+
+def _stale(load: MeasuredLoad, now: float) -> str:
+    """Say why there are no rates to judge by."""
+    if load.unknown:
+        return f"no rates: {load.unknown}"
+    age = now - load.until_seconds
+    return f"the newest rates are {span_text(age)} old" if age > BalanceRules().stale_seconds else ""
 
 
 def _unsettled(facts: FlowFacts | None) -> str:

@@ -73,7 +73,7 @@ def test_what_holds_a_round_is_told(look: dict[str, object], rules: dict[str, ob
 
 
 def test_rates_that_are_old_make_no_task_overloaded() -> None:
-    stale = FlowLook((BUSY,), is_stale=True)
+    stale = FlowLook((BUSY,), stale="too old")
     assert {action for action, *_ in decisions([stale] * 5)} == {"keep"}
     _, decision = decide(TriggerState(), stale, START, LATE)
     assert (decision.action, decision.hold) == ("keep", "stale"), "nor is a plan made by schedule"
@@ -154,7 +154,7 @@ def sequences(draw: st.DrawFn) -> tuple[AutomaticRules, list[tuple[float, FlowLo
         tasks,
         st.sampled_from([(), (), (), None]),
         frozen_by=st.sampled_from(["", "", "freeze"]),
-        is_stale=st.sampled_from([False, False, True]),
+        stale=st.sampled_from(["", "", "too old"]),
         unsettled=st.sampled_from(["", "", "it is PAUSED"]),
     )
     steps = st.tuples(
@@ -180,7 +180,7 @@ def test_no_sequence_of_looks_makes_more_rounds_than_are_allowed(
         assert decision.trigger in rules.triggers
         assert not look.frozen_by
         assert look.rounds_seconds is not None
-        assert not look.is_stale
+        assert not look.stale
         assert not look.unsettled
         assert not rules.windows or any(window.contains(now) for window in rules.windows)
         assert all(now - at >= rules.rules.cool_down_seconds for at in before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import subprocess
 import sys
@@ -212,6 +213,24 @@ def test_a_task_that_is_late_and_not_overloaded_is_not_moved(site: Site) -> None
     assert site.config == before
 
 
+def test_outside_of_its_hours_and_by_old_rates_nothing_is_written(site: Site) -> None:
+    before, hour = dict(site.config), time.gmtime().tm_hour
+    declare(site, more=f", windows: {(hour + 2) % 24}-{(hour + 3) % 24}")
+    flow = Loop().look(3)
+    assert (flow.decision.action, flow.decision.hold) == ("wait", "window")
+    assert flow.decision.allowed_at is not None
+    assert 3_600 < flow.decision.allowed_at - time.time() <= 2 * 3_600
+    declare(site, "[overload, schedule]")
+
+    def old() -> LoadFacts:
+        made = facts()
+        return replace(made, load=replace(made.load, until_seconds=time.time() - 3 * 3_600))
+
+    flow = Loop(old).look(3)
+    assert (flow.decision.action, flow.decision.hold) == ("keep", "stale")
+    assert site.config == before
+
+
 def test_only_flows_that_the_tree_lets_are_rebalanced(site: Site) -> None:
     declare(site, "false")
     before = dict(site.config)
@@ -230,6 +249,34 @@ def test_reconcile_rebalances_what_is_due_and_then_rests(site: Site, recorded: R
     text = site.config[ASSIGNMENT_KEY]
     site.mm2mgr(*arguments, code=0)
     assert (site.config[ASSIGNMENT_KEY], len(recorded.rebalances)) == (text, 1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_happens_in_a_day_there_are_no_more_rounds_than_are_allowed(
+    site: Site, recorded: Recorded, tmp_path: Path, seed: int
+) -> None:
+    """Kills, freeze files, histories that fail, other processes and hands that skew the tasks again, in any order."""
+    draw, file = random.Random(seed), tmp_path / "freeze"
+    declare(site, more=f", rounds_per_day: 2, cool_down: 0s, freeze: {file}")
+    loop, written = Loop(), 0
+    for _ in range(30):
+        if draw.random() < 0.5:  # killed, and started again
+            loop = Loop()
+        if draw.random() < 0.5:
+            site.use_plugin()
+        file.unlink(missing_ok=True)
+        if draw.random() < 0.2:
+            file.touch()
+        recorded.unread = draw.choice(("", "", "", "no broker answered"))
+        recorded.unwritten = draw.choice(("", "", "", "no right to write"))
+        FakeLease.of_others = draw.choice((set(), set(), set(), {"b"}))
+        before, rounds = dict(site.config), len(recorded.rebalances)
+        loop.look(draw.randint(1, 3))
+        if site.config != before:
+            written += 1
+            assert (file.exists(), recorded.unread, recorded.unwritten, FakeLease.of_others) == (False, "", "", set())
+            assert len(recorded.rebalances) == rounds + 1
+    assert written == len(recorded.rebalances) == 2, "as many as are allowed, and none more"
 
 
 def served(seconds: float = 900.0) -> EstateWatch:

@@ -23,7 +23,7 @@ from mm2mgr.assignment_text import ASSIGNMENT_KEY
 from mm2mgr.kafka.quotas import QuotaEntity, write_quotas
 from mm2mgr.operations import write_plugin
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.runtime import Runtime
+from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_runtime
 
 from .command import Tree
 from .conftest import WORKER
@@ -88,9 +88,11 @@ def lag_seconds(client: Client) -> float | None:
     return next((total["lag_seconds"]["value"] for total in totals if total["flow"].startswith("even")), None)
 
 
+@pytest.mark.parametrize("version", [DEFAULT_VERSION, "3.6.2"])
 def test_a_task_over_its_capacity_is_relieved_by_serve_and_nothing_is_lost(
-    tmp_path: Path, tree: Tree, runtime: Runtime
+    tmp_path: Path, tree: Tree, version: str
 ) -> None:
+    runtime = kafka_runtime(version)
     write_plugin(tmp_path / "plugins" / "mm2mgr")
     settings, store = {**WORKER, "plugin.path": str(tmp_path / "plugins")}, str(tmp_path / "store")
     with serving_pair(

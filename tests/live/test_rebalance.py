@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.assignment import ASSIGNED_KEY, Assignment, parse_assigned, spread
-from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
+from mm2mgr.assignment_text import ASSIGNMENT_KEY
 from mm2mgr.kafka.records import Producer
 from mm2mgr.operations import write_plugin
 from mm2mgr.partitions import TopicPartition
@@ -20,7 +20,7 @@ from .command import Tree
 from .conftest import WORKER
 from .pair import Pair, flow, serving_pair
 from .record_ids import read_ids
-from .seen import config_of, connector_url, create, rest, statuses, task_configs, topics, until
+from .seen import config_of, create, statuses, task_configs, topics, until
 
 pytestmark = [pytest.mark.live, pytest.mark.matrix]
 NAME = "mm2.src.tgt.source.even"
@@ -72,10 +72,9 @@ def test_tasks_are_as_planned_and_carry_what_was_predicted(tmp_path: Path, tree:
     settings = {**WORKER, "plugin.path": str(tmp_path / "plugins")}
     with serving_pair(tmp_path, settings=settings) as pair:
         create(pair.source, list(TOPICS), 4)
-        tree.write(pair.yaml("even", flow("even", '"t[0-9]"', ", tasks: {max: 4, capacity: 100kB/s}"), QUIET))
+        more = ", tasks: {max: 4, capacity: 100kB/s}, balance: plugin"
+        tree.write(pair.yaml("even", flow("even", '"t[0-9]"', more), QUIET, workers=", workers: {count: 2}"))
         tree.run("apply", "--yes")
-        plugin = config_of(pair.url, NAME) | {"connector.class": PLUGIN_CLASS}
-        rest("PUT", connector_url(pair.url, NAME, "/config"), plugin)
         until(lambda: running(pair.url), lambda tasks: len(tasks.tasks) == 4, "no four tasks")
         rates = {("src", *partition): 1_000.0 * weight for partition, weight in WEIGHTS.items()}
         end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
@@ -84,6 +83,7 @@ def test_tasks_are_as_planned_and_carry_what_was_predicted(tmp_path: Path, tree:
         arguments = ("rebalance", "--store", store)
         (judged,) = json.loads(tree.run(*arguments, "-o", "json", code=2))["flows"]
         print(tree.run(*arguments, "--apply", "--yes"))
+        tree.run("plan", "--detailed-exitcode")  # 0: nothing is to be applied
         planned = assigned(judged)
         assert [sorted(task) for task in running(pair.url).tasks] == [sorted(task) for task in planned.tasks]
         assert {task["worker_id"] for task in statuses(pair.url)[NAME]["tasks"]} == {

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.operations import Workspace
+from mm2mgr.spec.models import Balance
 from mm2mgr.topology import Flow, Topology
 from tests.spec.trees import BASE, FLOW, complaint, expanded
 
@@ -133,3 +135,29 @@ def test_credentials_of_a_connect_cluster_replace_shared_ones_whole(tmp_path: Pa
     assert connects["w"].model.producer_security == "connector"
     assert connects["v"].model.auth is not None
     assert connects["v"].model.auth.basic is not None
+
+
+BALANCED = """\
+owner: me
+defaults:
+  balance: {by: plugin, windows: 22-5, rounds_per_day: 3}
+  flows: {balance: {rounds_per_day: 2}}
+clusters: {a: {bootstrap_servers: ["a:9092"]}, b: {bootstrap_servers: ["b:9092"]}}
+connect: {w: {url: "http://w:8083", kafka: b}}
+flows:
+  orders: {sources: [a], targets: [b], topics: {include: [orders]}, balance: {cool_down: 2h, automatic: false}}
+  clicks: {sources: [a], targets: [b], topics: {include: [clicks]}, balance: stock}
+"""
+
+
+def test_defaults_of_balance_are_below_those_of_flows_key_by_key(tmp_path: Path) -> None:
+    file = tmp_path / "tree.yaml"
+    file.write_text(BALANCED)
+    clicks, orders = (flow for flow in Workspace((file,)).topology.flows)
+    assert orders.settings.balance == Balance(
+        by="plugin", windows=["22-5"], rounds_per_day=2, cool_down="2h", automatic=[]
+    )
+    assert (clicks.settings.balance.by, clicks.settings.balance.windows) == ("stock", ["22-5"])
+    assert [str(orders.origin("balance", key).where) for key in ("by", "rounds_per_day", "cool_down")] == [
+        f"{file}:3", f"{file}:4", f"{file}:8"
+    ]  # fmt: skip
