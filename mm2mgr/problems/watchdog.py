@@ -19,6 +19,7 @@ EscalationReason = Literal["not-retryable", "breaker", "frozen"]
 FailedPart: TypeAlias = tuple[str, str, int | None]
 """A Connect cluster, a connector on it, and a task; None: the connector itself, WHOLE: it with all of its tasks."""
 WHOLE = -1
+_LEFT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -169,12 +170,12 @@ class Watchdog:
         return actions
 
     def _is_from_before(self, problem: LiveProblem, now: float) -> bool:
-        """Tell whether a failure is what is left of one that was just answered with the stock class: seen for 2 s, the
-        connector has its new class by then, so that the trace seems to be of that one."""
+        """Tell whether a failure is what is left of one that was just answered with the stock class: seen for up to
+        3 s, the connector has its new class by then, so that the trace seems to be of that one."""
         whole = self.histories.get((problem.subject.connect, problem.subject.connector, WHOLE))
         if problem.cause != CLASS_MISSING or whole is None or not whole.restarts:
             return False
-        return now - whole.restarts[-1] < self.policy.backoff_seconds(len(whole.restarts))
+        return now - whole.restarts[-1] < _LEFT_SECONDS
 
     def _not_failing(self, part: FailedPart, now: float, *, runs: bool) -> None:
         """Keep the restarts that count; only what runs closes the breaker."""

@@ -135,7 +135,7 @@ def test_what_is_left_of_a_lacking_class_right_after_it_was_changed_is_not_told(
     assert [look(0, "plugin-missing"), look(10, "plugin-missing")] == [["wait"], ["stock-class"]]
     assert look(11, "class-missing") == [], "the connector has the stock class, its task still the old trace"
     assert look(12, "authorisation") == ["tell"]
-    assert look(31, "class-missing") == ["tell"], "the worker lacks the stock class, too"
+    assert look(41, "class-missing") == ["tell"], "the worker lacks the stock class, too"
 
 
 def test_a_cluster_that_cannot_be_read_changes_nothing() -> None:
