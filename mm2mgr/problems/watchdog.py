@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from mm2mgr.problems.connectors import CLASS_MISSING, PLUGIN_MISSING
 from mm2mgr.problems.kind import LiveProblem
 
 EscalationReason = Literal["not-retryable", "breaker", "frozen"]
 FailedPart: TypeAlias = tuple[str, str, int | None]
 """A Connect cluster, a connector on it, and a task; None: the connector itself, WHOLE: it with all of its tasks."""
 WHOLE = -1
-_STOCK_CLASS_CURES = "plugin-missing"
-"""The cause that MirrorMaker's own class cures: connector and tasks go on from the stored offsets, on every worker."""
+_LEFT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def decide(
     """
     policy = policy or RestartPolicy()
     recent = policy.recent(history.restarts, now)
-    is_plugin = problem.cause == _STOCK_CLASS_CURES
+    is_plugin = problem.cause == PLUGIN_MISSING
     if not problem.retryable and not is_plugin:
         return WatchAction("tell", problem, "not-retryable", len(recent))
     if history.is_open or len(recent) >= policy.restarts:
@@ -98,7 +98,7 @@ def _fraction(problem: LiveProblem, recent: tuple[float, ...]) -> float:
 def part_of(problem: LiveProblem) -> FailedPart:
     """Return what a failure of one part is about."""
     subject = problem.subject
-    if problem.cause == _STOCK_CLASS_CURES:
+    if problem.cause == PLUGIN_MISSING:
         return subject.connect, subject.connector, WHOLE
     return subject.connect, subject.connector, subject.tasks[0] if subject.tasks else None
 
@@ -106,9 +106,9 @@ def part_of(problem: LiveProblem) -> FailedPart:
 def per_task(problems: Iterable[LiveProblem]) -> Iterator[LiveProblem]:
     """Yield failures one by one: a problem of several tasks once for each, unless it is one of the whole connector."""
     for problem in problems:
-        for task in problem.subject.tasks if problem.cause != _STOCK_CLASS_CURES else ():
+        for task in problem.subject.tasks if problem.cause != PLUGIN_MISSING else ():
             yield replace(problem, subject=replace(problem.subject, tasks=(task,)))
-        if not problem.subject.tasks or problem.cause == _STOCK_CLASS_CURES:
+        if not problem.subject.tasks or problem.cause == PLUGIN_MISSING:
             yield problem
 
 
@@ -157,7 +157,9 @@ class Watchdog:
 
         `running` are the parts that were seen to run, `read` the Connect clusters that could be read.
         """
-        failing = {part_of(problem): problem for problem in per_task(problems)}
+        failing = {
+            part_of(problem): problem for problem in per_task(problems) if not self._is_from_before(problem, now)
+        }
         whole = {part[:2] for part in failing if part[2] == WHOLE}
         failing = {part: problem for part, problem in failing.items() if part[2] == WHOLE or part[:2] not in whole}
         actions = [action for problem in failing.values() if (action := self._decide(problem, now, frozen=frozen))]
@@ -166,6 +168,14 @@ class Watchdog:
                 actions.append(WatchAction("recovered", self._problems.pop(part)))
             self._not_failing(part, now, runs=part in running)
         return actions
+
+    def _is_from_before(self, problem: LiveProblem, now: float) -> bool:
+        """Tell whether a failure is what is left of one that was just answered with the stock class: seen for up to
+        3 s, the connector has its new class by then, so that the trace seems to be of that one."""
+        whole = self.histories.get((problem.subject.connect, problem.subject.connector, WHOLE))
+        if problem.cause != CLASS_MISSING or whole is None or not whole.restarts:
+            return False
+        return now - whole.restarts[-1] < _LEFT_SECONDS
 
     def _not_failing(self, part: FailedPart, now: float, *, runs: bool) -> None:
         """Keep the restarts that count; only what runs closes the breaker."""

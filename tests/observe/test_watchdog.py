@@ -126,6 +126,18 @@ def test_a_connector_whose_class_a_worker_lacks_is_one_part_with_all_of_its_task
     assert dog.histories[*named, WHOLE].restarts == (10,)
 
 
+def test_what_is_left_of_a_lacking_class_right_after_it_was_changed_is_not_told() -> None:
+    dog = Watchdog(replace(POLICY, jitter=0))
+
+    def look(now: float, cause: str) -> list[str]:
+        return [action.action for action in dog.look([failed(cause)], set(), {"east"}, now)]
+
+    assert [look(0, "plugin-missing"), look(10, "plugin-missing")] == [["wait"], ["stock-class"]]
+    assert look(11, "class-missing") == [], "the connector has the stock class, its task still the old trace"
+    assert look(12, "authorisation") == ["tell"]
+    assert look(41, "class-missing") == ["tell"], "the worker lacks the stock class, too"
+
+
 def test_a_cluster_that_cannot_be_read_changes_nothing() -> None:
     dog = Watchdog(replace(POLICY, jitter=0))
     looks(dog, 0, 10, 30, 70, 71)

@@ -174,7 +174,7 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
-        *("json_values", "connectors"),
+        *("json_values", "connectors", "text"),
         *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "comparison"),
     },
