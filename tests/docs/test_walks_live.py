@@ -14,7 +14,7 @@ import pytest
 from tests.docs.test_documents import DOCUMENTS, FENCE, REPOSITORY
 
 pytestmark = [pytest.mark.live, pytest.mark.matrix]
-WALKS = ("docs/how-to/stress-test.md",)
+WALKS = ("docs/how-to/stress-test.md", "docs/how-to/try-a-setting.md")
 SAVED = re.compile(r"Save this as `([^`]+)`")
 SECONDS = 1_200
 
