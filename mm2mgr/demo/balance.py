@@ -49,8 +49,8 @@ flows:
     checkpoints: false
     heartbeats: false
 """
-_EVEN, _LOOKS = 1.1, 2
-_SETTLED_SECONDS, _LOOK_SECONDS, _COUNTED_SECONDS = 90.0, 1.0, 8.0
+_EVEN, _LOOKS = 1.1, 3
+_SETTLED_SECONDS, _LOOK_SECONDS, _COUNTED_SECONDS = 90.0, 1.0, 10.0
 
 
 def run_balance_demo(directory: Path, *, keep: bool, measure_seconds: float) -> int:
@@ -136,7 +136,7 @@ class _BalanceStory(Story):
         self.command(0, "history", "--last", "1")
 
     def wait_for_lag(self, workspace: Workspace, *, above: float = -1.0, below: float = float("inf")) -> Assignment:
-        """Wait until the oldest record that waits has this age, in seconds, in two looks; return the assignment."""
+        """Wait until the oldest record that waits has this age, in seconds, in some looks; return the assignment."""
         deadline, looks = timing.now() + _SETTLED_SECONDS, 0
         while True:
             (facts,) = operations.lag(workspace, options=LagOptions(store=self.samples)).flows
