@@ -281,8 +281,9 @@ def install(extra: str) -> str:
     return shlex.join([sys.executable, "-m", "pip", "install", *(packages or _PACKAGES[extra])])
 
 
-def need_all() -> None:
-    """Raise PackageMissing with all packages of the sandbox, unless they are installed; imports none of them."""
+def need_all(more: str = "sandbox") -> None:
+    """Raise PackageMissing unless all packages of the sandbox are installed, and those of one extra more; imports none
+    of them."""
     for package, extra in EXTRA_OF.items():
-        if extra in {"spark", "sandbox"} and find_spec(package) is None:
-            raise PackageMissing(package, "sandbox")
+        if extra in {"spark", "sandbox", more} and find_spec(package) is None:
+            raise PackageMissing(package, more if extra == more else "sandbox")

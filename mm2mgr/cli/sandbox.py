@@ -48,7 +48,7 @@ def demo(keep: bool, directory: Path, seconds: float, balance: bool) -> int:
     """
     from mm2mgr.errors import need_all
 
-    need_all()  # before the demo imports one of them
+    need_all("serve" if balance else "sandbox")  # before the demo imports one of them
     if balance:
         from mm2mgr.demo.balance import run_balance_demo
 

@@ -7,6 +7,7 @@ A quota of each task's consumer is the capacity of a task, so that one is really
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -41,15 +42,15 @@ flows:
     topics: {{include: ["app[.].*"]}}
     # What one task may read here, by a quota of its consumer; the default of a tree is 10 MB/s.
     tasks: {{max: {_TASKS}, capacity: {_CAPACITY // 1000} kB/s, threshold: 70%}}
-    balance: plugin
+    balance: {{by: plugin, automatic: [overload]}}  # not by schedule, which would not wait for a lag
     max_lag: {_MAX_LAG_SECONDS}s
     refresh_interval: 5s
     source_consumer: {{fetch.max.bytes: 65536}}
     checkpoints: false
     heartbeats: false
 """
-_EVEN, _LOOKS = 1.1, 2
-_SETTLED_SECONDS, _LOOK_SECONDS, _COUNTED_SECONDS = 90.0, 1.0, 8.0
+_EVEN, _LOOKS = 1.1, 3
+_SETTLED_SECONDS, _LOOK_SECONDS, _COUNTED_SECONDS = 90.0, 1.0, 10.0
 
 
 def run_balance_demo(directory: Path, *, keep: bool, measure_seconds: float) -> int:
@@ -91,7 +92,10 @@ class _BalanceStory(Story):
         self.command(0, "lag", "--by", "task", *store)
         before = self.say_loads(flow, late)
 
-        self.play("Rebalance", "rebalance", "--apply", "--yes", *store)
+        words = ("serve", "--with", "rebalance", "--every", "2s", *store)
+        self.step("serve rebalances where a task is overloaded and later than max_lag in two looks", shlex.join(words))
+        stack.enter_context(self.run_beside(*words, "--survey-every", "10s", "--listen", "127.0.0.1:0"))
+        self.wait_for_round(workspace)
         even = self.wait_for_lag(workspace, below=_LEVEL_SECONDS)
 
         self.step("Level: even tasks, and no lag", "lag --by task")
@@ -118,8 +122,21 @@ class _BalanceStory(Story):
         finally:
             process.stop()
 
+    def wait_for_round(self, workspace: Workspace) -> None:
+        """Wait until the history has a rebalance, and show it."""
+        deadline = timing.now() + _SETTLED_SECONDS
+        while True:
+            entries = operations.history(workspace, last=1).entries
+            if any(entry.command == "rebalance" and entry.outcome == "done" for entry in entries):
+                break
+            if timing.now() > deadline:
+                raise Mm2mgrError("the demo stops: serve rebalanced nothing", hint="mm2mgr demo --balance --keep")
+            timing.sleep(_LOOK_SECONDS)
+        say("$ mm2mgr history --last 1", style="dim")
+        self.command(0, "history", "--last", "1")
+
     def wait_for_lag(self, workspace: Workspace, *, above: float = -1.0, below: float = float("inf")) -> Assignment:
-        """Wait until the oldest record that waits has this age, in seconds, in two looks; return the assignment."""
+        """Wait until the oldest record that waits has this age, in seconds, in some looks; return the assignment."""
         deadline, looks = timing.now() + _SETTLED_SECONDS, 0
         while True:
             (facts,) = operations.lag(workspace, options=LagOptions(store=self.samples)).flows

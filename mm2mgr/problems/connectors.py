@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from mm2mgr.assignment_text import PLUGIN_CLASS, is_plugin_class
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, is_plugin_class
 from mm2mgr.comparison.differences import compare, diff, lowers_tasks
 from mm2mgr.comparison.ownership import without_journal
 from mm2mgr.connect.types import trace_summary
@@ -484,12 +484,17 @@ def config_differs(case: ConnectorCase) -> Iterator[LiveProblem]:
     """Names keys only: values may be secrets."""
     if case.connector.running is None:
         return
+    desired, running = case.connector.desired, without_journal(case.connector.running.config)
+    if all(is_plugin_class(config.get("connector.class", "")) for config in (desired.config, running)):
+        running = {
+            key: text for key, text in running.items() if key != ASSIGNMENT_KEY
+        }  # not of the tree: plan keeps it
     if case.connector.adopted:
-        differing, _ = compare(case.connector.desired, case.connector.running.config, case.connector.adopted)
+        differing, _ = compare(desired, running, case.connector.adopted)
         if differing:
             yield case.problem(ConfigDiffers(differing, adopted=True))
         return
-    changes = diff(without_journal(case.connector.running.config), case.connector.desired.config)
+    changes = diff(running, desired.config)
     if lowers_tasks(changes) and isinstance(case, FlowCase) and case.flow.tasks.is_saving:
         return  # it may wait for its time: plan shows it
     if changes:

@@ -42,6 +42,7 @@ class Stage:
             "traffic": lambda *a: [],
             "apply": lambda *a: None,
             "run_beside": lambda *a: nullcontext(),
+            "wait_for_round": lambda *a: None,
             "wait_for_lag": lambda *a, **more: Assignment(),
             "say_loads": lambda *a: self.loads.pop(0),
         }.items():
@@ -61,7 +62,7 @@ class Stage:
 
     def command(self, words: Sequence[str], name: str, *, standalone_mode: bool) -> int:
         self.played.append(words[2:])
-        return {"audit": self.audit_code, "rebalance": 0 if "--apply" in words else 2}.get(words[2], 0)
+        return {"audit": self.audit_code, "rebalance": 2}.get(words[2], 0)
 
 
 @pytest.fixture

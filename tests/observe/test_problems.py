@@ -255,6 +255,22 @@ def test_a_partition_that_another_class_holds_back(small: Estate) -> None:
     assert "partitions-unassigned" in _named(small.flow(later_seconds=601))
 
 
+def test_the_assignment_of_a_declared_plugin_is_no_difference(small: Estate) -> None:
+    connector = small.connect.connectors[small.source]
+    connector.config |= {"connector.class": PLUGIN_CLASS, ASSIGNMENT_KEY: "version=1;rates=9;unlisted=1;orders:0-1@0"}
+    connector.own_keys, connector.dealt = {ASSIGNMENT_KEY}, ["orders-0,orders-1"]
+    assert {*_named(small.flow())} == {"config-differs"}
+    small.connectors = tuple(
+        replace(declared, config=declared.config | {"connector.class": PLUGIN_CLASS})
+        if declared.name == small.source
+        else declared
+        for declared in small.connectors
+    )
+    assert _named(small.flow()) == []
+    connector.config |= {"topics": "x"}
+    assert {*_named(small.flow())} >= {"config-differs"}
+
+
 def test_a_partition_that_an_assignment_holds_raises_no_alarm(small: Estate) -> None:
     connector = small.connect.connectors[small.source]
     text = "version=1;rates=9+7;unlisted=1;orders:0@hold+1@0"
