@@ -175,6 +175,8 @@ class _Findings:
     leads: bool = False
     trails: bool = False
     repeats: bool = False
+    blocks_repeat: bool = False
+    """Whether blocks of a window may be equal by chance, of another place."""
     is_cut: bool = False
     """Whether what the target has at the end was not compared, which may have the source's last records."""
 
@@ -293,6 +295,9 @@ class _Run:
         if part.context > CONTEXT:
             yield from self._whole(part, finding)
         elif not finding.not_judged and finding.sums is not None:
+            prints = finding.sums.source.fingerprints()
+            is_open = part.has_open_start or part.has_open_end
+            finding.blocks_repeat = is_open and len(np.unique(prints)) < len(prints)
             for gap in align_blocks(finding.sums.source, finding.sums.target).gaps:
                 yield from self._gap(part, finding, gap)
 
@@ -402,7 +407,8 @@ class _Run:
         finding.not_judged += notes
         if told and finding.sums is not None and 2 * len(rest_of_sides.source) > finding.sums.source_records:
             finding.leads = finding.trails = True  # few have a partner, perhaps by chance, of another place
-        finding.repeats |= bool(told) and expectation.matching is Matching.FAN_IN  # more may have an equal one
+        # More may have an equal one, or another place.
+        finding.repeats |= bool(told) and (expectation.matching is Matching.FAN_IN or finding.blocks_repeat)
         told = _with_restarts(told, rest_of_sides)
         if self.order.show_values:
             told = _with_values(told, rest_of_sides)
