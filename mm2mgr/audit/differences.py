@@ -154,10 +154,13 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
 
 def _later_copies(rows: Rows, copy_of: Ints, outside: Flags, offsets: Ints, partners: Rows) -> Rows:
     """Return target rows, where the first of several copies is before all partners with the last one in its place."""
-    later, first = rows.copy(), partners[0] if len(partners) else 0
-    for offset in np.unique(copy_of[outside & (copy_of >= 0) & (rows < first)]).tolist():
-        own = np.flatnonzero((copy_of == offset) & (rows < first))
-        later[own] = np.append(rows[own[1:]], partners[np.searchsorted(offsets, offset)])
+    own = np.flatnonzero(outside & (copy_of >= 0) & (rows < (partners[0] if len(partners) else 0)))
+    if not len(own):
+        return rows
+    own = own[np.argsort(copy_of[own], kind="stable")]
+    copied, later = copy_of[own], rows.copy()
+    is_last = np.append(copied[1:] != copied[:-1], True)
+    later[own] = np.where(is_last, partners[np.searchsorted(offsets, copied)], np.append(rows[own[1:]], 0))
     return later
 
 

@@ -37,8 +37,9 @@ class PlaceDoubts:
 
     def with_lost(self, offsets: Ints, flags: Flags, window: Span) -> PlaceDoubts:
         """Return it with more of the lost records, whose offsets these are, in doubt."""
-        inside = flags & ~self.lost & (offsets >= window[0]) & (offsets < window[1])
-        spans = [(offset, offset + 1) for offset in offsets[inside].tolist()]
+        inside = np.flatnonzero(flags & ~self.lost & (offsets >= window[0]) & (offsets < window[1]))
+        runs = np.split(inside, np.flatnonzero(np.diff(inside) != 1) + 1) if len(inside) else []
+        spans = [_span(offsets, int(run[0]), int(run[-1]) + 1) for run in runs]
         return replace(
             self, spans=(*self.spans, *spans), lost=self.lost | flags, repeats=self.repeats or len(spans) > 0
         )

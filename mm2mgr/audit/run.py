@@ -175,6 +175,8 @@ class _Findings:
     leads: bool = False
     trails: bool = False
     repeats: bool = False
+    blocks_repeat: bool = False
+    """Whether blocks of a window may be equal by chance, of another place."""
     is_cut: bool = False
     """Whether what the target has at the end was not compared, which may have the source's last records."""
 
@@ -293,6 +295,9 @@ class _Run:
         if part.context > CONTEXT:
             yield from self._whole(part, finding)
         elif not finding.not_judged and finding.sums is not None:
+            prints = finding.sums.source.fingerprints()
+            is_open = part.has_open_start or part.has_open_end
+            finding.blocks_repeat = is_open and len(np.unique(prints)) < len(prints)
             for gap in align_blocks(finding.sums.source, finding.sums.target).gaps:
                 yield from self._gap(part, finding, gap)
 
@@ -397,14 +402,13 @@ class _Run:
         differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
         rest_of_sides = _RestRows.from_table(rest_rows)
         told = self._of_window(part, rest_of_sides, differences, spans, finding)
-        told, unknown = _without_later(
-            part, told, set(rest.source.offset[np.isin(rest.source.hash, later.hash)].tolist())
-        )
-        told, of_removed = _without_removed(told, _of_removed(differences, part.order.source_log.start, rest))
-        finding.not_judged += unknown + of_removed
+        far_behind = set(rest.source.offset[np.isin(rest.source.hash, later.hash)].tolist())
+        told, notes = _without_open(part, told, far_behind, _of_removed(differences, part.order.source_log.start, rest))
+        finding.not_judged += notes
         if told and finding.sums is not None and 2 * len(rest_of_sides.source) > finding.sums.source_records:
             finding.leads = finding.trails = True  # few have a partner, perhaps by chance, of another place
-        finding.repeats |= bool(told) and expectation.matching is Matching.FAN_IN  # more may have an equal one
+        # More may have an equal one, or another place.
+        finding.repeats |= bool(told) and (expectation.matching is Matching.FAN_IN or finding.blocks_repeat)
         told = _with_restarts(told, rest_of_sides)
         if self.order.show_values:
             told = _with_values(told, rest_of_sides)
@@ -509,21 +513,29 @@ def _lost_hashes(rest: Unmatched, window: LogWindow) -> Hashes:
     return np.setdiff1d(rest.source.hash[inside], rest.target.hash)
 
 
-def _without_later(
-    part: _Part, differences: Iterable[RecordDifference], later: Collection[int]
+def _without_open(
+    part: _Part, differences: Iterable[RecordDifference], far_behind: Collection[int], of_removed: Collection[int]
 ) -> tuple[list[RecordDifference], list[str]]:
-    """Return the differences without the records that may have arrived far behind, and which these are."""
-    is_searched = part.order.target_log.end - part.order.target.end <= _SEARCHED
-    may_be_behind = not is_searched and bool(sent_again_behind(part.flow, part.order))
-    told, unknown = list[RecordDifference](), list[int]()
+    """Return the differences without the source offsets that may have arrived far behind, and the target offsets that
+    may be of removed records, and which these are."""
+    place, end = part.order.target.end, part.order.target_log.end
+    may_be_behind = end - place > _SEARCHED and bool(sent_again_behind(part.flow, part.order))
+    told, missing, extra = list[RecordDifference](), list[int](), list[int]()
     for entry in differences:
-        if entry.kind is DifferenceKind.MISSING and (may_be_behind or entry.source_offset in later):
-            unknown.append(entry.source_offset or 0)
+        offset, other = entry.source_offset, entry.target_offset
+        if entry.kind is DifferenceKind.MISSING and offset is not None and (may_be_behind or offset in far_behind):
+            missing.append(offset)
+        elif entry.kind is DifferenceKind.EXTRA and other is not None and other in of_removed:
+            extra.append(other)
         else:
             told.append(entry)
-    where = f"{len(unknown)} of source offsets {unknown[0]}-{unknown[-1]}" if unknown else ""
-    has = "may have equal records" if may_be_behind else "has equal records"
-    return told, [f"{where}: the target {has} far behind, from offset {part.order.target.end} on"] if unknown else []
+    has = f"the target {'may have' if may_be_behind else 'has'} equal records far behind, from offset {place} on"
+    are = "before copies of the source's first records, of which retention removed what these may equal"
+    return told, [
+        f"{len(offsets)} of {name} offsets {offsets[0]}-{offsets[-1]}: {text}"
+        for name, offsets, text in (("source", missing, has), ("target", extra, are))
+        if offsets
+    ]
 
 
 def _of_removed(differences: Iterable[RecordDifference], log_start: int, rest: Unmatched) -> set[int]:
@@ -541,21 +553,6 @@ def _of_removed(differences: Iterable[RecordDifference], log_start: int, rest: U
         elif places[offset] == place:
             removed.add(offset)
     return removed
-
-
-def _without_removed(
-    differences: Iterable[RecordDifference], offsets: Collection[int]
-) -> tuple[list[RecordDifference], list[str]]:
-    """Return the differences without the extra records at these target offsets, and which these are."""
-    told, unknown = list[RecordDifference](), list[int]()
-    for entry in differences:
-        if entry.kind is DifferenceKind.EXTRA and entry.target_offset in offsets:
-            unknown.append(entry.target_offset or 0)
-        else:
-            told.append(entry)
-    where = f"{len(unknown)} of target offsets {unknown[0]}-{unknown[-1]}" if unknown else ""
-    equal = "copies of the source's first records, of which retention removed what these may equal"
-    return told, [f"{where}: before {equal}"] if unknown else []
 
 
 def _join_spans(spans: Iterable[Span]) -> list[Span]:

@@ -353,3 +353,10 @@ def test_a_record_of_behind_the_window_that_came_between_two_of_it_is_told(fake:
     for end in (18, 19):
         part_audit = audited(fake, Logs(log, target, (0, 8), 40, 40, ALL_FIELDS, ""), 14, end)
         assert part_audit.counts == {DifferenceKind.REORDERED: 1}
+
+
+def test_a_window_of_a_log_that_repeats_itself_is_not_found_in_an_earlier_period(fake: FakeLogs) -> None:
+    period = [replace(message, timestamp_ms=START_MS) for message in distinct(100)]
+    same = Logs(period * 9, period * 9, (0, 0), 899, 900, ALL_FIELDS, "")
+    for first, end in ((709, 827), (805, 810), (300, 450)):
+        assert audited(fake, same, first, end).verdict is Verdict.EQUAL
