@@ -135,6 +135,7 @@ def test_the_example_of_weeks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (code,) = [block for block in blocks if "week_of_load" in block]
     exec(compile(code, "library.md", "exec"), {})
-    first, second, third = capsys.readouterr().out.splitlines()
+    first, night, third = capsys.readouterr().out.splitlines()
     assert first.startswith("1.05 a week, peak ")
+    assert night.endswith(" MB/s")
     assert third == "limit of 8 tasks in 73 days"
