@@ -81,21 +81,21 @@ class Weights:
         return max(mixed, *(least_load_of(ordered, sums, tasks) for ordered, sums in self._descending(0)))
 
     def mixed_task(self, tasks: int) -> tuple[float, tuple[int, ...]]:
-        """Return a load below which no busiest task gets since bytes and records both count, and the partitions that one
-        task has there; 0 and none where that tells nothing.
+        """Return a load below which no busiest task gets since bytes and records both count, and the partitions that
+        one task has there; 0 and none where that tells nothing.
 
         The task of a partition with many records has no room for the records of others, so it has few bytes: at most
         those of the partitions with the fewest records per byte. The other tasks carry the rest.
         """
         if len(self.dimensions) == 1 or tasks < 2 or len(self.partitions) > _MIXED_PARTITIONS:
             return 0.0, ()
-        if tasks not in self._mixed:
+        if tasks not in self._mixed_tasks:
             both = (self.dimensions, self.dimensions[::-1])
-            self._mixed[tasks] = max(_mixed_task(volume, full, tasks) for volume, full in both)
-        return self._mixed[tasks]
+            self._mixed_tasks[tasks] = max(_mixed_task(volume, full, tasks) for volume, full in both)
+        return self._mixed_tasks[tasks]
 
     @cached_property
-    def _mixed(self) -> dict[int, tuple[float, tuple[int, ...]]]:
+    def _mixed_tasks(self) -> dict[int, tuple[float, tuple[int, ...]]]:
         return {}
 
     def least_load_beside_hot(self, tasks: int) -> tuple[int, float]:
@@ -154,7 +154,7 @@ def least_load_of(ordered: Sequence[float], sums: Sequence[float], tasks: int) -
 
 
 def _mixed_task(volume: Sequence[float], full: Sequence[float], tasks: int) -> tuple[float, tuple[int, ...]]:
-    """Return the bound and the task of `Weights.mixed_task`, where a partition fills its task in the dimension `full`."""
+    """Return the bound and the task of `Weights.mixed_task`, where a partition fills its task in dimension `full`."""
     light = sorted(
         range(len(full)), key=lambda place: (full[place] / volume[place] if volume[place] else math.inf, place)
     )
