@@ -22,7 +22,7 @@ LEVEL = 1.001
 _LEAST_LOAD = 1e-9  # of a flow without traffic, so that nothing is divided by zero
 _TOO_TIGHT = 5e-5  # whether so little is left to spare is not worth finding out
 _SINGLE_STEPS = 4
-_REPACKED, _REPACKED_PARTITIONS = 48, 2_000
+_REPACKED, _REPACKED_PARTITIONS = 96, 2_000
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,8 @@ class FlowToPack:
             return packing
         if len(self.weights.dimensions) > 1:
             packing = min(packing, self._pack(tasks, pinned_tasks or {}, by_sum=True), key=_strain)
+            if not pinned_tasks and _strain(packing) > 1 + ROUNDING:
+                packing = min(packing, self._pack_mixed(tasks), key=_strain)
         for attempt in range(_REPACKED):
             if _strain(packing) <= 1 + ROUNDING:
                 break
@@ -191,6 +193,19 @@ class FlowToPack:
             packing.put(place, task)
         packing.pinned = frozenset(pinned_tasks)
         packing.place(range(len(self.rates)), by_sum)
+        packing.relieve(self.steps(tasks))
+        return packing
+
+    def _pack_mixed(self, tasks: int) -> Packing:
+        """Return a packing that begins with the task which the bound of both dimensions comes from."""
+        _, held = self.weights.mixed_task(tasks)
+        packing = self.without_partitions(tasks, LEVEL, relief=1.0)
+        for place in held[: self.most_partitions]:
+            packing.put(place, 0)
+        packing.pinned = frozenset(held[: self.most_partitions])
+        packing.place(range(len(self.rates)), by_sum=True)
+        packing.relieve(self.steps(tasks))
+        packing.pinned = frozenset()
         packing.relieve(self.steps(tasks))
         return packing
 

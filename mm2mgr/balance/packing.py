@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush, nlargest, nsmallest
 from itertools import accumulate
 
 from mm2mgr.partitions import TopicPartition
@@ -32,6 +32,7 @@ _COMPARED = 512  # with more tasks, the lightest ones of all are near enough
 _SPLIT = 16  # two tasks with more partitions have pairs to exchange
 _SPLIT_SCALE = 10_000  # loads that differ by less are one
 _THRESHOLDS = 256
+_FULLEST, _MIXED_PARTITIONS = 5, 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,26 @@ class Weights:
 
     def least_load(self, tasks: int) -> float:
         """Return the load of the busiest task below which no assignment to so many tasks can get."""
-        return max(least_load_of(ordered, sums, tasks) for ordered, sums in self._descending(0))
+        mixed, _ = self.mixed_task(tasks)
+        return max(mixed, *(least_load_of(ordered, sums, tasks) for ordered, sums in self._descending(0)))
+
+    def mixed_task(self, tasks: int) -> tuple[float, tuple[int, ...]]:
+        """Return a load below which no busiest task gets since bytes and records both count, and the partitions that
+        one task has there; 0 and none where that tells nothing.
+
+        The task of a partition with many records has no room for the records of others, so it has few bytes: at most
+        those of the partitions with the fewest records per byte. The other tasks carry the rest.
+        """
+        if len(self.dimensions) == 1 or tasks < 2 or len(self.partitions) > _MIXED_PARTITIONS:
+            return 0.0, ()
+        if tasks not in self._mixed_tasks:
+            both = (self.dimensions, self.dimensions[::-1])
+            self._mixed_tasks[tasks] = max(_mixed_task(volume, full, tasks) for volume, full in both)
+        return self._mixed_tasks[tasks]
+
+    @cached_property
+    def _mixed_tasks(self) -> dict[int, tuple[float, tuple[int, ...]]]:
+        return {}
 
     def least_load_beside_hot(self, tasks: int) -> tuple[int, float]:
         """Return how many of the hot partitions have a task of their own, and the bound of the others on the other
@@ -92,7 +112,9 @@ class Weights:
                 if others
                 else 0.0
             )
-            if not alone or bound <= self.heaviest[self.hot[alone - 1]]:
+            if not alone:
+                return alone, max(bound, self.mixed_task(tasks)[0])
+            if bound <= self.heaviest[self.hot[alone - 1]]:
                 return alone, bound
             alone -= 1
 
@@ -129,6 +151,41 @@ def least_load_of(ordered: Sequence[float], sums: Sequence[float], tasks: int) -
         last = count * tasks
         bound = max(bound, sums[last + 1] - sums[last - count])
     return bound
+
+
+def _mixed_task(volume: Sequence[float], full: Sequence[float], tasks: int) -> tuple[float, tuple[int, ...]]:
+    """Return the bound and the task of `Weights.mixed_task`, where a partition fills its task in dimension `full`."""
+    light = sorted(
+        range(len(full)), key=lambda place: (full[place] / volume[place] if volume[place] else math.inf, place)
+    )
+    volumes, fulls = ([0.0, *accumulate(shares[place] for place in light)] for shares in (volume, full))
+    total, best = volumes[-1], (0.0, -1)
+
+    def rest(place: int, load: float) -> float:
+        """Return what each other task has where none has more, with the most that fits beside a partition."""
+        room = load - full[place]
+        if room < 0:
+            return math.inf
+        last = min(bisect_left(fulls, room), len(light))
+        share = (room - fulls[last - 1]) / (fulls[last] - fulls[last - 1]) if last and fulls[last] > room else 1.0
+        beside = volumes[last - 1] + share * (volumes[last] - volumes[last - 1]) if last else 0.0
+        return (total - min(load, volume[place] + beside)) / (tasks - 1)
+
+    for place in nlargest(_FULLEST, range(len(full)), full.__getitem__):
+        low, high = 0.0, max(total, full[place])
+        while high - low > ROUNDING * high:
+            load = (low + high) / 2
+            low, high = (load, high) if rest(place, load) > load else (low, load)
+        best = max(best, (low, place))
+    bound, first = best
+    if first < 0:
+        return 0.0, ()
+    held, sums = [first], [volume[first], full[first]]
+    for place in light:
+        if place != first and max(sums[0] + volume[place], sums[1] + full[place]) <= bound:
+            held.append(place)
+            sums = [sums[0] + volume[place], sums[1] + full[place]]
+    return bound, tuple(held)
 
 
 def packing_bound(ordered: Sequence[float], capacity: float = 1.0) -> int:

@@ -118,7 +118,13 @@ class RunningTasks:
         by_partitions = math.ceil(len(self.flow.rates) / self.flow.most_partitions)
         most = max(1, bounds.limit) if bounds.limit is not None else max(most, self.tasks)
         least = min(bounds.minimum, self.flow.most_tasks)
-        packing = self._rebalance(min(most, max(self.tasks, by_partitions, least)))
+        tasks = min(most, max(self.tasks, by_partitions, least))
+        packing = self._rebalance(tasks)
+        before = self._busiest(tasks, self._task_of(packing))
+        if before > 1 + ROUNDING and tasks < self.flow.most_tasks and self._blind_reason() is None:
+            more = self._more_tasks(tasks)  # in this restart, and not in another one
+            if self._busiest(len(more.members), self._task_of(more)) <= before * (1 - self.rules.least_gain):
+                packing = more
         self._fill_tasks(packing, least)
         return packing
 
@@ -157,7 +163,7 @@ class RunningTasks:
             return self._stay(f"{text}, but {reason}: unchanged.")
         if self.history.looks and (new := self.look.unmeasured - self.history.looks[-1].unmeasured) > 0:
             return self._stay(f"{text}, but {number_of(new, 'new partition')} without a rate yet: unchanged.")
-        packing = self._more_tasks() if self.look.busiest > 1 + ROUNDING else self._rebalance(self.tasks)
+        packing = self._more_tasks(self.tasks) if self.look.busiest > 1 + ROUNDING else self._rebalance(self.tasks)
         before, after = self.look.busiest, self._busiest(len(packing.members), self._task_of(packing))
         if after > before * (1 - self.rules.least_gain):
             more = "" if self.tasks < self.flow.most_tasks else ", nor are more tasks allowed"
@@ -167,21 +173,21 @@ class RunningTasks:
         plan = self._change(packing, [f"{text}, in {number_of(len(looks), 'look')} in a row."])
         return replace(plan, capped=not self.flow.fits(packing))
 
-    def _more_tasks(self) -> Packing:
+    def _more_tasks(self, tasks: int) -> Packing:
         """Return the least number of tasks with room to grow, so that not every day adds one; else what just fits.
 
         Their number stays where moves are enough.
         """
-        packing = self._rebalance(self.tasks)
+        packing = self._rebalance(tasks)
         for share in (self.rules.hysteresis, 1.0):
-            least = max(self.tasks, self.flow.weights.least_tasks(self.flow.most_partitions, share))
+            least = max(tasks, self.flow.weights.least_tasks(self.flow.most_partitions, share))
             if self.flow.fits(packing, share):
                 return packing
             if least <= self.flow.most_tasks:
                 more, capped = self.flow.first_that_fits(least, self._rebalance, share)
                 if not capped:
                     return more
-        return packing if self.tasks >= self.flow.most_tasks else self._rebalance(self.flow.most_tasks)
+        return packing if tasks >= self.flow.most_tasks else self._rebalance(self.flow.most_tasks)
 
     def _shrink(self) -> BalancePlan:
         text = f"{self._load_text()}; one task less"

@@ -132,6 +132,19 @@ def test_a_silent_partition_moves_nothing(seed: int) -> None:
         assert plan.is_change or (with_silent.choice, with_silent.moves) == ("keep", ())
 
 
+@pytest.mark.parametrize("seed", [541, 556, 564, 572, 577, 625])
+def test_too_few_tasks_for_the_bounds_and_the_load_are_raised_in_one_restart(seed: int) -> None:
+    measured, current, rules = random_flow(Random(seed))
+    looks: tuple[LoadLook, ...] = ()
+    counts = []
+    for look in range(1, 6):
+        plan = plan_balance(measured, measured, current, rules, BalanceHistory(look * HOUR, looks))
+        assert plan.look is not None
+        looks, current = (*looks, plan.look), plan.assignment
+        counts.append(plan.is_change)
+    assert counts == [True, False, False, False, False]
+
+
 def test_hot_partitions_are_alone_and_named() -> None:
     plan = plan_balance(*2 * (rates(a0=3.0, b0=0.4, b1=0.4, c0=0.3, c1=0.3, d0=0.0),))
     assert {"a0"} in held_sets(plan)

@@ -128,3 +128,14 @@ def test_the_example_of_the_library_page_runs(capsys: pytest.CaptureFixture[str]
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["0 2 6.5 MB/s", "1 2 5.5 MB/s", "2 4 6.0 MB/s"]
     assert [line.split()[-1] for line in lines[3:]] == ["4", "3", "3"]
+
+
+def test_the_example_of_weeks_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "library.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (code,) = [block for block in blocks if "week_of_load" in block]
+    exec(compile(code, "library.md", "exec"), {})
+    first, night, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("1.05 a week, peak ")
+    assert night.endswith(" MB/s")
+    assert third == "limit of 8 tasks in 73 days"

@@ -88,6 +88,25 @@ def test_workers_that_catch_up_within_a_time(ready: Command) -> None:
     assert fleet(ready)["connect"]["w"]["within"] is None
 
 
+@pytest.mark.parametrize(("way", "tasks", "after"), [("stock", 3, 4), ("plugin", 2, 2)])
+def test_a_flow_of_the_plugin_is_judged_by_load_in_size_fleet_and_simulate(
+    ready: Command, way: str, tasks: int, after: int
+) -> None:
+    """Partitions of 6, 1, 5 and 1 MB/s: in turn two tasks have 11 and 2 MB/s, by load 7 and 6."""
+    tree = ready.tree / "x.yaml"
+    tree.write_text(tree.read_text().replace("limit: 8}", f"limit: 8}}, balance: {way}"))
+    rates = {("a", "logs.web", number): rate for number, rate in enumerate((6e6, 1e6, 5e6, 1e6))}
+    measured(ready.folder / "store", {**rates, ("a", "orders", 0): 1_000.0})
+    sized = ready("size", "logs", *STORE, "--dry-run", "-o", "json").json["sizings"][0]
+    assert (sized["tasks"], sized["busiest_bytes_per_second"]) == (tasks, 7e6)
+    moved = simulate(ready, "--move", "orders=logs")["flows"]["logs:a->hub"]["after"]
+    assert moved["tasks"] == after
+    within = fleet(ready, "--lag", "4h", "--within", "6h")["connect"]["w"]["within"]
+    assert within["workers"] == 1
+    faster = fleet(ready, "--lag", "4h", "--workers", "1")["connect"]["w"]["recoveries"][0]
+    assert faster["raised"]["seconds"] == pytest.approx(4 * 3600 * 0.6 / 0.4), "the partition of 6 MB/s alone"
+
+
 def test_text_tells_every_number_with_its_reason(ready: Command) -> None:
     workers(ready, count=1, memory="1 GiB", network="1Gbit/s")
     said = ready("fleet", *STORE)
