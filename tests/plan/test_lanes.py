@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from mm2mgr.comparison.ownership import JOURNAL_KEY
-from mm2mgr.plan.changes import Plan
+from mm2mgr.plan.changes import Plan, Wish
 from tests.clock import jumping
 from tests.plan.test_moves import TOPICS, Killed, Workers, rendered
 
@@ -107,10 +107,11 @@ def test_lanes_that_exchange_their_only_topics() -> None:
 
 
 def test_prune_deletes_no_lane_that_has_topics_to_give() -> None:
-    """Nothing is pruned here; what waits is not left over."""
     workers = Workers()
     apply_until_still(workers, tree({"l1": ["orders"], "l2": ["logs.a"]}))
-    plan = workers.plan(tree({}))
+    plan = workers.plan(tree({}), Wish(prune=True, allow=frozenset({"deletes"})))
+    deletes = [change for change in plan.changes if change.action == "delete"]
+    assert [(change.connector, change.moves_to) for change in deletes] == [(f"{OWN}.l2", ("east", OWN))]
     assert not [name for part in plan.clusters for name in part.left_over]
     assert any("apply again" in note for part in plan.clusters for note in part.notes)
 

@@ -26,7 +26,7 @@ from mm2mgr.live import dedicated
 from mm2mgr.live import read as live_read
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.record_sizes import TopicSizes
-from mm2mgr.plan.changes import Plan
+from mm2mgr.plan.changes import Plan, Wish
 from mm2mgr.plan.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
@@ -249,7 +249,7 @@ class Workers:
         target = ConnectTarget(name, (f"http://{name}:8083",))
         return ConnectClient(target, deadline_seconds=5, transport=Wire(), first_backoff_seconds=0.001)
 
-    def plan(self, text: str) -> Plan:
+    def plan(self, text: str, wish: Wish = Wish()) -> Plan:
         """Make a plan as `mm2mgr plan` does, from what the fakes answer and the simulated Kafka clusters hold."""
         topology, connectors = rendered(text)
 
@@ -268,7 +268,7 @@ class Workers:
             answer_kafka(
                 patch, topics=listed, sizes=lambda *_: TopicSizes({}, {}), groups=lambda *_: (), expiring=tuple
             )
-            return asyncio.run(make_plan(topology, connectors))
+            return asyncio.run(make_plan(topology, connectors, wish))
 
     def apply(self, text: str, requests: int = 10**6) -> list[str]:
         """Plan and carry out, in a process that is killed after so many requests; return what failed."""
