@@ -59,8 +59,8 @@ class FlowLook:
     """One look at a flow. `rounds_seconds`: when its tasks were restarted for another assignment, `tries_seconds`: when
     that was begun, done or not; None: the history could not be read, for the reason in `unread`.
 
-    `frozen_by`: the file that exists. `stale`: why there are no rates to judge by, `unsettled`: why the connector cannot
-    be written now; empty where they are, and where it can.
+    `frozen_by`: the file that exists. `stale`: why there are no rates to judge by, `unsettled`: why the connector
+    cannot be written now; empty where they are, and where it can.
     """
 
     tasks: tuple[TaskLoadLook, ...] = ()
@@ -120,8 +120,8 @@ def decide(
     newest = max(look.rounds_seconds or (), default=-math.inf)
     if newest > state.since_seconds:
         state = replace(state, overloaded=0, since_seconds=newest)
-    busy = _overloaded(look, rules)
-    late = _late(look, rules)
+    busy = _overloaded_tasks(look, rules)
+    late = _tasks_late_for_another_reason(look, rules)
     counts = dict(state.late)
     state = replace(
         state,
@@ -137,14 +137,14 @@ def decide(
     hold, reason, allowed_at = _hold(state, look, now, rules)
     if trigger is None:
         return state, TriggerDecision("keep", None, hold, "", notes, allowed_at)
-    why = _busy_text(busy, rules) if trigger == "overload" else ""
+    sentence = _busy_text(busy, rules) if trigger == "overload" else ""
     if hold:
         is_asked = trigger == "overload"
         return state, TriggerDecision(
-            "wait" if is_asked else "keep", trigger, hold, _join(why, reason), notes, allowed_at
+            "wait" if is_asked else "keep", trigger, hold, _join(sentence, reason), notes, allowed_at
         )
     state = replace(state, planned_at=tuple({**dict(state.planned_at), trigger: now}.items()))
-    return state, TriggerDecision("plan", trigger, None, why, notes, allowed_at)
+    return state, TriggerDecision("plan", trigger, None, sentence, notes, allowed_at)
 
 
 def hold_of(state: TriggerState, look: FlowLook, now: float, rules: AutomaticRules) -> tuple[Hold | None, str]:
@@ -181,22 +181,22 @@ def _holds(look: FlowLook, now: float, rules: AutomaticRules, tried_at: float) -
         yield "settling", look.unsettled
 
 
-def _overloaded(look: FlowLook, rules: AutomaticRules) -> list[TaskLoadLook]:
+def _overloaded_tasks(look: FlowLook, rules: AutomaticRules) -> list[TaskLoadLook]:
     """Return the tasks that get more than they are planned to carry and are late; none by rates that are old."""
     if look.stale:
         return []
-    return [task for task in _behind(look, rules) if task.share is not None and task.share > 1]
+    return [task for task in _late_tasks(look, rules) if task.share is not None and task.share > 1]
 
 
-def _late(look: FlowLook, rules: AutomaticRules) -> list[TaskLoadLook]:
+def _tasks_late_for_another_reason(look: FlowLook, rules: AutomaticRules) -> list[TaskLoadLook]:
     """Return the tasks that are late although they get no more than they can carry."""
     if look.stale:
         return []
-    late = (task for task in _behind(look, rules) if task.share is not None and task.share <= 1)
+    late = (task for task in _late_tasks(look, rules) if task.share is not None and task.share <= 1)
     return [task for task in late if task.is_growing or task.is_still]
 
 
-def _behind(look: FlowLook, rules: AutomaticRules) -> Iterable[TaskLoadLook]:
+def _late_tasks(look: FlowLook, rules: AutomaticRules) -> Iterable[TaskLoadLook]:
     most = rules.max_lag_seconds
     return (task for task in look.tasks if most is not None and (task.lag_seconds or 0.0) > most)
 

@@ -1,5 +1,5 @@
-"""`serve --with rebalance` and `reconcile --rebalance`: look at flows with the plugin again and again, and write another
-assignment where a task is overloaded and late, or where one is due.
+"""`serve --with rebalance` and `reconcile --rebalance`: look at flows with the plugin again and again, and write
+another assignment where a task is overloaded and late, or where one is due.
 
 When is decided by `balance.triggers`, which assignment by `operations.rebalance`. A round is written under the owner's
 lease, and only once the history has stored that it begins: it counts the rounds of a day, also for the process that
@@ -309,8 +309,8 @@ class Rebalancing:
         return FlowLook(
             tasks,
             frozen_by=self._frozen_by(flow),
-            stale=_stale(load, now),
-            unsettled=_unsettled(of_flow),
+            stale=_stale_reason(load, now),
+            unsettled=_unsettled_reason(of_flow),
             **_rounds_in(history, flow),
         )
 
@@ -382,8 +382,8 @@ class Rebalancing:
 
     def _reason(self, flow: FlowRound) -> str:
         """Return what the history keeps as the reason of a round."""
-        why = flow.decision.reason or "due by schedule"
-        return "; ".join(filter(None, (f"automatic: {why}", self.order.reason)))
+        trigger = flow.decision.reason or "due by schedule"
+        return "; ".join(filter(None, (f"automatic: {trigger}", self.order.reason)))
 
     @contextmanager
     def _lease(
@@ -429,23 +429,23 @@ def automatic_rules(flow: Flow) -> AutomaticRules:
     return AutomaticRules(rules, tuple(settings.automatic), settings.looks, windows, flow.settings.max_lag)
 
 
-def _named(flow: Flow) -> Named:
+def _connector_of(flow: Flow) -> Named:
     return flow.connect.name, str(flow.connector_name("source"))
 
 
 def _rounds_in(history: History, flow: Flow) -> dict[str, Any]:
     """Return what a look has of the history of a flow."""
-    unread, named = history.unread.get(flow.connect.name, ""), _named(flow)
+    unread, named = history.unread.get(flow.connect.name, ""), _connector_of(flow)
     rounds = tuple(entry.at_seconds for entry in rounds_of(history, named))
     tries = tuple(entry.at_seconds for entry in tries_of(history, named))
     return {"rounds_seconds": None if unread else rounds, "tries_seconds": tries, "unread": unread}
 
 
 def _round_of(flow: Flow, decision: TriggerDecision, history: History) -> FlowRound:
-    entries = rounds_of(history, _named(flow))
+    entries = rounds_of(history, _connector_of(flow))
     count = None if flow.connect.name in history.unread else len(entries)
     last = LastRound.of_entry(entries[-1]) if entries else None
-    return FlowRound(flow.id, *_named(flow), decision, rounds=count, last=last)
+    return FlowRound(flow.id, *_connector_of(flow), decision, rounds=count, last=last)
 
 
 def _task_look(load: TaskLoad, row: LagRow | None, need: FlowNeed | None, facts: FlowFacts) -> TaskLoadLook:
@@ -459,7 +459,7 @@ def _task_look(load: TaskLoad, row: LagRow | None, need: FlowNeed | None, facts:
     return TaskLoadLook(load.task, share, row.seconds.value, is_growing, mirrored == 0 and bool(row.records.value))
 
 
-def _stale(load: MeasuredLoad, now: float) -> str:
+def _stale_reason(load: MeasuredLoad, now: float) -> str:
     """Say why there are no rates to judge by."""
     if load.unknown:
         return f"no rates: {load.unknown}"
@@ -467,7 +467,7 @@ def _stale(load: MeasuredLoad, now: float) -> str:
     return f"the newest rates are {span_text(age)} old" if age > BalanceRules().stale_seconds else ""
 
 
-def _unsettled(facts: FlowFacts | None) -> str:
+def _unsettled_reason(facts: FlowFacts | None) -> str:
     """Say why a connector cannot be written now, as far as a look at lag shows."""
     if facts is None:
         return "it was not read yet"
