@@ -1,7 +1,7 @@
 """All workers of Connect clusters that are known, each asked for its plugins: REST answers for one worker only.
 
-Known are those of the URLs, those of statuses, and the members of the group that the workers are on their Kafka cluster,
-where mm2mgr's login may describe it: idle ones are in no status.
+Known are those of the URLs, those of statuses, and the members of the group that the workers are on their Kafka
+cluster, where mm2mgr's login may describe it: idle ones are in no status.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EachWorker:
 
 
 def ask_each_worker(connects: Iterable[ConnectCluster]) -> Steps[dict[str, EachWorker | Mm2mgrError]]:
-    """Return what each worker of these Connect clusters answers, by their names; or why their statuses were not read."""
+    """Return what each worker of these Connect clusters answers, by their names, or why statuses were not read."""
     connects = list(connects)
     groups = {connect.name: WorkerGroups(connect.kafka) for connect in connects}
     snapshot = yield [*(Statuses(connect.name) for connect in connects), *dict.fromkeys(groups.values())]

@@ -356,7 +356,7 @@ class Facts:
 
 
 PLUGIN_MISSING = "plugin-missing"
-"""That a worker lacks a class: the lint rule, which knows the worker that answers, and of the plugin's class `plugin_guard`."""
+"""That a worker lacks a class: the lint rule, which knows the one that answers, and `plugin_guard`, which asks all."""
 Judge = Callable[[Changes, Facts], Remarks]
 
 

@@ -1,8 +1,8 @@
 """Holds back the Connect plugin's class until each worker has it. Pure.
 
-A worker without the class fails what it is given and only the stock class heals that, and REST lists no workers: an idle
-one is in no status. So all that are known are asked: those of the URLs, of statuses, and of the workers' group, where
-their Kafka cluster tells it. All of the group must answer, and as many as are declared; one of both must be known.
+A worker without the class fails what it is given and only the stock class heals that, and REST lists no workers: an
+idle one is in no status. So all that are known are asked: those of the URLs, of statuses, and of the workers' group,
+where their Kafka cluster tells it. All of the group must answer, and as many as are declared; one of both must be known.
 """
 
 from __future__ import annotations

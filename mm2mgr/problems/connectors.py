@@ -73,8 +73,8 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
             "A worker lacks the class of mm2mgr's Connect plugin. A restart does not help; the stock class, which"
             " `mm2mgr watch` sets then, goes on from the stored offsets.",
             instead=(
-                "set the stock class (mm2mgr watch does, or write balance: stock and run mm2mgr apply), and put the jar of"
-                " mm2mgr plugin write onto every worker before the flow goes back to the plugin"
+                "set the stock class (mm2mgr watch does, or write balance: stock and run mm2mgr apply), and put the jar"
+                " of mm2mgr plugin write onto every worker before the flow goes back to the plugin"
             ),
         ),
         CLASS_MISSING: _cause(
