@@ -41,6 +41,7 @@ TOPICS = {"near": tuple(f"near{number}" for number in range(5)), "apart": ("apar
 ALIAS = {"near": "src", "apart": "far"}
 """The source of each flow"""
 WORKERS = 5
+_SILENT_SECONDS = 10.0
 _CAUGHT_UP_SECONDS = 2.0  # this much of the traffic is always on its way
 
 
@@ -64,31 +65,40 @@ class Arrivals:
         """When records arrived, by mirror"""
         self.repeated: list[tuple[float, str, int]] = []
         """When which record of which mirror arrived once more"""
-        settings = {"group.id": "nobody", "enable.auto.commit": False, "log_level": 0, "fetch.wait.max.ms": 50}
-        back = {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2000}
-        self._consumer = confluent_kafka.Consumer({**librdkafka_config(target), **settings, **back})
+        self._target = target
+        self._next = dict.fromkeys(self.counts, 0)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
 
     def __enter__(self) -> Self:
-        self._consumer.assign([confluent_kafka.TopicPartition(mirror, 0, 0) for mirror in self.counts])
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended.set()
         self._thread.join(30)
-        self._consumer.close()
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            for record in self._consumer.consume(1_000, 0.25):
+            self._read()
+
+    def _read(self) -> None:
+        """Read on until a mirror is silent: a client was seen to wait for ever for a broker that had come back."""
+        settings = {"group.id": "nobody", "enable.auto.commit": False, "log_level": 0, "fetch.wait.max.ms": 50}
+        settings["reconnect.backoff.max.ms"] = 500
+        consumer = confluent_kafka.Consumer({**librdkafka_config(self._target), **settings})
+        consumer.assign([confluent_kafka.TopicPartition(mirror, 0, at) for mirror, at in self._next.items()])
+        heard = dict.fromkeys(self.counts, time.monotonic())
+        while not self._ended.is_set() and time.monotonic() - min(heard.values()) < _SILENT_SECONDS:
+            for record in consumer.consume(1_000, 0.25):
                 if record.error() is None:
                     mirror, id_, now = record.topic() or "", int(record.value() or 0), time.monotonic()
+                    heard[mirror], self._next[mirror] = now, (record.offset() or 0) + 1
                     self.counts[mirror][id_] += 1
                     self.times[mirror].append(now)
                     if self.counts[mirror][id_] > 1:
                         self.repeated.append((now, mirror.partition(".")[2], id_))
+        consumer.close()
 
     def arrived(self, mirrors: Iterable[str]) -> int:
         return sum(len(self.counts[mirror]) for mirror in mirrors)
