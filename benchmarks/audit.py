@@ -118,11 +118,13 @@ class _Measured:
 
 def _print_gains(runs: dict[str, list[_Measured]]) -> None:
     """Print what a second executor, and a second bare consumer, gains, by the median of each run."""
-    for one, two in (("consumer", "consumers"), ("executor", "executors")):
-        if one in runs and two in runs:
-            first, second = (sorted(runs[run], key=lambda entry: entry.wall)[len(runs[run]) // 2] for run in (one, two))
+    for single, double in (("consumer", "consumers"), ("executor", "executors")):
+        if single in runs and double in runs:
+            first, second = (
+                sorted(runs[run], key=lambda entry: entry.wall)[len(runs[run]) // 2] for run in (single, double)
+            )
             gain, more = first.wall / second.wall, second.cpu / first.cpu - 1
-            print(f"two {two}: {gain:.2f} times as fast as one, {more:+.0%} CPU seconds for each record")
+            print(f"two {double}: {gain:.2f} times as fast as one, {more:+.0%} CPU seconds for each record")
 
 
 def _measure(run: str, servers: dict[str, str], brokers: list[int], arguments: argparse.Namespace) -> _Measured:

@@ -121,8 +121,8 @@ def _compare(tasks: Sequence[GapTask], consumers: _Consumers) -> Iterator[pa.Rec
     try:
         if first.wanted_hashes is not None:
             equal_records, _ = _read(first, source_side, consumers, values=False)
-            wanted = equal_records.take(np.isin(equal_records.hash, first.wanted_hashes))
-            yield _copy_rows(part, wanted, is_target=first.source.range.side == TARGET)
+            found_records = equal_records.take(np.isin(equal_records.hash, first.wanted_hashes))
+            yield _copy_rows(part, found_records, is_target=first.source.range.side == TARGET)
             return
         assert first.target is not None
         assert last.target is not None

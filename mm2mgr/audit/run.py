@@ -434,7 +434,8 @@ class _Run:
             place = places[rest.target[entry.target_offset or 0]] if kind in _WITH_PLACE else 0
             is_there = part.has(place if offset is None else offset, spans, is_extra=offset is None)
             if kind in _WITH_PLACE and expectation.matching is Matching.ORDERED:  # of another record, between two of it
-                is_there |= all(part.has(at, spans, is_extra=False) for at in (place, place + 1))
+                arrived = kind is DifferenceKind.DUPLICATED or (offset is not None and offset < part.order.due)
+                is_there |= arrived and all(part.has(at, spans, is_extra=False) for at in (place, place + 1))
             if not is_there:
                 continue
             if kind in _MAY_BE_OF_OTHERS and expectation.matching is Matching.FAN_IN:
