@@ -298,10 +298,10 @@ class _Expansion:
                 message = f"lane '{lane}' names topic '{topic}', which it cannot have of flow '{flow.name}': {reason}"
                 self.problem(here, f"{message}; remove it from the lane")
             lane_of.setdefault(topic, lane)
-        origin = flow.origin_of(*path)
+        origin = flow.origin_of(*path)  # of a list, too
         tasks = model.tasks or settings.tasks
         written = {key: value for key, value in flow.written.items() if key[:2] != ("topics", "exclude")}
-        written[("topics", "include")] = flow.origin_of(*path, "topics")
+        written[("topics", "include")] = origin
         if model.tasks:
             own = ((key[3:], value) for key, value in flow.written.items() if key[:4] == (*path, "tasks"))
             written = {key: value for key, value in written.items() if key[:1] != ("tasks",)} | dict(own)
