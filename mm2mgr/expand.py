@@ -299,15 +299,13 @@ class _Expansion:
                 self.problem(here, f"{message}; remove it from the lane")
             lane_of.setdefault(topic, lane)
         origin = flow.origin_of(*path)  # of a list, too
-        tasks = model.tasks or settings.tasks
+        own_tasks = {key: getattr(model.tasks, key) for key in model.tasks.model_fields_set} if model.tasks else {}
         written = {key: value for key, value in flow.written.items() if key[:2] != ("topics", "exclude")}
         written[("topics", "include")] = origin
-        if model.tasks:
-            own = ((key[3:], value) for key, value in flow.written.items() if key[:4] == (*path, "tasks"))
-            written = {key: value for key, value in written.items() if key[:1] != ("tasks",)} | dict(own)
+        written |= {key[3:]: value for key, value in flow.written.items() if key[:4] == (*path, "tasks")}
         changes: dict[str, object] = {
             "topics": settings.topics.model_copy(update={"include": list(model.topics), "exclude": []}),
-            "tasks": tasks,
+            "tasks": settings.tasks.model_copy(update=own_tasks),
             "balance": settings.balance.model_copy(update={"lanes": {}}),
         }
         if settings.connector_name:
