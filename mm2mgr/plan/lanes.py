@@ -82,8 +82,9 @@ def _with_moved_lanes(result: LanesInTurn, topology: Topology, running: RunningC
             if former in live or (receiver and Journal.of_config(running.configs[receiver])):
                 entry = replace(whole, flow=former, to=lane.id)
                 moved.append(entry)
-        if lane.lane_of and entry and entry.flow in live and lane.id not in coming:
-            waiting.add(live[entry.flow])
+        giver = entry.connector or live.get(entry.flow) if entry else None
+        if lane.lane_of and giver and lane.id not in coming:
+            waiting.add(giver)
     return replace(result, moved=tuple(moved), waiting=frozenset(waiting))
 
 

@@ -207,3 +207,27 @@ def test_lanes_of_a_flow_that_rests_rest_too(state: str) -> None:
     for name in (OWN, f"{OWN}.heavy", f"{OWN}.light"):
         connectors[name].state = "RUNNING"
     workers.every_record_once()
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.matrix) for n in range(4, 100))])
+def test_lanes_move_to_another_connect_cluster_whatever_dies_on_the_way(seed: int) -> None:
+    chance, workers, lanes = Random(3000 + seed), Workers(), {"heavy": ["orders"], "light": ["logs.a"]}
+    apply_until_still(workers, tree(lanes))
+    for _ in range(chance.randrange(4)):
+        workers.tick()
+    entries = [f"  - {{from: east/{OWN}{lane}, to: 'all{lane}:a->east'}}" for lane in ("", ".heavy", ".light")]
+    text = "\n".join([tree(lanes, ", run_on: west"), "moved:", *entries])
+    for _ in range(chance.randrange(4)):
+        with suppress(Killed):
+            workers.apply(text, chance.randrange(1, 60))
+        left = [name for part in workers.plan(text).clusters for name in part.left_over]
+        assert not [name for name in left if "source" in name]
+    for _ in range(MOST_APPLIES):
+        plan = workers.plan(text)
+        assert not [change.reason for change in plan.changes if change.action == "blocked"]
+        if not plan.writes:
+            break
+        assert workers.apply(text) == []
+    sources = {name: sorted(n for n in fake.connectors if "source" in n) for name, fake in workers.fakes.items()}
+    assert sources == {"east": [], "west": [OWN, f"{OWN}.heavy", f"{OWN}.light"]}
+    workers.every_record_once()
