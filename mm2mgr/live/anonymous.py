@@ -79,7 +79,8 @@ _PUBLIC = """
     com org net java javax PLAIN SCRAM SHA SASL SSL PLAINTEXT GSSAPI OAUTHBEARER TLSv1 PEM JKS PKCS12 ccs ce cp SNAPSHOT
     true false null none all latest earliest compact delete file env dir directory hidden begun done failed
     create update adopt partition worker default identity transformation predicate id when who commit command
-    from pair then created partial carried needs move gives behind owner flows action reason keys key state outcome error before after apply reconcile pause resume stop
+    from pair then created partial carried needs move gives behind
+    owner flows action reason keys key state outcome error before after apply reconcile pause resume stop
     restart Describe DescribeConfigs Read Write Create Alter AlterConfigs Delete ClusterAction IdempotentWrite
     All required requisite sufficient optional password BEGIN END CERTIFICATE subject of the client certificate name
     behind this login MirrorSource MirrorSourceConnector MirrorCheckpoint MirrorCheckpointConnector MirrorHeartbeat
