@@ -298,16 +298,14 @@ class _Expansion:
                 message = f"lane '{lane}' names topic '{topic}', which it cannot have of flow '{flow.name}': {reason}"
                 self.problem(here, f"{message}; remove it from the lane")
             lane_of.setdefault(topic, lane)
-        origin = flow.origin_of(*path)
-        tasks = model.tasks or settings.tasks
+        origin = flow.origin_of(*path)  # of a list, too
+        own_tasks = {key: getattr(model.tasks, key) for key in model.tasks.model_fields_set} if model.tasks else {}
         written = {key: value for key, value in flow.written.items() if key[:2] != ("topics", "exclude")}
-        written[("topics", "include")] = flow.origin_of(*path, "topics")
-        if model.tasks:
-            own = ((key[3:], value) for key, value in flow.written.items() if key[:4] == (*path, "tasks"))
-            written = {key: value for key, value in written.items() if key[:1] != ("tasks",)} | dict(own)
+        written[("topics", "include")] = origin
+        written |= {key[3:]: value for key, value in flow.written.items() if key[:4] == (*path, "tasks")}
         changes: dict[str, object] = {
             "topics": settings.topics.model_copy(update={"include": list(model.topics), "exclude": []}),
-            "tasks": tasks,
+            "tasks": settings.tasks.model_copy(update=own_tasks),
             "balance": settings.balance.model_copy(update={"lanes": {}}),
         }
         if settings.connector_name:

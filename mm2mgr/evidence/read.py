@@ -104,6 +104,7 @@ def _move_topic(topology: Topology, scenarios: Sequence[Scenario], topic: str, n
             raise Mm2mgrError(f"no flow carries '{topic}'", hint=hint)
         return what_if.with_topic_split(scenarios, topic, name)
     takers = _ids(topology, name)
+    takers = {flow.id for flow in topology.flows if flow.id in takers and flow.lane_of is None} or takers
     pairs = {scenario.pair for scenario in scenarios if scenario.flow_id in takers}
     if not any(scenario.pair in pairs and scenario.flow_id not in takers for scenario in carrying):
         hint = f"a topic is moved between flows of the same source and target; {hint}"

@@ -74,11 +74,12 @@ _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprtvz" for vowel in "a
 _PUBLIC = """
     " mm2 mm2mgr internal heartbeats heartbeat checkpoints checkpoint offset offsets syncs sync consumer
     source sink target assigned journal silence history lease watch entry config configs status kafka cluster
-    connect connector topic topics group groups local RUNNING PAUSED STOPPED FAILED UNASSIGNED RESTARTING
+    connect connector flow lane topic topics group groups local RUNNING PAUSED STOPPED FAILED UNASSIGNED RESTARTING
     DESTROYED yes no open literal prefixed allow deny User ANONYMOUS CN OU O C L ST STREET DC UID http https
     com org net java javax PLAIN SCRAM SHA SASL SSL PLAINTEXT GSSAPI OAUTHBEARER TLSv1 PEM JKS PKCS12 ccs ce cp SNAPSHOT
     true false null none all latest earliest compact delete file env dir directory hidden begun done failed
     create update adopt partition worker default identity transformation predicate id when who commit command
+    from pair then created partial carried needs move gives behind
     owner flows action reason keys key state outcome error before after apply reconcile pause resume stop
     restart Describe DescribeConfigs Read Write Create Alter AlterConfigs Delete ClusterAction IdempotentWrite
     All required requisite sufficient optional password BEGIN END CERTIFICATE subject of the client certificate name

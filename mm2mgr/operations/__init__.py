@@ -31,7 +31,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.assignment import Assignment
     from mm2mgr.audit.report import AuditReport
     from mm2mgr.audit.run import AuditProgress
-    from mm2mgr.balance.fresh import BalancePlan, PartitionMove, TaskShare
+    from mm2mgr.balance.fresh import BalancePlan, FlowToPack, PartitionMove, TaskShare
+    from mm2mgr.balance.lanes import LanePlan, PlannedLane, plan_lanes
     from mm2mgr.balance.planner import plan_balance
     from mm2mgr.balance.rates import MeasuredRate, PlannedRate, rates_of_coming_hours
     from mm2mgr.balance.rules import BalanceHistory, BalanceRules, LoadLook
@@ -153,7 +154,8 @@ _HOMES: Mapping[str, str] = {
         "audit.report": "AuditReport",
         "audit.run": "AuditProgress",
         "assignment": "Assignment",
-        "balance.fresh": "BalancePlan PartitionMove TaskShare",
+        "balance.fresh": "BalancePlan FlowToPack PartitionMove TaskShare",
+        "balance.lanes": "LanePlan PlannedLane plan_lanes",
         "balance.planner": "plan_balance",
         "balance.rates": "MeasuredRate PlannedRate rates_of_coming_hours",
         "balance.rules": "BalanceHistory BalanceRules LoadLook",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict, Unpack
 
 from mm2mgr import timing
@@ -242,7 +242,7 @@ def reset_offsets(
     workspace.refuse_snapshot()
     flows = _flows(workspace, choice)
     reading = wait_for(_read_once_ended(workspace, flows))
-    planned = [_plan_reset(workspace.topology, reading, flow, order) for flow in flows]
+    planned = [_plan_reset(workspace.topology, reading, flow, part) for flow, part in _parts_of(order, flows)]
     if not approve(planned):
         raise Mm2mgrError("the reset was not approved; nothing was written")
     recorder = Recorder(workspace.topology, "offsets reset", author(workspace.files), reason)
@@ -251,6 +251,17 @@ def reset_offsets(
     finally:
         unrecorded = recorder.close()
     return ResetOffsets(tuple(done), unrecorded)
+
+
+def _parts_of(order: ResetOrder, flows: Sequence[Flow]) -> Iterator[tuple[Flow, ResetOrder]]:
+    """Yield each flow with what is to be reset of it: a topic that one of its lanes has is reset there alone."""
+    for flow in flows:
+        others = [other for other in flows if other.whole_id == flow.whole_id and other is not flow]
+        topics = tuple(
+            topic for topic in order.topics if flow.carries(topic) or not any(other.carries(topic) for other in others)
+        )
+        if topics or not order.topics:
+            yield flow, replace(order, topics=topics)
 
 
 async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Reading:

@@ -86,7 +86,8 @@ class FlowBalance:
     plan: BalancePlan | None = None
     ways: tuple[Way, ...] = ()
     lanes: LanePlan | None = None
-    """The lanes that stock Connect could have for this load; None where they are no better, or the flow has some."""
+    """The lanes that stock Connect could have for this load; None where they are no better, or hardly better than the
+    lanes that the flow has."""
     change: Change | None = field(default=None, repr=False)
     json_keys = "flow connect connector verdict detail hint tasks_max ways lanes plan"
 
@@ -196,7 +197,7 @@ def judge_flows(
     with_plugin = {flow.connect.name for flow in evidence.flows if _has_plugin(evidence.connectors[flow.id])}
     history = workspace.ask(read_history(workspace.topology, with_plugin)) if with_plugin else History()
     owners, late = Ownership.of_tree(workspace.topology), overloaded or {}
-    judging = _Judging(evidence, newest, history, owners, workspace.now, late)
+    judging = _Judging(evidence, newest, history, owners, workspace.now, late, scenarios)
     return RebalanceReport(
         tuple(judging.judge(flow, scenarios[flow.id]) for flow in evidence.flows),
         evidence.failures,
@@ -227,6 +228,7 @@ class _Judging:
     owners: Ownership
     now: float
     overloaded: Mapping[str, PartitionRates] = field(default_factory=dict)
+    scenarios: Mapping[str, Scenario] = field(default_factory=dict)
 
     def judge(self, flow: Flow, scenario: Scenario) -> FlowBalance:
         """Judge one flow."""
@@ -241,6 +243,8 @@ class _Judging:
             return self._judge_plugin(balance, flow, scenario, running)
         rates, rules = self._planning_rates(flow, scenario), balance_rules(flow, scenario.rules)
         plan = plan_balance(scenario.prediction.order, rates, None, rules)
+        if flow.undivided and (whole := self._judge_lanes(balance, flow, rules)):
+            return whole
         if flow.undivided or flow.lane_of:
             ways = compare_ways(plan, rates, running.assignment, rules)
             return replace(balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways)
@@ -250,6 +254,33 @@ class _Judging:
         return replace(
             balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways, lanes=lanes_or_none
         )
+
+    def _judge_lanes(self, balance: FlowBalance, flow: Flow, rules: BalanceRules) -> FlowBalance | None:
+        """Judge a flow together with its lanes, as they run; None where not all of them run with the stock class."""
+        partitions: list[TopicPartition] = []
+        tasks: list[tuple[TopicPartition, ...]] = []
+        rates: dict[TopicPartition | str, MeasuredRate | float] = {}
+        parts = [part for part in self.evidence.flows if part.whole_id == flow.id]
+        every_lane = len(flow.settings.balance.lanes) + 1
+        for part in parts:
+            running, scenario = self.evidence.connectors[part.id], self.scenarios[part.id]
+            if isinstance(running, str) or isinstance(running.tasks, Failure) or _has_plugin(running):
+                return None
+            partitions += scenario.prediction.order
+            tasks += running.assignment.tasks
+            rates |= self._planning_rates(part, scenario)
+        if len(parts) != every_lane:
+            return None
+        plan = plan_balance(partitions, rates, None, rules)
+        lanes = plan_lanes(FlowToPack(partitions, rates, rules), plan.task_count)
+        ways = compare_ways(plan, rates, Assignment(tuple(tasks)), rules, lambda _: lanes.way)
+        today, least = ways[0].busiest, lanes.way.busiest
+        figures = f"the busiest task of its {len(parts)} connectors has {percent(today)} of the usable capacity"
+        is_good, instead = today <= rules.imbalance * least, "with those below" if lanes.lanes else "without lanes"
+        detail = f"its lanes are {'good' if is_good else 'uneven'}: {figures}, "
+        detail += f"{'planned anew' if is_good else instead} it would have {percent(least)}"
+        better = lanes if lanes.lanes and not is_good else None
+        return replace(balance, verdict="stock", detail=detail, plan=plan, ways=ways, lanes=better)
 
     def _judge_plugin(
         self, balance: FlowBalance, flow: Flow, scenario: Scenario, running: RunningConnector

@@ -80,8 +80,10 @@ class Workspace:
         return tuple(connectors_of(self.connectors, flows))
 
     def flow(self, name: str) -> Flow:
-        """Return the one flow that is meant by a name; Mm2mgrError when there are several."""
+        """Return the one flow that is meant by a name, without its lanes; Mm2mgrError when there are several."""
         flows = self.flows((name,))
+        if len(flows) > 1:
+            flows = [flow for flow in flows if flow.lane_of is None]
         if len(flows) > 1:
             raise Mm2mgrError(
                 f"'{name}' means {len(flows)} flows", hint=f"name one: {', '.join(flow.id for flow in flows)}"

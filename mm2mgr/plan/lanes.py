@@ -17,6 +17,7 @@ from mm2mgr.comparison.ownership import Journal, Move, without_journal
 from mm2mgr.connectors import Connector
 from mm2mgr.plan.changes import type_of
 from mm2mgr.plan.heartbeats import RunningConnectors
+from mm2mgr.plan.moves import flow_of
 from mm2mgr.render import LANE_OF_KEY, flow_of_lane
 from mm2mgr.spec.models import Topics
 from mm2mgr.spec.scalars import is_name, java_list
@@ -59,8 +60,32 @@ def lanes_in_turn(topology: Topology, connectors: Iterable[Connector], running: 
         lanes, live = lanes_of.get(flow.id, []), live_lanes.get((flow.id, flow.connect.name), [])
         if flow.lane_of is None and (lanes or live):
             group = _Group.read(flow, by_flow[flow.id], lanes, live, running)
-            result = group.added_to(result) if group else result
-    return result
+            unclear = set(live) - {(c.connect, c.name) for c in lanes}  # nobody says who would go on with their topics
+            result = group.added_to(result) if group else replace(result, waiting=result.waiting | unclear)
+    return _with_moved_lanes(result, topology, running)
+
+
+def _with_moved_lanes(result: LanesInTurn, topology: Topology, running: RunningConnectors) -> LanesInTurn:
+    """Add what `moved:` means for the lanes of the flows that it names: those of the same name go on where these
+    stopped. Whose turn has not come keeps its topics."""
+    live = {flow_of_lane(running.configs[named]): named for named in running.owned}
+    declared, written = {flow.id for flow in topology.flows}, {m.to: m for m in topology.moved if not m.topics}
+    coming = {flow_of(connector) for connector in result.connectors if connector.type == "source"}
+    moved, waiting = list(result.moved), set(result.waiting)
+    for lane in topology.flows:
+        entry = written.get(lane.id)
+        whole = written.get(lane.whole_id) if lane.lane_of and not entry else None
+        if whole and whole.flow and whole.flow not in declared:
+            name, _, pair = whole.flow.rpartition(":")
+            former = f"{name}{lane.name.removeprefix(lane.declared_name)}:{pair}"
+            receiver = live.get(lane.id)
+            if former in live or (receiver and Journal.of_config(running.configs[receiver])):
+                entry = replace(whole, flow=former, to=lane.id)
+                moved.append(entry)
+        giver = entry.connector or live.get(entry.flow) if entry else None
+        if lane.lane_of and giver and lane.id not in coming:
+            waiting.add(giver)
+    return replace(result, moved=tuple(moved), waiting=frozenset(waiting))
 
 
 def with_lanes_of(flow_ids: Iterable[str], topology: Topology) -> frozenset[str]:
@@ -169,8 +194,9 @@ class _Group:
         """Return the connectors with what this plan makes of the group."""
         turns = self.turns()
         after = {**self.now, **{topic: turn[1] for turn, topics in turns.items() for topic in topics}}
-        if self.begun is None:  # what no connector has now begins where it is declared
-            after = {**self.then, **after}
+        # What no connector has now begins where it is declared; while moves are finished, on a connector of its own.
+        begins = self.then.items()
+        after = {topic: named for topic, named in begins if self.begun is None or named not in self.live} | after
         connectors = []
         rendered = {(connector.connect, connector.name) for connector in result.connectors}
         staying = [connector for named, connector in self.declared.items() if named not in rendered]

@@ -163,7 +163,7 @@ class _Planning:
 
     def receiver(self, entry: Moved) -> Named | None:
         desired = self.desired.items()
-        return next((named for named, c in desired if c.type == "source" and _flow_of(c) == entry.to), None)
+        return next((named for named, c in desired if c.type == "source" and flow_of(c) == entry.to), None)
 
     def givers(self, entry: Moved, receiver: Named) -> list[Named]:
         live, desired = self.running.configs, self.desired
@@ -171,7 +171,7 @@ class _Planning:
             return [("", "->".join(entry.dedicated))]
         if entry.connector:
             return [entry.connector] if entry.connector in live else []
-        declared = [named for named, c in desired.items() if c.type == "source" and _flow_of(c) == entry.flow]
+        declared = [named for named, c in desired.items() if c.type == "source" and flow_of(c) == entry.flow]
         if entry.topics:
             return [named for named in declared if named in live]
         others = [
@@ -567,7 +567,7 @@ class _Planning:
             self.changes[giver] = gives.with_remarks(Remark(reason))
 
 
-def _flow_of(connector: Connector) -> str:
+def flow_of(connector: Connector) -> str:
     """Return the flow that a source connector is; a lane that is declared no more is one of its own until it ends."""
     return flow_of_lane(connector.config) or connector.flows[0]
 

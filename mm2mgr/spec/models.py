@@ -399,7 +399,7 @@ class Lane(Model, json_schema_extra=_example(topics=["app.orders", "app.payments
     topics: Annotated[list[TopicName], Field(min_length=1)]
     """By name, each in one lane at most; the flow must mirror them."""
     tasks: Tasks | None = None
-    """Of this connector. Default: as the flow's."""
+    """Of this connector. What is not written here is as in the flow's."""
 
 
 class Balance(Model, json_schema_extra=_example(by="plugin")):

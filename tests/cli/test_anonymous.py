@@ -15,13 +15,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.assignment import ASSIGNED_KEY
-from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, expected_task_config, read_text
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, DIGEST_KEY, PLUGIN_CLASS, expected_task_config, read_text
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Move
 from mm2mgr.connect.types import Plugin
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus, assignment_of
 from mm2mgr.errors import Failure, KafkaError, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Right
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.reading import SILENCE_KEY
 from mm2mgr.lint.rules import lint as run_lint
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.live.anonymous import (
@@ -42,6 +44,7 @@ from mm2mgr.live.snapshot import Question, Snapshot
 from mm2mgr.live.snapshot_file import read_snapshot, write_snapshot
 from mm2mgr.operations import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.render import FLOW_KEY, LANE_OF_KEY, OWNER_KEY
 from mm2mgr.spec.files import yaml_text
 from mm2mgr.spec.mistakes import model_words
 from mm2mgr.spec.models import OVERRIDE_KEYS
@@ -421,3 +424,10 @@ def test_lint_tells_the_same_of_the_example_estate_under_made_up_names(tmp_path:
 
 def lint(workspace: Workspace) -> list[Finding]:
     return run_lint(from_tree(workspace.topology, workspace.connectors, workspace.spec))
+
+
+def test_the_keys_that_mm2mgr_adds_to_configs_stay() -> None:
+    keys = (OWNER_KEY, FLOW_KEY, LANE_OF_KEY, JOURNAL_KEY, DIGEST_KEY, ASSIGNMENT_KEY, SILENCE_KEY)
+    move = Move(("w", "c"), ("a", "b"), "", created=True, topics=("t",))
+    journal = json.loads(Journal("", move=move, needs=("t",), gives=("w", "c")).added_to({})[JOURNAL_KEY])
+    assert set(words_of([*keys, *journal, *journal["move"]])) <= PUBLIC

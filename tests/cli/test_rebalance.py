@@ -119,6 +119,30 @@ def test_a_stock_connector_is_told_what_it_takes_and_nothing_is_written(site: Si
     assert bound["over_bound"] == 1
 
 
+def test_lanes_of_a_flow_are_judged_together(site: Site) -> None:
+    tree = site.mm2mgr.tree / "x.yaml"
+    rates = {partition: 3_000_000.0 if partition.topic == "t0" else 200_000.0 for partition in ALL}
+    site.measure(rates)
+    before = tree.read_text().replace('["t[0-9]"]', f"[{', '.join(TOPICS)}]")
+
+    def judged(lanes: str) -> tuple[dict[str, Any], str]:
+        tree.write_text(before.replace("{max: 4}}", f"{{max: 2}}, balance: {{lanes: {{{lanes}}}}}}}"))
+        for _ in range(4):
+            site.mm2mgr("apply", "--yes", "--wait", "0")
+        answer = site.rebalance("-o", "json", "orders", code=0).json["flows"][0]
+        return dict(answer), site.rebalance("orders", code=0).out
+
+    flow, text = judged("heavy: {topics: [t1], tasks: {max: 1}}")
+    assert "its lanes are uneven: the busiest task of its 2 connectors has" in flow["detail"]
+    assert flow["lanes"]
+    assert "Or lanes" in text
+    assert flow["ways"][0]["tasks"] == 3
+    flow, text = judged("heavy: {topics: [t0], tasks: {max: 2}}")
+    assert "its lanes are good: the busiest task of its 2 connectors has 86 % of the usable capacity" in flow["detail"]
+    assert not flow["lanes"]
+    assert "Or lanes" not in text
+
+
 def test_a_skewed_assignment_is_shown_and_apply_makes_it_even(site: Site) -> None:
     site.use_plugin()
     before, writes = dict(site.config), len(site.fake.writes)

@@ -147,3 +147,87 @@ def test_another_tree_after_a_kill_finishes_too(seed: int) -> None:
         apply_until_still(workers, second)
         as_declared(workers, second)
         workers.every_record_once()
+
+
+def renamed(lanes: Lanes) -> str:
+    return tree(lanes).replace("  all:", "  any:") + "\nmoved:\n  - {from: 'all:a->east', to: 'any:a->east'}\n"
+
+
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.matrix) for n in range(8, 200))])
+def test_a_flow_is_renamed_with_its_lanes_whatever_dies_on_the_way(seed: int) -> None:
+    chance, workers = Random(2000 + seed), Workers()
+    lanes = {"heavy": ["orders"], "light": ["logs.a", "logs.b"]} if seed % 2 else {"heavy": ["logs.a"]}
+    apply_until_still(workers, tree(lanes))
+    for _ in range(chance.randrange(4)):
+        workers.tick()
+    for _ in range(chance.randrange(4)):
+        if workers.plan(renamed(lanes)).writes:
+            with suppress(Killed):
+                workers.apply(renamed(lanes), chance.randrange(1, 60))
+        assert not [name for part in workers.plan(renamed(lanes)).clusters for name in part.left_over]
+    for _ in range(MOST_APPLIES):
+        plan = workers.plan(renamed(lanes))
+        assert not [change.reason for change in plan.changes if change.action == "blocked"]
+        if not plan.writes:
+            break
+        assert workers.apply(renamed(lanes)) == []
+    as_declared(workers, renamed(lanes))
+    workers.every_record_once()
+
+
+def test_prune_deletes_no_lane_whose_topics_are_not_clear() -> None:
+    workers = Workers()
+    apply_until_still(workers, tree({"l1": ["orders"]}))
+    workers.fakes["east"].connectors[f"{OWN}.l1"].config["topics"] = "ord.*"
+    plan = workers.plan(tree({}))
+    assert not [name for part in plan.clusters for name in part.left_over]
+    assert [change.connector for change in plan.changes if change.action == "blocked"] == [OWN]
+
+
+def test_workers_without_stored_offsets_in_their_api_get_no_lanes() -> None:
+    workers = Workers()
+    workers.fakes["east"].version = "3.5.2"
+    assert workers.apply(tree({})) == []
+    plan = workers.plan(tree({"heavy": ["orders"]}))
+    assert not plan.writes
+    assert {c.connector for c in plan.changes if c.action == "blocked"} == {OWN, f"{OWN}.heavy"}
+    assert any("needs 3.6" in change.reason for change in plan.changes)
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+def test_lanes_of_a_flow_that_rests_rest_too(state: str) -> None:
+    workers = Workers()
+    apply_until_still(workers, tree({}))
+    workers.tick()
+    workers.flush("east", f"/connectors/{OWN}")
+    workers.fakes["east"].connectors[OWN].state = state
+    apply_until_still(workers, tree({"heavy": ["orders"], "light": ["logs.a"]}))
+    connectors = workers.fakes["east"].connectors
+    assert {connectors[name].state for name in (OWN, f"{OWN}.heavy", f"{OWN}.light")} == {state}
+    for name in (OWN, f"{OWN}.heavy", f"{OWN}.light"):
+        connectors[name].state = "RUNNING"
+    workers.every_record_once()
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.matrix) for n in range(4, 100))])
+def test_lanes_move_to_another_connect_cluster_whatever_dies_on_the_way(seed: int) -> None:
+    chance, workers, lanes = Random(3000 + seed), Workers(), {"heavy": ["orders"], "light": ["logs.a"]}
+    apply_until_still(workers, tree(lanes))
+    for _ in range(chance.randrange(4)):
+        workers.tick()
+    entries = [f"  - {{from: east/{OWN}{lane}, to: 'all{lane}:a->east'}}" for lane in ("", ".heavy", ".light")]
+    text = "\n".join([tree(lanes, ", run_on: west"), "moved:", *entries])
+    for _ in range(chance.randrange(4)):
+        with suppress(Killed):
+            workers.apply(text, chance.randrange(1, 60))
+        left = [name for part in workers.plan(text).clusters for name in part.left_over]
+        assert not [name for name in left if "source" in name]
+    for _ in range(MOST_APPLIES):
+        plan = workers.plan(text)
+        assert not [change.reason for change in plan.changes if change.action == "blocked"]
+        if not plan.writes:
+            break
+        assert workers.apply(text) == []
+    sources = {name: sorted(n for n in fake.connectors if "source" in n) for name, fake in workers.fakes.items()}
+    assert sources == {"east": [], "west": [OWN, f"{OWN}.heavy", f"{OWN}.light"]}
+    workers.every_record_once()

@@ -105,3 +105,14 @@ def test_what_lanes_cannot_be_is_said_with_its_place(tmp_path: Path, flow: str, 
         topology(tmp_path, flow, more)
     assert message in str(error.value)
     assert "x.yaml:" in str(error.value)
+
+
+def test_a_lane_has_the_tasks_settings_that_it_does_not_write(tmp_path: Path) -> None:
+    """What `mm2mgr rebalance` prints has only the maximum: the capacity stays that of the flow."""
+    lanes = "balance: {lanes: {heavy: {topics: [app.a], tasks: {max: 2}}, light: [app.b]}}"
+    tasks = "tasks: {capacity: 5MB/s, max: 4, limit: 9}"
+    flows = topology(tmp_path, f"topics: {{include: ['app[.].*']}}, {tasks}, {lanes}").flows
+    assert [(flow.name, int(flow.tasks.maximum)) for flow in flows] == [("app", 4), ("app.heavy", 2), ("app.light", 4)]
+    assert {flow.settings.tasks.capacity for flow in flows} == {5e6}
+    assert {flow.settings.tasks.limit for flow in flows} == {9}
+    assert {flow.origin("tasks", "capacity").kind for flow in flows} == {"spec"}
