@@ -187,7 +187,7 @@ class Progress:
         if result.change and result.rolled_back:
             self.recorder.take_back(result.change)
         elif result.change and result.error is not None:
-            self.recorder.end(result.change, "failed", result.error)
+            self.recorder.end(result.change, "failed", result.error, was_written=result.was_written)
 
     def without_users(self, deletes: Iterable[QuotaChange]) -> tuple[list[QuotaChange], list[QuotaResult]]:
         """Return the quotas that may be deleted, and as failed those whose client id an unwritten connector kept."""
@@ -214,7 +214,8 @@ class Progress:
             settled = self.states.get(named)
             self.recorder.end(result.change, "done")
             if settled and settled.verdict != "ok":
-                self.recorder.end(result.change, settled.verdict, settled.state)
+                has_failed = settled.verdict == "failed"
+                self.recorder.end(result.change, settled.verdict, settled.state, was_written=has_failed)
             elif result.doubt:
                 self.recorder.end(result.change, "inconclusive", result.doubt)
         self.unrecorded = await asyncio.to_thread(self.recorder.close)

@@ -44,7 +44,7 @@ from mm2mgr.apply.waves import (
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.errors import ConnectUnreachable
+from mm2mgr.connect.errors import ConnectUnreachable, OutcomeUnknown, WrongBody
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs
 from mm2mgr.live.reach import Limits
@@ -308,7 +308,8 @@ class _ClusterRun:
                     else await self._carried_out(change, givers, warnings.append)
                 )
             except asyncio.CancelledError:
-                error = error_at(change.full_name, "interrupted while it was written", "apply again to finish it")
+                cut = error_at(change.full_name, "interrupted while it was written", "apply again to finish it")
+                error = OutcomeUnknown(cut.message, hint=cut.hint, cluster=cut.cluster, connector=cut.connector)
         if not change.takes_over:  # else it may be the other Connect cluster
             self.is_gone = self.is_gone or _no_worker_answers(error)
         self.record(_with_warnings(_result(change, error, timing.now() - begun), warnings))
@@ -399,7 +400,8 @@ class _ClusterRun:
             verification.forget(name)
             if name in not_undone:
                 hint = "look at it with mm2mgr describe, then apply the tree as it was"
-                ended = replace(self.results[name], error=f"not rolled back: {not_undone[name]}", hint=hint)
+                problem = f"not rolled back: {not_undone[name]}"
+                ended = replace(self.results[name], error=problem, hint=hint, was_written=True)
             else:
                 ended = replace(self.results[name], rolled_back=True)
             self.results[name] = ended
@@ -467,12 +469,17 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
     else:
         return None
     error = error_at(change.full_name, problem, other_writer(owner))
-    return replace(result, error=error.message, hint=error.hint)
+    return replace(result, error=error.message, hint=error.hint, was_written=True)
 
 
 def _no_worker_answers(error: Mm2mgrError | None) -> bool:
     """Tell whether every URL was dead until the deadline, for the write or for reading back what became of it."""
     return error is not None and any(isinstance(failure, ConnectUnreachable) for failure in (error, error.__cause__))
+
+
+def _may_be_written(error: Mm2mgrError | None) -> bool:
+    """Tell whether a write that ended with this error may have been stored all the same: its answer was lost."""
+    return _no_worker_answers(error) or isinstance(error, (OutcomeUnknown, WrongBody))
 
 
 _UNTRIED = "skipped: the previous write got no response from any URL", "bring the workers back, then apply again"
@@ -501,6 +508,7 @@ def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result
         error.message if error else None,
         error.hint if error else None,
         seconds,
+        was_written=_may_be_written(error),
         change=change,
         ended=timing.now(),
     )

@@ -86,7 +86,7 @@ class Recorder:
         self._failed_before = failed_before
         self.reasons: Mapping[Named, str] = {}
         """Why single changes are made, where that is another reason than the command's."""
-        self._common = {
+        self._common: dict[str, Any] = {
             "who": _safe(author.who),
             "commit": author.commit,
             "command": command,
@@ -122,12 +122,15 @@ class Recorder:
         self._entries[change.full_name] = entry
         self.put(entry)
 
-    def end(self, change: Change, outcome: str, error: str | None = None) -> None:
-        """Record what became of a change that was begun; a later call for the same connector replaces it."""
+    def end(self, change: Change, outcome: str, error: str | None = None, *, was_written: bool = False) -> None:
+        """Record what became of a change that was begun; a later call for the same connector replaces it.
+
+        `was_written`: of one that failed, whether Connect stored it, or may have.
+        """
         named = change.full_name
         if named not in self._entries:
             self.begin(change)
-        entry = replace(self._entries[named], outcome=outcome, error=error and _safe(error))
+        entry = replace(self._entries[named], outcome=outcome, error=error and _safe(error), was_written=was_written)
         if entry == self._entries[named]:
             return
         self._entries[named] = entry

@@ -68,7 +68,8 @@ class Result:
     """The result of one change. `error` is None on success, `doubt` says why what was written needs a look: it could
     not be read back, or a stop on the way was not clean.
 
-    `rolled_back`: it was written, and taken back, since its wave or a later one was bad.
+    `rolled_back`: it was written, and taken back, since its wave or a later one was bad. `was_written`: whether Connect
+    stored a change that has an error, or may have.
     """
 
     connect: str
@@ -80,6 +81,7 @@ class Result:
     seconds: float = 0.0
     doubt: str = ""
     rolled_back: bool = False
+    was_written: bool = field(default=False, compare=False)
     change: Change | None = field(default=None, repr=False, compare=False)
     ended: float = field(default=0.0, repr=False, compare=False)  # of the monotonic clock
     json_keys = "connect connector action ok=is_done error hint doubt rolled_back"

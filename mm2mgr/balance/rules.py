@@ -64,6 +64,8 @@ class BalanceRules:
         times = sorted(min(seconds, now_seconds) for seconds in rounds_seconds)
         if self.allowed_at(times, now_seconds) <= now_seconds:
             return None
+        if self.rounds_per_day < 1:
+            return "rounds_per_day is 0"
         in_a_day = sum(now_seconds - seconds < DAY_SECONDS for seconds in times)
         if in_a_day >= self.rounds_per_day:
             return f"the last 24 hours had {number_of(in_a_day, 'change')}, and the limit is {self.rounds_per_day}"

@@ -280,7 +280,7 @@ def reconcile(
     if rebalance and report_only:
         raise click.UsageError("--rebalance writes, and --report-only does not: leave one out")
     flows = tuple(options.flows)
-    balance = operations.RebalanceOrder(flows, freeze_file, store=store, reason=reason) if rebalance else None
+    balance = operations.RebalanceOrder(flows, freeze_file, wait, store, reason) if rebalance else None
     order = operations.ReconcileOrder(options, every, wait, rollback, report_only, reason, balance)
     rounds = operations.reconcile(
         workspace,

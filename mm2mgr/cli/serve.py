@@ -131,6 +131,8 @@ def serve(
     typed = [name for name in names if source_of(name) is not ParameterSource.DEFAULT]
     if typed and not watchdog:
         raise click.UsageError(f"--{typed[0].replace('_', '-')} needs --watchdog")
+    if "rebalance" in beside and order.dry_run:
+        raise click.UsageError("--with rebalance writes, and --dry-run does not: leave one out")
     binding = Binding(*listen, tls_certificate, tls_key)
     with invalid_arguments():
         login = _login(user, password_file, token_file)

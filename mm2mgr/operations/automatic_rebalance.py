@@ -27,11 +27,15 @@ from mm2mgr.balance.triggers import (
     hold_of,
 )
 from mm2mgr.comparison.differences import Named
-from mm2mgr.errors import cause
+from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.connectors import RunningConnector
+from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.evidence.flow_load import EstateNeeds, FlowNeed, MeasuredLoad, TaskLoad, estate_needs, measured_load
 from mm2mgr.evidence.read import EvidenceOptions
 from mm2mgr.files import is_frozen
 from mm2mgr.json_values import to_json
+from mm2mgr.live.questions import ConnectorsWithStatuses
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.observe.lag_report import FlowFacts, LagRow
 from mm2mgr.observe.trend import recent_rates, task_key
 from mm2mgr.off_peak import OffPeak
@@ -41,16 +45,18 @@ from mm2mgr.operations.rebalance import (
     FlowBalance,
     judge_flows,
     plan_to_write,
+    refusal_to_write,
     rounds_of,
     tries_of,
 )
 from mm2mgr.operations.status import LagOptions, LagReport, lag
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, pause
+from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.text import span_text
 from mm2mgr.timing import wait_for
-from mm2mgr.topology import Flow, lease_group
+from mm2mgr.topology import Flow, Topology, lease_group
 
 if TYPE_CHECKING:
     from mm2mgr.apply.applied import Applied, Interrupts
@@ -332,9 +338,7 @@ class Rebalancing:
             free = {name: balance for name, balance in due.items() if balance.connect not in missing}
             for name in due.keys() - free.keys():
                 look.set_outcome(name, "standby", missing[due[name].connect])
-            free = self._still_due(
-                workspace, free, look
-            )  # another process may have written before it gave the lease up
+            free = self._still_due(workspace, free, look)
             recorder = Recorder(workspace.topology, COMMAND, by)
             recorder.reasons = {
                 (rounds[name].connect, rounds[name].connector): self._reason(rounds[name]) for name in free
@@ -359,15 +363,18 @@ class Rebalancing:
         return applied
 
     def _still_due(self, workspace: Workspace, due: Mapping[str, FlowBalance], look: _Look) -> dict[str, FlowBalance]:
-        """Return the flows that nothing holds by the history as it is now, under the lease."""
-        flows = [flow for flow in workspace.topology.flows if flow.id in due]
-        connects = {flow.connect.name for flow in flows}
-        history, still = workspace.ask(read_history(workspace.topology, connects)), dict(due)
+        """Return the flows that nothing holds by history and connectors as they are now, under the lease."""
+        flows, still = [flow for flow in workspace.topology.flows if flow.id in due], dict(due)
+        history, running = workspace.ask(_read_again(workspace.topology, {flow.connect.name for flow in flows}))
+        owners = Ownership.of_tree(workspace.topology)
         for flow in flows:
             newest = replace(look.looks[flow.id], frozen_by=self._frozen_by(flow), **_rounds_in(history, flow))
             hold, reason = hold_of(self.states[flow.id], newest, workspace.now, automatic_rules(flow))
             if hold:
                 look.set_outcome(flow.id, "kept", reason)
+                del still[flow.id]
+            elif refusal := _refusal_now(running[flow.connect.name], due[flow.id].change, owners):
+                look.set_outcome(flow.id, "left", refusal)
                 del still[flow.id]
         return still
 
@@ -431,6 +438,30 @@ def automatic_rules(flow: Flow) -> AutomaticRules:
 
 def _connector_of(flow: Flow) -> Named:
     return flow.connect.name, str(flow.connector_name("source"))
+
+
+Running = Mapping[str, Mapping[str, RunningConnector] | Mm2mgrError]
+
+
+def _read_again(topology: Topology, connects: set[str]) -> Steps[tuple[History, Running]]:
+    """Read what may have changed since a plan was made: the history, and what runs."""
+    history = yield from read_history(topology, connects)
+    snapshot = yield [ConnectorsWithStatuses(connect) for connect in sorted(connects)]
+    return history, {connect: snapshot.get(ConnectorsWithStatuses(connect)) for connect in connects}
+
+
+def _refusal_now(
+    running: Mapping[str, RunningConnector] | Mm2mgrError, change: Change | None, owners: Ownership
+) -> str:
+    """Say why a change may not be written any more; empty where it may."""
+    if isinstance(running, Mm2mgrError):
+        return f"it was not read before the write: {running.one_line}"
+    if change is None or change.connector not in running:
+        return "it does not exist any more"
+    connector = running[change.connector]
+    if refusal := refusal_to_write(connector, change.full_name, owners):
+        return refusal[0]
+    return "" if connector.config == change.before else "its config changed since the plan was made"
 
 
 def _rounds_in(history: History, flow: Flow) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.sizing.load import statistic_of
 from mm2mgr.sizing.tasks import Rules
-from mm2mgr.text import whole_number
+from mm2mgr.text import few, number_of, whole_number
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
 
@@ -308,8 +308,10 @@ class _Judging:
         if plan.capped and (bounds.limit is None or bounds.limit > tasks_max):
             more = f"The load needs more than tasks.max, {tasks_max}: mm2mgr size, then apply, raise that."
             plan = replace(plan, reasons=(*plan.reasons, more))
+        if pinned := _pinned_text(rules, partitions):
+            plan = replace(plan, reasons=(*plan.reasons, pinned))
         balance = replace(balance, plan=plan, ways=ways, tasks_max=tasks_max)
-        if refusal := self._refusal(named, running):
+        if refusal := refusal_to_write(running, named, self.owners):
             return replace(balance, detail=refusal[0], hint=refusal[1])
         if not plan.is_change:
             return replace(balance, verdict="keep")
@@ -317,22 +319,6 @@ class _Judging:
             detail = f"the history was not read, so the last changes are unknown: {self.history.unread[named[0]]}"
             return replace(balance, verdict="unknown", detail=detail)
         return _with_change(balance, running, plan, former)
-
-    def _refusal(self, named: Named, running: RunningConnector) -> tuple[str, str] | None:
-        """Return why nothing may be written to a connector now, and what to do."""
-        from mm2mgr.apply.verbs import untouchable
-
-        if remark := untouchable(running.config, named, self.owners):
-            return remark.text, remark.remedy
-        if running.config.get(OWNER_KEY) != self.owners.owner:
-            return "it has no mark of this owner yet", "mm2mgr apply"
-        if running.state in RESTING:
-            return f"it is {running.state}: nothing is written", "mm2mgr resume runs it"
-        if (state := standing(running, "RUNNING")) != "settled":
-            return f"it does not run as a whole ({running.state or state}; {state})", "mm2mgr describe says why"
-        if running.older_tasks:
-            return "its tasks are still on an older config", "run it again when mm2mgr status shows them settled"
-        return None
 
     def _history(
         self, alias: str, named: Named, partitions: Sequence[TopicPartition], running: Assignment, rules: BalanceRules
@@ -363,6 +349,23 @@ class _Judging:
         return rates
 
 
+def refusal_to_write(running: RunningConnector, named: Named, owners: Ownership) -> tuple[str, str] | None:
+    """Return why nothing may be written to a connector now, and what to do."""
+    from mm2mgr.apply.verbs import untouchable
+
+    if remark := untouchable(running.config, named, owners):
+        return remark.text, remark.remedy
+    if running.config.get(OWNER_KEY) != owners.owner:
+        return "it has no mark of this owner yet", "mm2mgr apply"
+    if running.state in RESTING:
+        return f"it is {running.state}: nothing is written", "mm2mgr resume runs it"
+    if (state := standing(running, "RUNNING")) != "settled":
+        return f"it does not run as a whole ({running.state or state}; {state})", "mm2mgr describe says why"
+    if running.older_tasks:
+        return "its tasks are still on an older config", "run it again when mm2mgr status shows them settled"
+    return None
+
+
 def balance_rules(flow: Flow, sizing: Rules) -> BalanceRules:
     """Return the rules by which a flow is balanced: as it is sized, and as its tree says."""
     settings = flow.settings.balance
@@ -383,7 +386,7 @@ def tries_of(history: History, named: Named) -> list[HistoryEntry]:
 
 def rounds_of(history: History, named: Named) -> list[HistoryEntry]:
     """Return the rebalances of a connector that restarted its tasks, or may have, oldest first."""
-    return [entry for entry in tries_of(history, named) if entry.outcome in _ROUND_OUTCOMES]
+    return [entry for entry in tries_of(history, named) if entry.outcome in _ROUND_OUTCOMES or entry.was_written]
 
 
 def _former_assignment(text: str) -> PluginAssignment:
@@ -401,6 +404,15 @@ def text_of(plan: BalancePlan, former: PluginAssignment) -> str:
     unlisted = median(rate.bytes_per_second for rate in plan.rates)
     loads = [task.bytes_per_second for task in plan.tasks]
     return PluginAssignment.build(plan.assignment, loads, unlisted).holding(former).text
+
+
+def _pinned_text(rules: BalanceRules, partitions: Iterable[TopicPartition]) -> str:
+    """Say how many partitions are pinned, and which of them the flow does not have; empty where none is."""
+    missing, count = sorted(rules.pinned.difference(partitions)), len(rules.pinned)
+    if not missing:
+        return f"{number_of(count, 'partition')} {'stays' if count == 1 else 'stay'} pinned." if count else ""
+    names = few([f"{topic}-{number}" for topic, number in missing], 3)
+    return f"Pinned, but not a partition that the tasks of this flow have: {names}."
 
 
 def _loads(assignment: Assignment, plan: BalancePlan) -> list[float]:

@@ -31,7 +31,8 @@ ENTRY, CONFIG = "entry/", "config/"
 class HistoryEntry:
     """One change of one connector. `keys` and `state` are as plans show them: from what to what, secrets masked.
 
-    `outcome` is `begun` until it is known: an entry that stays so is of a command that was killed.
+    `outcome` is `begun` until it is known: an entry that stays so is of a command that was killed. `was_written`: whether
+    Connect stored a change that `failed`, or may have.
     """
 
     id: str
@@ -49,6 +50,7 @@ class HistoryEntry:
     state: Mapping[str, str] | None = None
     outcome: str = "begun"
     error: str | None = None
+    was_written: bool = False
 
     @classmethod
     def parse(cls, text: str) -> HistoryEntry | None:
@@ -74,6 +76,7 @@ class HistoryEntry:
         state = {"after": ""} if self.state is None else self.state
         return (
             isinstance(state, dict)
+            and isinstance(self.was_written, bool)
             and all(isinstance(text, str) for text in (*words, *self.flows, *(key.get("key") for key in self.keys)))
             and all(text is None or isinstance(text, str) for text in (self.error, *shown, *state.values()))
             and isinstance(state.get("after"), str)

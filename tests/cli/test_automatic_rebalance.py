@@ -9,29 +9,35 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mm2mgr.apply.history import Recorder
 from mm2mgr.apply.leases import Leases
 from mm2mgr.apply.rounds import EventLog, Rounds
-from mm2mgr.assignment_text import ASSIGNMENT_KEY
+from mm2mgr.assignment_text import ASSIGNMENT_KEY, read_text
 from mm2mgr.evidence.flow_load import EstateNeeds, FlowNeed, MeasuredLoad
 from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
+from mm2mgr.operations import automatic_rebalance
 from mm2mgr.operations.automatic_rebalance import FlowRound, LoadFacts, RebalanceOrder, Rebalancing
 from mm2mgr.operations.serve import EstateLook, EstateWatch, RebalancesOrder, ServeOrder, Survey
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets
+from mm2mgr.plan.assignments import with_stock_class
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.problems.health import Status
+from mm2mgr.render import OWNER_KEY
 from mm2mgr.topology import lease_group
+from tests.fake_connect import Connector, FakeConnect
 from tests.serve.estate import SURVEY
 
 from .command import Command, environment, finish, impatient_mm2mgr, until
@@ -332,6 +338,8 @@ def test_options_that_contradict_each_other_are_refused(mm2mgr: Command) -> None
     assert "--freeze-file needs --rebalance" in mm2mgr("reconcile", "--freeze-file", "f", code=64).err
     assert "leave one out" in mm2mgr("reconcile", "--rebalance", "--report-only", code=64).err
     assert "--dry-run needs --watchdog" in mm2mgr("serve", "--with", "rebalance", "--dry-run", code=64).err
+    both = ("serve", "--watchdog", "--with", "rebalance", "--dry-run")
+    assert "--with rebalance writes, and --dry-run does not: leave one out" in mm2mgr(*both, code=64).err
 
 
 def test_ctrl_c_ends_rebalance_as_it_ends_apply(site: Site) -> None:
@@ -349,3 +357,117 @@ def test_ctrl_c_ends_rebalance_as_it_ends_apply(site: Site) -> None:
     assert said.code == 130, said
     assert "interrupted: no new change begins, those in progress have 60 s to finish" in said.err
     assert "Applied: 1 of 1 changes" in said.out
+
+
+def overwritten(site: Site, patch: pytest.MonkeyPatch) -> None:
+    """Another process writes the config right after it."""
+    change = type(site.fake)._change
+
+    def change_twice(fake: FakeConnect, connector: Connector, config: dict[str, str]) -> None:
+        change(fake, connector, config)
+        change(fake, connector, config | {"by.hand": "1"})
+
+    patch.setattr(type(site.fake), "_change", change_twice)
+
+
+def unanswered(site: Site, patch: pytest.MonkeyPatch) -> None:
+    """The write is stored, its answer is lost, and nothing can be read back."""
+    site.fake.drop_next("PUT", f"/connectors/{NAME}/config", apply=True)
+    change = type(site.fake)._change
+
+    def change_and_die(fake: FakeConnect, connector: Connector, config: dict[str, str]) -> None:
+        change(fake, connector, config)
+        fake.drop_next("*", "/", times=10_000)
+
+    patch.setattr(type(site.fake), "_change", change_and_die)
+
+
+@pytest.mark.parametrize("spoil", [overwritten, unanswered])
+def test_a_write_that_failed_after_it_was_stored_is_a_round(
+    site: Site, recorded: Recorded, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Site, pytest.MonkeyPatch], None]
+) -> None:
+    declare(site, more=", cool_down: 0s")
+    before = dict(site.config)
+    with monkeypatch.context() as patch:
+        spoil(site, patch)
+        assert Loop().look(2).outcome == "failed"
+    site.fake.faults.clear()
+    assert site.config != before
+    assert [(entry.outcome, entry.was_written) for entry in recorded.rebalances] == [("failed", True)]
+    site.use_plugin()
+    flow = Loop().look(4)
+    assert (flow.decision.action, flow.decision.hold, flow.rounds) == ("wait", "rounds", 1)
+    assert len(recorded.rebalances) == 1
+
+
+def test_a_refused_write_is_no_round_and_waits_for_the_cool_down(site: Site, recorded: Recorded) -> None:
+    site.fake.fail_next("PUT", f"/connectors/{NAME}/config", status=400, body={"error_code": 400, "message": "no"})
+    before = dict(site.config)
+    flow = Loop().look(2)
+    assert (flow.outcome, site.config) == ("failed", before), flow
+    assert [(entry.outcome, entry.was_written) for entry in recorded.rebalances] == [("failed", False)]
+    flow = Loop().look(2)
+    assert (flow.decision.hold, flow.rounds) == ("rounds", 0)
+    assert "the last try was" in flow.text
+    declare(site, more=", cool_down: 0s")
+    Loop().look(2)
+    assert site.config != before
+
+
+@pytest.mark.parametrize("what", ["stock class", "paused", "stopped", "gone", "other owner", "failed task", "by hand"])
+def test_what_changes_between_the_plan_and_the_write_is_left(
+    site: Site, recorded: Recorded, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """As when `watch` sets the stock class, or somebody pauses the flow, while the clusters are read."""
+    judge = automatic_rebalance.judge_flows
+    left: list[tuple[Connector | None, int]] = []
+
+    def judge_and_spoil(*arguments: Any) -> Any:
+        judged = judge(*arguments)
+        connector = site.fake.connectors[NAME]
+        match what:
+            case "stock class":
+                connector.config = with_stock_class(connector.config) | {"name": NAME}
+            case "paused" | "stopped":
+                connector.state = what.upper()
+            case "gone":
+                del site.fake.connectors[NAME]
+            case "other owner":
+                connector.config = {**connector.config, OWNER_KEY: "other"}
+            case "failed task":
+                connector.failed_tasks = {1: "boom"}
+            case "by hand":
+                connector.config = {**connector.config, "by.hand": "1"}
+        left.append((deepcopy(site.fake.connectors.get(NAME)), len(site.fake.writes)))
+        return judged
+
+    monkeypatch.setattr(automatic_rebalance, "judge_flows", judge_and_spoil)
+    flow = Loop().look(2)
+    assert flow.outcome == "left", flow
+    assert left == [(site.fake.connectors.get(NAME), len(site.fake.writes))]
+    assert recorded.rebalances == [], "it costs no round"
+
+
+def test_fewer_tasks_in_the_tree_come_by_a_rebalance_and_then_an_apply(site: Site, recorded: Recorded) -> None:
+    """The plugin refuses tasks.max below its assignment, so reconcile rebalances first, and applies in the next round."""
+    declare(site, "[schedule]")
+    tree = site.mm2mgr.tree / "x.yaml"
+    tree.write_text(tree.read_text().replace("tasks: {max: 4}", "tasks: {max: 2}"))
+    arguments = ("reconcile", "--rebalance", "--store", "store", "--once", "--wait", "0")
+    assert "the plugin refuses that" in site.mm2mgr(*arguments, code=1).out
+    text = site.config[ASSIGNMENT_KEY]
+    assert (len(read_text(text).rates), site.config["tasks.max"]) == (2, "4")
+    site.mm2mgr(*arguments, code=0)
+    assert (site.config[ASSIGNMENT_KEY], site.config["tasks.max"]) == (text, "2")
+    site.mm2mgr("plan", "--detailed-exitcode", code=0)
+    assert len(recorded.rebalances) == 1
+
+
+def test_pinned_partitions_are_told_and_so_are_those_that_are_not_there(site: Site) -> None:
+    declare(site, more=", pinned: [t0-0, nope-7, t1-99]")
+    said = site.rebalance(code=2).out
+    assert "Pinned, but not a partition that the tasks of this flow have: nope-7, t1-99." in said
+    declare(site, more=", pinned: [t0-0], rounds_per_day: 0")
+    said = site.rebalance(code=0).out
+    assert "1 partition stays pinned." in said
+    assert "but rounds_per_day is 0: unchanged" in said

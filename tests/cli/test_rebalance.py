@@ -353,3 +353,20 @@ def test_a_text_that_connect_could_not_store_is_refused_before_the_write(
     flow = site.flow("--apply", "--yes", code=0)
     assert (flow["verdict"], len(site.fake.writes)) == ("left", writes)
     assert "Connect can store 100 in a connector's config" in flow["detail"]
+
+
+@pytest.mark.long
+def test_a_plan_file_from_before_a_rebalance_is_stale(site: Site) -> None:
+    site.use_plugin()
+    tree = site.mm2mgr.tree / "x.yaml"
+    tree.write_text(
+        tree.read_text()
+        .replace("tasks: {max: 4}", "balance: plugin, tasks: {max: 5}")
+        .replace("history: false", "history: false, workers: {count: 1}")
+    )
+    site.mm2mgr("plan", "--out", "plan.json")
+    site.rebalance("--apply", "--yes", "--wait", "0", code=0)
+    text = site.config[ASSIGNMENT_KEY]
+    assert "the plan is stale" in site.mm2mgr("apply", "plan.json", "--yes", code=1).err
+    site.mm2mgr("apply", "--yes", "--wait", "0")
+    assert (site.config[ASSIGNMENT_KEY], site.config["tasks.max"]) == (text, "5")
