@@ -141,6 +141,8 @@ def test_lanes_of_a_flow_are_judged_together(site: Site) -> None:
     assert "its lanes are good: the busiest task of its 2 connectors has 86 % of the usable capacity" in flow["detail"]
     assert not flow["lanes"]
     assert "Or lanes" not in text
+    # The name of the flow as the receiver of a lane's topic is its own connector.
+    assert "orders:a->b" in site.mm2mgr("simulate", "--store", "store", "--move", "t0=orders").out
 
 
 def test_a_skewed_assignment_is_shown_and_apply_makes_it_even(site: Site) -> None:
