@@ -69,6 +69,7 @@ _STILL_SECONDS = 300.0
 _NEEDS_SECONDS = 300.0
 _HISTORY_SECONDS = 300.0  # a look goes by a history that is not older; before a write it is read again
 _ROUNDS_KEPT = 100
+_OTHERS = "another process of the owner writes there"
 
 
 @dataclass(frozen=True)
@@ -337,7 +338,8 @@ class Rebalancing:
         with self._lease(workspace, by, {balance.connect for balance in due.values()}, held) as missing:
             free = {name: balance for name, balance in due.items() if balance.connect not in missing}
             for name in due.keys() - free.keys():
-                look.set_outcome(name, "standby", missing[due[name].connect])
+                reason = missing[due[name].connect]
+                look.set_outcome(name, "standby" if reason == _OTHERS else "left", reason)
             free = self._still_due(workspace, free, look)
             recorder = Recorder(workspace.topology, COMMAND, by)
             recorder.reasons = {
@@ -399,14 +401,13 @@ class Rebalancing:
         """Yield the Connect clusters that may not be written, each with the reason."""
         from mm2mgr.apply.leases import holder_note
 
-        others = "another process of the owner writes there"
         if held is not None:
-            yield dict.fromkeys(concerned - held, others)
+            yield dict.fromkeys(concerned - held, _OTHERS)
             return
         leases = self.rounds.leases
         try:
             standby, without = leases.take(workspace.topology, concerned, holder_note(COMMAND, by, time.time()))
-            yield {**dict.fromkeys(standby, others), **without}
+            yield {**dict.fromkeys(standby, _OTHERS), **without}
         finally:
             leases.close()
 

@@ -378,6 +378,9 @@ def _guess_value(node: Node, kinds: Sequence[Node], value: object) -> object:  #
             return _SWITCHES[str(value).lower()]
         if kind.get("type") == "array" and kind["items"].get("type") == "string" and isinstance(value, str):
             parts = re.split(r"\s*(?:->|,)\s*", value) if kind.get("minItems", 1) > 1 else [value]
+            if literals := kind["items"].get("enum"):
+                near = nearest(_bare(value), literals, 0.8)
+                return near or None
             return parts if len(parts) >= kind.get("minItems", 1) else None
         if kind.get("type") == "object" and "properties" not in kind and isinstance(value, str | list):
             return _as_map(value)

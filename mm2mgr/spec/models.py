@@ -432,6 +432,7 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
     automatic: Annotated[
         list[Literal["overload", "schedule"]],
         BeforeValidator(triggers, json_schema_input_type=list[Literal["overload", "schedule"]] | bool),
+        Field(examples=[["overload"]]),
     ] = ["overload", "schedule"]
     """What `serve --with rebalance` and `reconcile --rebalance` act on. `overload`: a task that gets more than a task
     is planned to carry and is later than `max_lag`. `schedule`: every ten minutes, what `rebalance` says is worth a

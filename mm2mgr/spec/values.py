@@ -201,7 +201,7 @@ def _hours(text: str) -> str:
     try:
         OffPeak.parse(text)
     except ValueError:
-        raise ValueError("hours of the day in UTC, such as 22-5") from None
+        raise ValueError("write hours of the day in UTC, such as 22-5: from the first to before the last") from None
     return text
 
 

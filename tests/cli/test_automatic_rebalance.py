@@ -261,11 +261,12 @@ def test_reconcile_rebalances_what_is_due_and_then_rests(site: Site, recorded: R
 def test_whatever_happens_in_a_day_there_are_no_more_rounds_than_are_allowed(
     site: Site, recorded: Recorded, tmp_path: Path, seed: int
 ) -> None:
-    """Kills, freeze files, histories that fail, other processes and hands that skew the tasks again, in any order."""
+    """Kills, freeze files, histories that fail, other processes, refused writes, lost answers, writers in between, rest,
+    other owners, the stock class, and hands that skew the tasks again, in any order."""
     draw, file = random.Random(seed), tmp_path / "freeze"
     declare(site, more=f", rounds_per_day: 2, cool_down: 0s, freeze: {file}")
     loop, written = Loop(), 0
-    for _ in range(30):
+    for _ in range(40):
         if draw.random() < 0.5:  # killed, and started again
             loop = Loop()
         if draw.random() < 0.5:
@@ -276,13 +277,28 @@ def test_whatever_happens_in_a_day_there_are_no_more_rounds_than_are_allowed(
         recorded.unread = draw.choice(("", "", "", "no broker answered"))
         recorded.unwritten = draw.choice(("", "", "", "no right to write"))
         FakeLease.of_others = draw.choice((set(), set(), set(), {"b"}))
+        connector = site.fake.connectors[NAME]
+        connector.state = draw.choice(("RUNNING", "RUNNING", "RUNNING", "PAUSED"))
+        connector.config = {**connector.config, OWNER_KEY: draw.choice(("tester", "tester", "tester", "other"))}
+        site.fake.faults.clear()
+        match draw.randrange(6):
+            case 0:
+                site.fake.fail_next("PUT", "/connectors", status=400, body="refused")
+            case 1:
+                site.fake.drop_next("PUT", "/connectors", apply=True)
+            case 2:
+                connector.config = with_stock_class(connector.config) | {"name": NAME}
+        is_free = (connector.state, connector.config[OWNER_KEY]) == ("RUNNING", "tester")
         before, rounds = dict(site.config), len(recorded.rebalances)
         loop.look(draw.randint(1, 3))
         if site.config != before:
             written += 1
+            assert is_free
+            assert ASSIGNMENT_KEY in before, "the stock class gets none"
             assert (file.exists(), recorded.unread, recorded.unwritten, FakeLease.of_others) == (False, "", "", set())
             assert len(recorded.rebalances) == rounds + 1
-    assert written == len(recorded.rebalances) == 2, "as many as are allowed, and none more"
+    refused = sum(entry.outcome == "failed" for entry in recorded.rebalances)
+    assert written == len(recorded.rebalances) - refused == 2, "as many as are allowed, and none more"
 
 
 def served(seconds: float = 900.0) -> EstateWatch:
