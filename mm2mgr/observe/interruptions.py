@@ -76,6 +76,12 @@ class Interruptions:
             total = total.add(counts) if start > then else total
         return total
 
+    def spans_with_changes(self, now: float) -> int:
+        """Return in how many five-minute spans of the last hour the assignment changed: workers that restart one after
+        the other change it at many looks, and are one event."""
+        then = now - _HOUR - _SHORTEST
+        return sum(counts.assignment_changes > 0 for start, counts in self.spans.items() if start > then)
+
 
 @dataclass(frozen=True)
 class InterruptionReport:

@@ -177,14 +177,14 @@ def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
     yield case.problem(evidence, since=min(stuck.values()), tasks=tasks)
 
 
-_OFTEN = 3  # changes of an hour: an apply, a worker that restarts (leaves and comes back) stay below
+_OFTEN = 3  # in an hour: an apply, workers that are lost or restart one after the other stay below
 
 
 @kind("often-interrupted")
 class OftenInterrupted(ProblemEvidence):
-    """The assignment of a flow changed more than three times in the last hour, or its tasks failed more than three
-    times each. Tasks stop and start again each time, and records wait meanwhile. Two looks show a change; what happens
-    between them counts once.
+    """The assignment of a flow changed in more than three five-minute spans of the last hour, or its tasks failed more
+    than three times each. Tasks stop and start again each time, and records wait meanwhile. Two looks show a change;
+    what happens between them counts once.
     """
 
     assignment_changes: int
@@ -215,7 +215,8 @@ class OftenInterrupted(ProblemEvidence):
 @flow_rule
 def often_interrupted(case: FlowCase) -> Iterator[LiveProblem]:
     counts, tasks = case.last_hour, len(case.connector.status.tasks) if case.connector.status else 0
-    if case.interruptions and (counts.assignment_changes > _OFTEN or counts.failures > _OFTEN * max(1, tasks)):
+    spans = case.flow_memory.interruptions.spans_with_changes(case.reading.taken_at)
+    if case.interruptions and (spans > _OFTEN or counts.failures > _OFTEN * max(1, tasks)):
         yield case.problem(OftenInterrupted(*counts, case.interruptions.last_30_days, case.lag.total_records))
 
 

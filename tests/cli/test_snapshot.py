@@ -54,7 +54,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("check",),
     ("check", "orders:a->east"),
 )
-MOVING = {"taken_at", "heartbeat_seconds", "seconds"}
+MOVING = {"taken_at", "since", "heartbeat_seconds", "seconds"}
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Touched
 
     monkeypatch.setattr(layout, "kafka_runtime", refuse)
-    monkeypatch.setattr(errors, "need_all", lambda: None)
+    monkeypatch.setattr(errors, "need_all", lambda *_: None)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes | str]]:

@@ -160,15 +160,22 @@ def test_a_worker_that_comes_and_goes_is_a_problem_with_what_to_do(small: Estate
     small.flow()
     for number in range(3):
         small.connect.worker_ids = {0: f"w{number}:8083"}
-        assert "often-interrupted" not in kinds(small.flow(later_seconds=30))
+        assert "often-interrupted" not in kinds(small.flow(later_seconds=300))
     small.connect.worker_ids = {0: "w3:8083"}
-    flow = small.flow(later_seconds=30)
+    flow = small.flow(later_seconds=300)
     assert "often-interrupted" in kinds(flow)
     text = next(text for text in sentences(flow) if "assignment changes" in text)
     assert text.startswith("4 assignment changes (4 with tasks on other workers) in the last hour")
     assert "check why workers join and leave" in text
     assert not any("in the last hour" in note for note in flow.notes), "the problem says it"
     assert kinds(small.flow(later_seconds=2 * HOUR)) == []
+
+
+def test_workers_that_restart_one_after_the_other_are_no_problem(small: Estate) -> None:
+    small.flow()
+    for number in range(12):
+        small.connect.worker_ids = {0: f"w{number % 5}:8083"}
+        assert "often-interrupted" not in kinds(small.flow(later_seconds=60))
 
 
 def test_tasks_that_fail_again_and_again_are_one_too(small: Estate) -> None:
