@@ -77,7 +77,7 @@ class TriggerState:
     """What one look leaves for the next. `overloaded`: looks in a row in which a task was overloaded and late, all of
     them after the round at `since_seconds`; `late`: by task, looks in a row in which it was late without that.
 
-    `scheduled_at`: when the last plan by schedule was made; `own_tries`: when this process began to write.
+    `planned_at`: when the last plan for each trigger was made; `tried_at`: when this process last began to write.
     """
 
     overloaded: int = 0

@@ -31,8 +31,8 @@ ENTRY, CONFIG = "entry/", "config/"
 class HistoryEntry:
     """One change of one connector. `keys` and `state` are as plans show them: from what to what, secrets masked.
 
-    `outcome` is `begun` until it is known: an entry that stays so is of a command that was killed. `was_written`: whether
-    Connect stored a change that `failed`, or may have.
+    `outcome` is `begun` until it is known: an entry that stays so is of a command that was killed.
+    `was_written`: whether Connect stored a change that `failed`, or may have.
     """
 
     id: str

@@ -266,22 +266,25 @@ def test_whatever_happens_in_a_day_there_are_no_more_rounds_than_are_allowed(
     draw, file = random.Random(seed), tmp_path / "freeze"
     declare(site, more=f", rounds_per_day: 2, cool_down: 0s, freeze: {file}")
     loop, written = Loop(), 0
-    for _ in range(40):
+    for number in range(33):
+        is_calm = number >= 30  # in the end nothing is in the way, so that all rounds that are allowed are seen
         if draw.random() < 0.5:  # killed, and started again
             loop = Loop()
-        if draw.random() < 0.5:
+        if is_calm or draw.random() < 0.5:
             site.use_plugin()
         file.unlink(missing_ok=True)
-        if draw.random() < 0.2:
+        if not is_calm and draw.random() < 0.2:
             file.touch()
-        recorded.unread = draw.choice(("", "", "", "no broker answered"))
-        recorded.unwritten = draw.choice(("", "", "", "no right to write"))
-        FakeLease.of_others = draw.choice((set(), set(), set(), {"b"}))
+        rarely = 0 if is_calm else 0.25
+        recorded.unread = "no broker answered" if draw.random() < rarely else ""
+        recorded.unwritten = "no right to write" if draw.random() < rarely else ""
+        FakeLease.of_others = {"b"} if draw.random() < rarely else set()
         connector = site.fake.connectors[NAME]
-        connector.state = draw.choice(("RUNNING", "RUNNING", "RUNNING", "PAUSED"))
-        connector.config = {**connector.config, OWNER_KEY: draw.choice(("tester", "tester", "tester", "other"))}
+        connector.state = "PAUSED" if draw.random() < rarely else "RUNNING"
+        owner = "other" if draw.random() < rarely else "tester"
+        connector.config = {**connector.config, OWNER_KEY: owner}
         site.fake.faults.clear()
-        match draw.randrange(6):
+        match None if is_calm else draw.randrange(6):
             case 0:
                 site.fake.fail_next("PUT", "/connectors", status=400, body="refused")
             case 1:
@@ -290,7 +293,7 @@ def test_whatever_happens_in_a_day_there_are_no_more_rounds_than_are_allowed(
                 connector.config = with_stock_class(connector.config) | {"name": NAME}
         is_free = (connector.state, connector.config[OWNER_KEY]) == ("RUNNING", "tester")
         before, rounds = dict(site.config), len(recorded.rebalances)
-        loop.look(draw.randint(1, 3))
+        loop.look(2 if is_calm else draw.randint(1, 3))
         if site.config != before:
             written += 1
             assert is_free
