@@ -184,7 +184,7 @@ def random_sets(count: int) -> list[str]:
             ]
             over = max(planned_set.tasks - planned_set.packing_bound for planned_set in sets)
             above = [planned_set for planned_set in sets if planned_set.planned > EVEN]
-            proofs = "".join(f" ({one.planned:.3f}, where none is below {one.proved:.3f})" for one in above)
+            proofs = "".join(f" ({shape.planned:.3f}, where none is below {shape.proved:.3f})" for shape in above)
             print(
                 f"{len(sets)} random sets, {kind}: {', '.join(texts)}; {len(above)} above {EVEN}{proofs}; at most {over} more tasks than the packing bound"
             )

@@ -4,7 +4,7 @@ possible."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +54,11 @@ def compare_ways(
     rates: Rates,
     current: Assignment | None = None,
     rules: BalanceRules = BalanceRules(),
-    lanes: Callable[[FlowToPack], Way] | None = None,
+    lanes: Way | None = None,
 ) -> tuple[Way, ...]:
     """Compare a plan with today's assignment, stock Connect at its best `tasks.max`, lanes, and the lower bound.
 
-    `rates` and `rules` are those that the plan was made from; `lanes` plans several connectors for the same partitions.
+    `rates` and `rules` are those of the plan; `lanes`: the way of several connectors for the same partitions.
     """
     flow = FlowToPack((rate.partition for rate in plan.rates), rates, rules)
     tasks = max(1, plan.task_count)
@@ -67,7 +67,7 @@ def compare_ways(
     if current is not None and current.tasks:
         ways.insert(0, _today(flow, current))
     if lanes is not None:
-        ways.append(lanes(flow))
+        ways.append(lanes)
     ways.append(Way("plugin", tasks, plan.busiest, bound, _tasks_with_plugin(flow, plan), flow.most_tasks))
     ways.append(Way("lower bound", tasks, bound, bound, flow.least_tasks, flow.most_tasks))
     return tuple(ways)

@@ -106,7 +106,7 @@ def check(
     required += own_needs(topology, chosen, names, lambda alias: own_login(topology, alias))
     versions = {name: connect.model.version for name, connect in topology.connects.items()}
     new = new_workers(chosen, versions | {name: worker.version for name, worker in workers.items()})
-    _, facts, brokers, each = yield from side_by_side(
+    _, facts, brokers, by_worker = yield from side_by_side(
         _ask_rights(sessions, required, _with_groups(sessions, topology, flows, workers)),
         kafka_facts(sessions, topology, chosen, names),
         ask_versions(sessions, chosen, new),
@@ -114,7 +114,7 @@ def check(
     )
     rows = [
         *worker_rows(answers),
-        *differing_rows(each, chosen),
+        *differing_rows(by_worker, chosen),
         *shared_rows(running),
         *access_rows(sessions, required),
         *identity_rows(sessions, topology),

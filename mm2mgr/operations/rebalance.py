@@ -242,18 +242,15 @@ class _Judging:
         if _has_plugin(running):
             return self._judge_plugin(balance, flow, scenario, running)
         rates, rules = self._planning_rates(flow, scenario), balance_rules(flow, scenario.rules)
-        plan = plan_balance(scenario.prediction.order, rates, None, rules)
         if flow.undivided and (whole := self._judge_lanes(balance, flow, rules)):
             return whole
-        if flow.undivided or flow.lane_of:
-            ways = compare_ways(plan, rates, running.assignment, rules)
-            return replace(balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways)
-        lanes = plan_lanes(FlowToPack(scenario.prediction.order, rates, rules), plan.task_count)
-        ways = compare_ways(plan, rates, running.assignment, rules, lambda _: lanes.way)
-        lanes_or_none = lanes if lanes.lanes else None
-        return replace(
-            balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways, lanes=lanes_or_none
-        )
+        plan = plan_balance(scenario.prediction.order, rates, None, rules)
+        has_lanes, lanes = flow.undivided or flow.lane_of, None
+        if not has_lanes:
+            lanes = plan_lanes(FlowToPack(scenario.prediction.order, rates, rules), plan.task_count)
+        ways = compare_ways(plan, rates, running.assignment, rules, None if lanes is None else lanes.way)
+        better = lanes if lanes and lanes.lanes else None
+        return replace(balance, verdict="stock", detail=_STOCK, hint=_STOCK_HINT, plan=plan, ways=ways, lanes=better)
 
     def _judge_lanes(self, balance: FlowBalance, flow: Flow, rules: BalanceRules) -> FlowBalance | None:
         """Judge a flow together with its lanes, as they run; None where not all of them run with the stock class."""
@@ -273,7 +270,7 @@ class _Judging:
             return None
         plan = plan_balance(partitions, rates, None, rules)
         lanes = plan_lanes(FlowToPack(partitions, rates, rules), plan.task_count)
-        ways = compare_ways(plan, rates, Assignment(tuple(tasks)), rules, lambda _: lanes.way)
+        ways = compare_ways(plan, rates, Assignment(tuple(tasks)), rules, lanes.way)
         today, least = ways[0].busiest, lanes.way.busiest
         figures = f"the busiest task of its {len(parts)} connectors has {percent(today)} of the usable capacity"
         is_good, instead = today <= rules.imbalance * least, "with those below" if lanes.lanes else "without lanes"

@@ -50,8 +50,8 @@ def with_stock_class(config: Mapping[str, str]) -> dict[str, str]:
     """Return a running config of the plugin's class with MirrorMaker's own, as `balance: stock` writes it: without the
     assignment. Name, topics and stored offsets stay.
     """
-    kept = {key: value for key, value in config.items() if key not in ("name", ASSIGNMENT_KEY, DIGEST_KEY)}
-    return kept | {"connector.class": CLASSES["source"]}
+    others = {key: value for key, value in config.items() if key not in ("name", ASSIGNMENT_KEY, DIGEST_KEY)}
+    return others | {"connector.class": CLASSES["source"]}
 
 
 def _text(config: Mapping[str, str]) -> str | None:

@@ -39,7 +39,7 @@ def test_each_way_has_its_busiest_task_and_the_tasks_that_it_needs() -> None:
     plan = plan_balance(rates, rates)
     assert plan.task_count == 3
     lanes = Way("lanes", 4, 0.7, 0.6, 4, 4)
-    ways = {way.name: way for way in compare_ways(plan, rates, today, lanes=lambda flow: lanes)}
+    ways = {way.name: way for way in compare_ways(plan, rates, today, lanes=lanes)}
     assert list(ways) == ["today", "stock", "lanes", "plugin", "lower bound"]
     assert (ways["today"].busiest, ways["today"].tasks_needed) == (pytest.approx(1.2), None)
     assert ways["stock"].tasks_needed == 3  # 0.6 + 0.1 each: in turn 0 and 3, 1 and 4, 2 and 5

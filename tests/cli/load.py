@@ -36,7 +36,7 @@ flows:
 """
 
 ORDERS, ORDERS_SOURCE = "orders:a->b", "mm2.a.b.source.orders"
-ORDERS_TREE = """\
+PAIR_HEAD = """\
 owner: tester
 clusters:
   a: {{bootstrap_servers: ["{a}"]}}
@@ -44,8 +44,14 @@ clusters:
 connect:
   w: {{url: "{url}", kafka: b, history: false}}
 flows:
+"""
+"""A tree of two clusters and a Connect cluster, up to its flows; to be formatted with a, b and url."""
+ORDERS_TREE = (
+    PAIR_HEAD
+    + """\
   orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, tasks: {{max: 2}}}}
 """
+)
 
 
 @contextmanager

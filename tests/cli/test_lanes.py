@@ -12,22 +12,18 @@ from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 
 from .command import Command
-from .load import addresses, produce
+from .load import PAIR_HEAD, addresses, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
 OWN, HEAVY = "mm2.a.b.source.all", "mm2.a.b.source.all.heavy"
-TREE = """\
-owner: tester
-clusters:
-  a: {{bootstrap_servers: ["{a}"]}}
-  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
-connect:
-  w: {{url: "{url}", kafka: b, history: false}}
-flows:
+TREE = (
+    PAIR_HEAD
+    + """\
   all:
     {{sources: [a], targets: [b], topics: {{include: [orders, logs]}}, checkpoints: false, heartbeats: false,
     balance: {{lanes: {{heavy: [orders]}}}}}}
 """
+)
 
 
 @pytest.fixture

@@ -23,20 +23,16 @@ from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 
 from .command import Command
-from .load import addresses, measured, produce
+from .load import PAIR_HEAD, addresses, measured, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
 FLOW, NAME = "orders:a->b", "mm2.a.b.source.orders"
-TREE = """\
-owner: tester
-clusters:
-  a: {{bootstrap_servers: ["{a}"]}}
-  b: {{cluster_id: fake-kafka-cluster-id, bootstrap_servers: ["{b}"]}}
-connect:
-  w: {{url: "{url}", kafka: b, history: false}}
-flows:
+TREE = (
+    PAIR_HEAD
+    + """\
   orders: {{sources: [a], targets: [b], topics: {{include: ["t[0-9]"]}}, tasks: {{max: 4}}}}
 """
+)
 TOPICS = tuple(f"t{number}" for number in range(6))
 ALL = tuple(TopicPartition(topic, number) for topic in TOPICS for number in range(4))
 HOUR_MS = 3_600_000
