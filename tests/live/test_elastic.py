@@ -1,0 +1,125 @@
+"""`tasks: {elastic: true}` on real brokers and a worker with the plugin: up at once before the peak of the week, down one step after it.
+
+The weeks are written to the store, so that the peak is in the next hours, or far away; records with ids go through meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mm2mgr.assignment import ASSIGNED_KEY, parse_assigned
+from mm2mgr.operations import write_plugin
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.weeks import WEEK_HOURS
+from tests.cli.load import measured
+
+from .command import Tree
+from .conftest import WORKER
+from .pair import Pair, flow, serving_pair
+from .record_ids import prove, read_ids
+from .seen import config_of, create, task_configs, until
+from .traffic import Entry, producing
+
+pytestmark = [pytest.mark.live, pytest.mark.matrix]
+NAME, FLOW = "mm2.src.tgt.source.weekly", "weekly:src->tgt"
+ALL = [TopicPartition("orders", number) for number in range(12)]
+QUIET, PEAK = 4_000.0, 20_000.0  # of each partition: one task of 70 kB/s usable is enough, or four are
+HOUR_MS = 3_600_000
+TASKS = ", tasks: {limit: 8, capacity: 100kB/s, elastic: true}"
+BALANCE = ", balance: {by: plugin, automatic: [schedule], rounds_per_day: 4, cool_down: 1s}"
+
+
+def weeks(folder: Path, *peak_in_hours: int) -> str:
+    """Return a store of two weeks and a bit, each with its peak in the hours that are so many from now."""
+    this_hour = time.time_ns() // 1_000_000 // HOUR_MS
+    peaks = {(this_hour + hours) % WEEK_HOURS for hours in peak_in_hours}
+    rates = [
+        dict.fromkeys((("src", *partition) for partition in ALL), PEAK if hour % WEEK_HOURS in peaks else QUIET)
+        for hour in range(this_hour - 2 * WEEK_HOURS - 6, this_hour)
+    ]
+    return str(measured(folder, *rates, end_ms=this_hour * HOUR_MS))
+
+
+def running(pair: Pair) -> list[int]:
+    """Return how many partitions each task of the connector has."""
+    return [len(parse_assigned(task[ASSIGNED_KEY])) for task in task_configs(pair.url, NAME)]
+
+
+def sized(tree: Tree, store: str) -> str:
+    """Run `size`, as every hour, and return what it wrote of the flow."""
+    tree.run("size", "--store", store)
+    return str(yaml.safe_load(sizing_file(tree).read_text())["sizing"][FLOW])
+
+
+def sizing_file(tree: Tree) -> Path:
+    return tree.folder / "overrides" / "sizing.yaml"
+
+
+def reconcile_until(tree: Tree, pair: Pair, store: str, partitions: list[int], tasks_max: int) -> None:
+    """Reconcile, as cron does, until so many tasks run and nothing is left to be written."""
+    arguments = ("reconcile", "--rebalance", "--store", store, "--once")
+    until(
+        lambda: (tree.attempt(*arguments), running(pair), config_of(pair.url, NAME)["tasks.max"]),
+        lambda seen: seen[1:] == (partitions, str(tasks_max)),
+        f"the tasks do not become {partitions}",
+    )
+    tree.run("plan", "--detailed-exitcode")
+
+
+def test_tasks_grow_before_the_peak_of_the_week_and_shrink_one_step_after_it(tmp_path: Path, tree: Tree) -> None:
+    write_plugin(tmp_path / "plugins" / "mm2mgr")
+    settings = {**WORKER, "plugin.path": str(tmp_path / "plugins")}
+    ids = itertools.count()
+
+    def entries() -> Iterator[Entry]:
+        for partition in ALL:
+            id_ = b"%d" % next(ids)
+            yield partition, b"value " + id_, id_
+
+    with serving_pair(tmp_path, workers=("first",), settings=settings) as pair:
+        create(pair.source, ["orders"], len(ALL))
+        quiet = "checkpoints: false, heartbeats: false, "
+        tree.write(pair.yaml("even", flow("weekly", "orders", TASKS + BALANCE), quiet, workers=", workers: {count: 1}"))
+        far, near = weeks(tmp_path / "far", 100, 101), weeks(tmp_path / "near", 1, 2)
+        assert "'tasks_max': 1," in sized(tree, far)
+        tree.run("apply", "--yes")
+        until(lambda: running(pair), lambda tasks: tasks == [12], "no single task")
+        with producing(pair.source, entries, 0.1):
+            grown = sized(tree, near)
+            assert "'tasks_max': 4," in grown
+            assert "Elastic: sized for the coming 24 hours" in grown
+            began = time.monotonic()
+            reconcile_until(tree, pair, near, [3, 3, 3, 3], 4)
+            print(f"four tasks after {time.monotonic() - began:.0f} s")
+            assert "the last change was less than 20 h ago" in sized(tree, far), "one step a night"
+            path = sizing_file(tree)
+            path.write_text(re.sub("changed: .*", "changed: '2025-01-01T00:00:00Z'", path.read_text()))
+            shrunk = sized(tree, far)
+            assert "'tasks_max': 3," in shrunk
+            assert "'holds_until'" in shrunk
+            reconcile_until(tree, pair, far, [4, 4, 4], 3)
+            assert "'tasks_max': 3," in sized(tree, far)
+            tree.run("plan", "--detailed-exitcode")
+        history = json.dumps(tree.json("history"))
+        print(tree.run("history", "--full"))
+        for tasks in (4, 3):
+            assert f"elastic, and the tree has {tasks} tasks for the coming hours" in history
+        source = read_ids(pair.source, ALL)
+        remote = [TopicPartition(f"src.{partition.topic}", partition.partition) for partition in ALL]
+        proofs = until(
+            lambda: prove(source, read_ids(pair.target, remote), "src."),
+            lambda proofs: not any(proof.missing for proof in proofs),
+            "records are missing",
+        )
+        total, twice = sum(proof.records for proof in proofs), sum(proof.duplicated for proof in proofs)
+        print(f"{total} records, none lost, {twice} twice")
+        assert total > 100
+        assert not any(proof.unexpected for proof in proofs)
