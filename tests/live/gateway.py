@@ -16,7 +16,6 @@ from urllib.parse import unquote
 
 from mm2mgr.sandbox.kafka_servers import DIRECT
 
-
 # What workers say in the middle of a rebalance.
 _BUSY = json.dumps(
     {
