@@ -392,8 +392,8 @@ class Rebalancing:
 
     def _reason(self, flow: FlowRound, balance: FlowBalance) -> str:
         """Return what the history keeps as the reason of a round: what asked for it, else the first of the plan's."""
-        why = balance.plan.reasons[0] if balance.plan and balance.plan.reasons else ""
-        trigger = flow.decision.reason or "; ".join(filter(None, ("due by schedule", why.removesuffix("."))))
+        first = balance.plan.reasons[0] if balance.plan and balance.plan.reasons else ""
+        trigger = flow.decision.reason or "; ".join(filter(None, ("due by schedule", first.removesuffix("."))))
         return "; ".join(filter(None, (f"automatic: {trigger}", self.order.reason)))
 
     @contextmanager

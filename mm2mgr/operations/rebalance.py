@@ -34,8 +34,7 @@ from mm2mgr.connectors import RESTING, RunningConnector, standing
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.evidence.measured import NewestRates, read_newest_rates
 from mm2mgr.evidence.read import Evidence, EvidenceOptions, read
-from mm2mgr.operations.plan import seconds_of
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, seconds_of
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price
 from mm2mgr.plan.history import History, HistoryEntry, read_history
@@ -221,8 +220,8 @@ def _is_elastic(flow: Flow) -> bool:
 
 
 def _bounds_by_tree(flow: Flow, bounds: Bounds, tasks_max: int, is_over: bool) -> Bounds:
-    """Return how many tasks may have partitions, with this tasks.max: no more than the tree has, by hand or sized, since
-    `plan` lowers tasks.max only after that.
+    """Return how many tasks may have partitions, with this tasks.max: no more than the tree has, by hand or sized,
+    since `plan` lowers tasks.max only after that.
 
     An elastic flow gets just as many: before a peak the load of past hours does not ask for them. `is_over`: the number
     only saved tasks, for hours that are over.
