@@ -68,7 +68,7 @@ class Server:
 
 @contextmanager
 def serving(tree: Tree, store: str, *arguments: str) -> Iterator[Server]:
-    given = ("--with", "rebalance", "--every", "2s", "--survey-every", "5s", "--store", store, *arguments)
+    given = ("--with", "rebalance", "--every", "2s", "--survey-every", "10s", "--store", store, *arguments)
     with tree.serve(*given) as (running, url):
         yield Server(running.pid, url)
 
@@ -123,6 +123,7 @@ class Site:
         with serving(self.trees[0], stored) as first, serving(self.trees[1], stored) as second:
             both = (first, second)
             until(lambda: writes.refused, lambda count: count > 1, "no write is tried")
+            until(lambda: [server.looked()["flows"] for server in both], any, "the other did not look meanwhile")
             assert (writes.done, ASSIGNMENT_KEY in self.config) == (0, False)
             writes.busy = False
             done = until(lambda: [server.looked()["done"] for server in both], any, "nothing was rebalanced", 120)
@@ -184,7 +185,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     settings = {**WORKER, "plugin.path": str(tmp_path / "plugins")}
     with serving_pair(tmp_path, workers=("first",), settings=settings) as pair, Gateway(pair.url) as gateway:
         create(pair.source, sorted({partition.topic for partition in ALL}), 4)
-        quiet, more = "checkpoints: false, heartbeats: false, ", ", workers: {count: 1}, timeout: 10s"
+        quiet, more = "checkpoints: false, heartbeats: false, ", ", workers: {count: 1}, timeout: 20s"
         text = pair.yaml("even", flow("even", '"t[0-9]"', MORE), quiet, workers=more).replace(pair.url, gateway.url)
         first, second = (Tree(tmp_path / name / "clusters") for name in ("first-tree", "second-tree"))
         for tree in (first, second):
