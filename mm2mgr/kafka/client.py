@@ -233,7 +233,7 @@ class Kafka:
         """Return every topic that this login may see."""
         with self.doing("listing topics"):
             listed = self.admin.list_topics(timeout=self.seconds_left()).topics
-            identities = self._identities(sorted(listed))
+            identities = self._identities(sorted(listed), raises_silence=False)
         return {
             name: TopicInfo(len(topic.partitions), *identities.get(name, (None, name.startswith("__"))))
             for name, topic in listed.items()
@@ -348,9 +348,12 @@ class Kafka:
             self.admin.poll(0.1)
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the ids of these topics; absent: one that cannot be described, and every one before Kafka 2.8."""
+        """Return the ids of these topics; absent: one that cannot be described, and every one before Kafka 2.8.
+
+        KafkaSilence where no broker answers: that a topic has no id must not be remembered then.
+        """
         with self.doing("describing topics"):
-            identities = self._identities(sorted(names))
+            identities = self._identities(sorted(names), raises_silence=True)
         return {name: topic_id for name, (topic_id, _) in identities.items() if topic_id}
 
     def _without_leaders(self, counts: Mapping[str, int]) -> list[TopicPartition]:
@@ -365,16 +368,17 @@ class Kafka:
         }
         return [partition for partition in _partitions(counts) if partition not in led]
 
-    def _identities(self, names: list[str]) -> dict[str, tuple[str | None, bool]]:
-        """Topic id and internal flag; a topic that no broker describes is left out, for its offsets still count.
-
-        Silence is raised: without its id, a topic that is created again cannot be told from the one before.
-        """
+    def _identities(self, names: list[str], *, raises_silence: bool) -> dict[str, tuple[str | None, bool]]:
+        """Topic id and internal flag; a topic that cannot be described is left out, for its offsets still count."""
         identities: dict[str, tuple[str | None, bool]] = {}
         for batch in batches(names):
             asked = confluent_kafka.TopicCollection(batch)
             for name, future in self.admin.describe_topics(asked, request_timeout=self.seconds_left()).items():
-                if (described := self.unless_refused(future)) is None:
+                try:
+                    described = self.result(future)
+                except confluent_kafka.KafkaException as error:
+                    if raises_silence and _is_silence(error.args[0]):
+                        raise
                     continue
                 topic_id = str(described.topic_id)
                 identities[name] = (None if topic_id == _NO_TOPIC_ID else topic_id, bool(described.is_internal))

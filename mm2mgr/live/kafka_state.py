@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from mm2mgr.errors import Failure, Mm2mgrError
+from mm2mgr.errors import Failure, KafkaSilence, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker, find_running
 from mm2mgr.live.questions import KafkaQuestion, PartitionCounts, TopicLogs
@@ -31,7 +31,8 @@ class RunningKafka:
     login may read. `failure`: why nothing of it could be read.
 
     `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that
-    were read again after all clusters. `cluster_id`: "" where it is not known.
+    were read again after all clusters. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave topic ids in
+    time, so a topic that was created again cannot be told from the one before.
     """
 
     topics: Mapping[str, int] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class RunningKafka:
     dedicated: Mapping[str, DedicatedMirrorMaker] = field(default_factory=dict)
     later_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     cluster_id: str = ""
+    ids_unread: bool = False
 
     @cached_property
     def records(self) -> Counter[str]:
@@ -126,17 +128,27 @@ def read_kafka(reach: KafkaReach, part: WantedLogs) -> RunningKafka:
     topics, cluster_id = kafka.counts_with_id()
     away = set(filter(part.away, topics))
     logs = read_logs(kafka, part(topics), away)
+    ids = _topic_ids(kafka, away)
     return RunningKafka(
         topics,
         logs.found,
         logs.failed,
-        topic_ids=kafka.topic_ids(away),
+        topic_ids=ids or {},
+        ids_unread=ids is None,
         configs=_if_readable(topic_configs, kafka, part.configs & topics.keys()),
         acls=_if_readable(topic_acls, kafka, part.acls & topics.keys()),
         group_offsets=_if_readable(committed_offsets, kafka, part.groups),
         dedicated=_if_readable(lambda _, names: find_running(reach, names, topics), kafka, part.dedicated),
         cluster_id=cluster_id,
     )
+
+
+def _topic_ids(kafka: Kafka, topics: Collection[str]) -> dict[str, str] | None:
+    """Return the ids of topics; None where no broker gave them in time, as lag and progress do not need them."""
+    try:
+        return kafka.topic_ids(topics)
+    except KafkaSilence:
+        return None
 
 
 def _if_readable(read: Callable[[Kafka, N], Mapping[str, T]], kafka: Kafka, names: N) -> Mapping[str, T]:

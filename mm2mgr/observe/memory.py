@@ -349,13 +349,16 @@ def _looks(
 ) -> tuple[dict[str, FlowLooks], list[LossRow]]:
     """Return the looks at the partitions of each flow after this reading, and what it shows to be lost.
 
-    Heartbeats are no loss. Offsets on another Kafka cluster than before are other offsets, such as those of a sandbox
+    Heartbeats are no loss. A look without topic ids changes nothing: remembered, it would hide that a topic was created
+    again. Offsets on another Kafka cluster than before are other offsets, such as those of a sandbox
     made anew.
     """
     looks, lost = dict(earlier), list[LossRow]()
     for flow in reading.flows:
         connector, lag = reading.source_connector(flow), lags.get(flow.id)
         if connector is None or connector.running is None or lag is None or lag.unknown is not None:
+            continue
+        if reading.clusters[flow.source.alias].ids_unread:
             continue
         flow_looks, home = looks.get(flow.id, FlowLooks()), reading.connects[flow.connect.name].kafka_cluster_id
         if flow_looks.home and home and home != flow_looks.home:

@@ -131,6 +131,8 @@ def _check_again(workspace: Workspace, order: AuditOrder, report: AuditReport) -
     def look(state: RunningKafka | Mm2mgrError) -> LaterLook:
         if isinstance(state, Mm2mgrError):
             return LaterLook(failure=one_line(state.message))
+        if state.ids_unread:
+            return LaterLook(failure="no broker gave topic ids in time")
         starts = {partition: log.start for partition, log in state.offsets.items()}
         return LaterLook(state.topic_ids, frozenset(state.topics), starts)
 

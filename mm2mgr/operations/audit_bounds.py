@@ -409,6 +409,9 @@ class _TopicView:
 
     def _read_failure(self, source: TopicPartition, target: TopicPartition) -> str:
         flow, count = self.chosen.flow, self.here.topics[target.topic]
+        for alias, kafka in ((flow.source.alias, self.there), (flow.target.alias, self.here)):
+            if kafka.ids_unread:
+                return f"{alias} gave no topic ids in time, so a topic created again meanwhile would not be seen"
         if source not in self.there.offsets:
             return f"{source} on {flow.source.alias} cannot be read: {self.there.unread.get(source, 'no answer')}"
         if target.partition >= count:

@@ -71,7 +71,12 @@ async def observe(
     entries, unsettled = settle(place, memory)
     audits, unaudited = audits_of(place, now) if any(flow.settings.audit for flow in flows) else (None, [])
     judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries, audits=audits)
-    warnings = (*unwritten, *unjoined, *unsettled, *unshared, *unaudited)
+    unidentified = [
+        f"kafka {alias}: no broker gave the ids of topics in time, so this look finds no loss; the next one does"
+        for alias, kafka in reading.clusters.items()
+        if kafka.ids_unread
+    ]
+    warnings = (*unwritten, *unidentified, *unjoined, *unsettled, *unshared, *unaudited)
     return Observation(reading, lags, replace(judged, warnings=warnings), memory)
 
 

@@ -200,9 +200,7 @@ def test_settings_that_the_library_refuses_are_an_error_without_the_secret() -> 
         (confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, False),
     ],
 )
-def test_ids_that_no_broker_gave_in_time_are_an_error_and_not_topics_without_ids(
-    mock_cluster: KafkaAccess, code: int, is_silence: bool
-) -> None:
+def test_ids_that_no_broker_gave_in_time_are_an_error_and_not_topics_without_ids(code: int, is_silence: bool) -> None:
     """A look without ids would be remembered, and a topic created again after it would never be noticed."""
 
     class Unheard:
@@ -215,7 +213,7 @@ def test_ids_that_no_broker_gave_in_time_are_an_error_and_not_topics_without_ids
         def poll(self, timeout: float) -> int:
             return 0
 
-    with Kafka(mock_cluster, timeout_seconds=5) as kafka:
+    with Kafka(KafkaAccess("a", "127.0.0.1:1"), timeout_seconds=5) as kafka:
         kafka.admin = Unheard()  # type: ignore[assignment]
         if is_silence:
             with pytest.raises(KafkaSilence):

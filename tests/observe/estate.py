@@ -70,6 +70,7 @@ class FakeKafka:
     before_read: Callable[[str], None] = lambda alias: None
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
     unread: dict[str, dict[tuple[str, int], str]] = field(default_factory=dict)
+    without_ids: set[str] = field(default_factory=set)  # aliases of clusters that give none in time
     settings: dict[tuple[str, str], dict[str, str]] = field(
         default_factory=dict
     )  # by alias and topic, set on the topic
@@ -110,7 +111,8 @@ class FakeKafka:
             counts,
             found,
             unread,
-            topic_ids=ids,
+            topic_ids={} if access.alias in self.without_ids else ids,
+            ids_unread=access.alias in self.without_ids,
             configs=configs,
             acls=acls,
             group_offsets=groups,

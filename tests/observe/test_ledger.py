@@ -243,6 +243,26 @@ def test_a_topic_created_again_after_its_offsets_were_reset_is_named_when_offset
     assert ranges(small.status()) == [("re-created", 1000, None, None)], "nobody saw what the old one held last"
 
 
+@pytest.mark.parametrize("is_known_before", [True, False])
+def test_a_look_without_topic_ids_hides_no_topic_that_is_created_again(small: Estate, is_known_before: bool) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    if is_known_before:
+        small.status()
+    small.kafka.without_ids.add("A")
+    status = small.status()
+    assert [text for text in status.warnings if "kafka A: no broker gave the ids of topics in time" in text]
+    small.kafka.without_ids.clear()
+    if not is_known_before:
+        small.status()
+    small.recreate("new")
+    small.log(0, 5000)
+    small.kafka.without_ids.add("A")
+    assert small.status().losses == ()
+    small.kafka.without_ids.clear()
+    assert {loss.cause for loss in small.status().losses} == {"re-created"}
+
+
 def test_what_happened_while_the_source_could_not_be_read_is_seen_afterwards(small: Estate) -> None:
     small.log(0, 1000)
     small.stored(999)
