@@ -259,6 +259,34 @@ def test_of_compacted_topics_the_latest_record_of_each_key_counts(logs: FakeLogs
     )
 
 
+@pytest.mark.parametrize("alias", ["src", "tgt"])
+def test_what_compaction_removes_while_both_logs_are_read_is_not_judged(logs: FakeLogs, alias: str) -> None:
+    log = [replace(record, key=b"k%d" % row, value=b"v") for row, record in enumerate(records(random.Random(22), 60))]
+    logs.put(log, [*log[:50], *log[51:]])
+    part = logs.part(replace(PLAIN, matching=Matching.LATEST))
+    newer = replace(log[20], value=b"newer")
+    for cluster, partition in (("src", SOURCE), ("tgt", TARGET)):
+        logs.clusters[cluster].logs[partition].append(newer)
+    logs.clusters[alias].compacted.add((SOURCE if alias == "src" else TARGET, 20))
+    found = audited(logs, part)
+    assert told(found.differences) == [(DifferenceKind.MISSING, 50, None, ())]
+    assert found.not_judged == (
+        "1 keys: newer records of them came meanwhile, for which compaction may have removed those to compare",
+    )
+    logs.clusters["tgt"].fails_at[TARGET] = (60, confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    found = audited(logs, part)
+    assert found.verdict is Verdict.NOT_JUDGED
+    assert "the target's records from offset 60 on could not be read again" in found.not_judged[0]
+
+
+def test_of_a_compacted_topic_more_of_the_target_is_read_where_keys_differ(logs: FakeLogs) -> None:
+    log = [replace(record, key=b"k%d" % row, value=b"v") for row, record in enumerate(records(random.Random(23), 600))]
+    logs.put(log, log)
+    whole = logs.part(replace(PLAIN, matching=Matching.LATEST))
+    late = replace(whole, source=LogWindow(SOURCE, 300, 600), target=LogWindow(TARGET, 400, 600))
+    assert audited(logs, late).verdict is Verdict.EQUAL
+
+
 def test_values_are_shown_where_asked_for(logs: FakeLogs) -> None:
     log = records(random.Random(19), 500)
     logs.put(log, [*log[:100], replace(log[100], value=b"other"), *log[101:]])
