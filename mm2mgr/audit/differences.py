@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
-from mm2mgr.audit.doubts import Flags, PlaceDoubts, Span, are_elsewhere, find_doubts, is_single, rows_without
+from mm2mgr.audit.doubts import Flags, PlaceDoubts, Span, are_elsewhere, doubts_at_start, find_doubts, is_single, rows_without
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.sequences import Rows, pair_among_others, pair_in_order
@@ -144,6 +144,8 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
         there = np.intersect1d(is_once, rest.hash[copy_of <= NOT_OURS])
         doubts = doubts.with_lost(source.offset[lost_rows], np.isin(source.hash[lost_rows], there), edges.window)
         lost_rows, source_place = lost_rows[~doubts.lost], source_place[~doubts.lost]
+    elif edges.among_others and edges.open_start and len(target) and target.offset[0] > 0:
+        doubts = doubts_at_start(source, target, pairs, len(lost_rows), len(rest))
     if edges.open_start:
         later = _later_copies(surplus_rows, copy_of, outside, source.offset[left], right)
         order = np.argsort(later)

@@ -241,6 +241,21 @@ def test_records_of_others_are_no_surplus_where_several_write(logs: FakeLogs) ->
     assert told(found.differences) == [(DifferenceKind.MISSING, 200, None, ())]
 
 
+def test_among_others_records_that_retention_may_have_removed_are_not_judged(logs: FakeLogs) -> None:
+    """The first ones have equals of the other source, the next ones have not."""
+    log = [Message(0, b"k", b"%d" % max(row, 40), (), 1_000) for row in range(200)]
+    logs.put(log, [*log, *log[:3], *log[40:]])
+    logs.clusters["tgt"].starts[TARGET] = 200
+    together = replace(PLAIN, matching=Matching.FAN_IN)
+    found = audited(logs, logs.part(together))
+    assert found.verdict is Verdict.NOT_JUDGED
+    assert found.not_judged[0].startswith("source offsets ")
+    assert "the target's log begins at 200, so that retention may have removed them there" in found.not_judged[0]
+    logs.put(log, [*log, *log[:100], *log[101:]])
+    logs.clusters["tgt"].starts[TARGET] = 200
+    assert told(audited(logs, logs.part(together)).differences) == [(DifferenceKind.MISSING, 100, None, ())]
+
+
 def test_of_compacted_topics_the_latest_record_of_each_key_counts(logs: FakeLogs) -> None:
     chance = random.Random(18)
     log = [replace(record, key=b"k%d" % chance.randrange(50)) for record in records(chance, 2_000)]
