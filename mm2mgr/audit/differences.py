@@ -14,7 +14,16 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
-from mm2mgr.audit.doubts import Flags, PlaceDoubts, Span, are_elsewhere, doubts_at_start, find_doubts, is_single, rows_without
+from mm2mgr.audit.doubts import (
+    Flags,
+    PlaceDoubts,
+    Span,
+    are_elsewhere,
+    doubts_at_start,
+    find_doubts,
+    is_single,
+    rows_without,
+)
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.sequences import Rows, pair_among_others, pair_in_order
@@ -109,7 +118,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     # A place is named after the partner before it; where the source has no record, by a number no source offset has.
     start = source.offset[0] - 1 if len(source) else -2 - target.offset[0] if len(target) else 0
     before = np.concatenate([[start], source.offset[left]])
-    place = before[np.searchsorted(right, surplus_rows)]
+    source_place, place = before[np.searchsorted(left, lost_rows)], before[np.searchsorted(right, surplus_rows)]
     copy_of = copies(rest, place, source.take(left))
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
     outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
@@ -135,7 +144,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
         copy_of[open_copy] = BEHIND
     elif edges.open_end and edges.is_whole:
         copy_of[is_behind] = BEHIND
-    doubts, source_place = None, before[np.searchsorted(left, lost_rows)]
+    doubts = doubts_at_start(source, target, pairs) if edges.among_others and edges.open_start else None
     if edges.window is not None:
         bounds = *edges.window, edges.window[1] if edges.due is None else edges.due
         doubts = find_doubts(source, target, [pairs, *others], bounds, is_open)
@@ -144,8 +153,6 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
         there = np.intersect1d(is_once, rest.hash[copy_of <= NOT_OURS])
         doubts = doubts.with_lost(source.offset[lost_rows], np.isin(source.hash[lost_rows], there), edges.window)
         lost_rows, source_place = lost_rows[~doubts.lost], source_place[~doubts.lost]
-    elif edges.among_others and edges.open_start and len(target) and target.offset[0] > 0:
-        doubts = doubts_at_start(source, target, pairs, len(lost_rows), len(rest))
     if edges.open_start:
         later = _later_copies(surplus_rows, copy_of, outside, source.offset[left], right)
         order = np.argsort(later)

@@ -251,15 +251,11 @@ class _Run:
             if superseded:
                 came = "newer records of them came meanwhile, for which compaction may have removed those to compare"
                 own.not_judged.append(f"{len(superseded)} keys: {came}")
-            for kind, start, name in (
-                (DifferenceKind.MISSING, order.target_log.start, "target"),
-                (DifferenceKind.EXTRA, order.source_log.start, "source"),
-            ):
-                gone = [entry for entry in differences if start > 0 and entry.kind is kind and not entry.note]
+            for kind, reason in _of_former_records(order):
+                gone = [entry for entry in differences if entry.kind is kind and not entry.note]
                 differences = [entry for entry in differences if entry not in gone]
                 if gone:
-                    begins = f"the {name}'s log begins at {start}, so that retention may have removed them there"
-                    own.not_judged.append(f"{len(gone)} keys: {begins}")
+                    own.not_judged.append(f"{len(gone)} keys: {reason}")
             own.differences = differences
 
     def _newer_keys(
@@ -541,6 +537,22 @@ def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
             wider = wide
     is_same = (wider.order.target, wider.source_ranges, reads_on) == (order.target, part.source_ranges, part.reads_on)
     return None if wider == part or (is_same and part.context != CONTEXT) else wider
+
+
+def _of_former_records(order: PartitionOrder) -> Iterator[tuple[DifferenceKind, str]]:
+    """Yield which differences of a compacted topic may be of records that one log no longer has, or was never to
+    have."""
+    for kind, start, name in (
+        (DifferenceKind.MISSING, order.target_log.start, "target"),
+        (DifferenceKind.EXTRA, order.source_log.start, "source"),
+    ):
+        if start > 0:
+            yield kind, f"the {name}'s log begins at {start}, so that retention may have removed them there"
+    if order.expectation.late:
+        yield (
+            DifferenceKind.MISSING,
+            f"their records may be older than the first mirrored one: {order.expectation.late}",
+        )
 
 
 def _lost_hashes(rest: Unmatched, window: LogWindow) -> Hashes:

@@ -274,6 +274,14 @@ def test_of_compacted_topics_the_latest_record_of_each_key_counts(logs: FakeLogs
     )
 
 
+def test_keys_that_a_flow_that_begins_at_the_end_never_had_are_not_judged(logs: FakeLogs) -> None:
+    log = [replace(record, key=b"k%d" % row, value=b"v") for row, record in enumerate(records(random.Random(24), 60))]
+    logs.put(log, log[20:])
+    found = audited(logs, logs.part(replace(PLAIN, matching=Matching.LATEST, late="it begins late")))
+    assert found.not_judged == ("20 keys: their records may be older than the first mirrored one: it begins late",)
+    assert not found.counts
+
+
 @pytest.mark.parametrize("alias", ["src", "tgt"])
 def test_what_compaction_removes_while_both_logs_are_read_is_not_judged(logs: FakeLogs, alias: str) -> None:
     log = [replace(record, key=b"k%d" % row, value=b"v") for row, record in enumerate(records(random.Random(22), 60))]
