@@ -211,6 +211,7 @@ def settle(
     counted: Sequence[str] = ALL_FIELDS,
     explain: Explain = lambda difference: "",
     window: Span | None = None,
+    doubtful: Sequence[Span] = (),
 ) -> list[RecordDifference]:
     """Say what happened to each record without a partner, in the order of source offsets.
 
@@ -234,6 +235,8 @@ def settle(
     is_judged = np.ones(len(source), np.bool_)
     if window is not None:
         is_judged = (source.offset >= window[0]) & (source.offset < window[1])
+    for low, end in doubtful:
+        is_judged &= (source.offset < low) | (source.offset >= end)
     for from_rows, to_rows in ((is_judged, rest.copy_of > NOT_OURS), (~is_judged, rest.copy_of < 0)):
         rows, others = np.flatnonzero(from_rows), np.flatnonzero(to_rows & surplus & (rest.copy_of > NOT_OURS))
         left, right = _pair_equal(source.hash[rows], target.hash[others])

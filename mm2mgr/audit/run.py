@@ -430,7 +430,8 @@ class _Run:
         if text := _twice_or_later(rest, earlier, window):
             finding.repeats = True
             finding.not_judged.append(text)
-        differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
+        bounds = window.first, window.end
+        differences = settle(rest, earlier, expectation.fields, _without_timestamp, bounds, spans)
         rest_of_sides = _RestRows.from_table(rest_rows)
         told = self._of_window(part, rest_of_sides, differences, spans, finding)
         far_behind = set(rest.source.offset[np.isin(rest.source.hash, later.hash)].tolist())
