@@ -472,7 +472,8 @@ class _Run:
                 continue
             if kind in _MAY_BE_OF_OTHERS and expectation.matching is Matching.FAN_IN:
                 continue
-            if offset in leading and kind is not DifferenceKind.DUPLICATED:
+            is_before = kind is DifferenceKind.REORDERED and place < part.source_ranges[0].first
+            if (offset in leading and kind is not DifferenceKind.DUPLICATED) or is_before:
                 finding.leads = True
                 if part.order.target_log.start > 0:
                     unknown.append(offset)

@@ -321,7 +321,7 @@ def test_what_came_again_behind_all_that_is_not_stored_yet_is_told(
     assert part_audit.verdict is (Verdict.DIFFERS if fields == ALL_FIELDS else Verdict.NOT_JUDGED)
 
 
-@pytest.mark.parametrize("seed", [2001059, 2005517, 2005767, 1001078])
+@pytest.mark.parametrize("seed", [2001059, 2005517, 2005767, 1001078, 1010001])
 def test_where_retention_cut_a_log_nothing_is_told_that_partners_by_chance_suggest(fake: FakeLogs, seed: int) -> None:
     check_windows(fake, seed, 5)
 
