@@ -45,7 +45,7 @@ class Unmatched:
     `copy_of` is for target records: the offset of an equal source record in the gap that has its partner, NO_COPY for
     none, OUTSIDE for none where the record may be of before or after the window, and so is no fault by itself, NOT_OURS
     where it is not one as a copy either, BEHIND where it is open whether it is a copy or a later equal one.
-    `doubts` are what equal records leave open of one gap.
+    `doubts` are what equal records leave open of one gap, `doubtful` the source offsets of all gaps that are in doubt.
     """
 
     source: Records
@@ -54,6 +54,7 @@ class Unmatched:
     target_place: Ints
     copy_of: Ints
     doubts: PlaceDoubts | None = None
+    doubtful: Sequence[Span] = ()
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the columns of REST_SCHEMA."""
@@ -211,7 +212,6 @@ def settle(
     counted: Sequence[str] = ALL_FIELDS,
     explain: Explain = lambda difference: "",
     window: Span | None = None,
-    doubtful: Sequence[Span] = (),
 ) -> list[RecordDifference]:
     """Say what happened to each record without a partner, in the order of source offsets.
 
@@ -235,7 +235,7 @@ def settle(
     is_judged = np.ones(len(source), np.bool_)
     if window is not None:
         is_judged = (source.offset >= window[0]) & (source.offset < window[1])
-    for low, end in doubtful:
+    for low, end in rest.doubtful:
         is_judged &= (source.offset < low) | (source.offset >= end)
     for from_rows, to_rows in ((is_judged, rest.copy_of > NOT_OURS), (~is_judged, rest.copy_of < 0)):
         rows, others = np.flatnonzero(from_rows), np.flatnonzero(to_rows & surplus & (rest.copy_of > NOT_OURS))

@@ -426,12 +426,11 @@ class _Run:
         spans = sorted(zip(doubts.column("offset").to_pylist(), doubts.column("place").to_pylist(), strict=True))
         finding.repeats = bool(spans) or len(_of_kind(rows, gaps.REPEATS)) > 0
         finding.not_judged += [_doubt_text(low, end) for low, end in _join_spans(spans)]
-        rest = Unmatched.from_arrow(rest_rows)
+        rest = replace(Unmatched.from_arrow(rest_rows), doubtful=spans)
         if text := _twice_or_later(rest, earlier, window):
             finding.repeats = True
             finding.not_judged.append(text)
-        bounds = window.first, window.end
-        differences = settle(rest, earlier, expectation.fields, _without_timestamp, bounds, spans)
+        differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
         rest_of_sides = _RestRows.from_table(rest_rows)
         told = self._of_window(part, rest_of_sides, differences, spans, finding)
         far_behind = set(rest.source.offset[np.isin(rest.source.hash, later.hash)].tolist())
