@@ -143,8 +143,8 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     if edges.open_copies:
         copy_of[open_copy] = BEHIND
-    elif edges.open_end and edges.is_whole:
-        copy_of[is_behind] = BEHIND
+    elif edges.is_whole:
+        copy_of[_may_be_again(source, target, right, edges)[surplus_rows]] = BEHIND
     doubts = doubts_at_start(source, target, pairs) if edges.among_others and edges.open_start else None
     if edges.window is not None:
         bounds = *edges.window, edges.window[1] if edges.due is None else edges.due
@@ -160,6 +160,21 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
         rest, copy_of = target.take(later[order]), copy_of[order]
         place = before[np.searchsorted(right, later[order])]
     return Unmatched(source.take(lost_rows), source_place, rest, place, copy_of, doubts)
+
+
+def _may_be_again(source: Records, target: Records, partners: Rows, edges: Edges) -> Flags:
+    """Return which target records may be copies where timestamps do not count: at an open end those behind the last
+    partner; at an open start those that equal what the source has once, in the run of its records right before the
+    first partner.
+    """
+    again, rows = np.zeros(len(target), np.bool_), np.arange(len(target))
+    if edges.open_end:
+        again |= rows > (partners[-1] if len(partners) else -1)
+    if edges.open_start and len(partners):
+        others = np.flatnonzero(~np.isin(target.hash[: partners[0]], source.hash))
+        is_run = (rows > (others[-1] if len(others) else -1)) & (rows < partners[0])
+        again |= is_run & np.isin(target.hash, source.hash[is_single(source.hash)])
+    return again
 
 
 def _later_copies(rows: Rows, copy_of: Ints, outside: Flags, offsets: Ints, partners: Rows) -> Rows:

@@ -480,7 +480,8 @@ class _Run:
             if kind is DifferenceKind.MISSING and offset in leading:
                 begins = "before the first record of the target's log: the flow began later, or it was created again"
                 difference = replace(difference, expected=expectation.late, note=begins)
-            if offset in trailing and kind is not DifferenceKind.DUPLICATED:
+            is_anywhere = finding.is_cut and expectation.matching is Matching.FAN_IN  # partners may be others'
+            if (offset in trailing or is_anywhere) and kind is not DifferenceKind.DUPLICATED:
                 finding.trails = True
                 if finding.is_cut:
                     uncompared.append(offset)
