@@ -14,7 +14,16 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
-from mm2mgr.audit.doubts import Flags, PlaceDoubts, Span, are_elsewhere, find_doubts, is_single, rows_without
+from mm2mgr.audit.doubts import (
+    Flags,
+    PlaceDoubts,
+    Span,
+    are_elsewhere,
+    doubts_at_start,
+    find_doubts,
+    is_single,
+    rows_without,
+)
 from mm2mgr.audit.records import NULL_HASH, RECORD_SCHEMA, Hashes, Ints, Records, key_text, mix
 from mm2mgr.audit.report import DifferenceKind, RecordDifference
 from mm2mgr.audit.sequences import Rows, pair_among_others, pair_in_order
@@ -36,7 +45,7 @@ class Unmatched:
     `copy_of` is for target records: the offset of an equal source record in the gap that has its partner, NO_COPY for
     none, OUTSIDE for none where the record may be of before or after the window, and so is no fault by itself, NOT_OURS
     where it is not one as a copy either, BEHIND where it is open whether it is a copy or a later equal one.
-    `doubts` are what equal records leave open of one gap.
+    `doubts` are what equal records leave open of one gap, `doubtful` the source offsets of all gaps that are in doubt.
     """
 
     source: Records
@@ -45,6 +54,7 @@ class Unmatched:
     target_place: Ints
     copy_of: Ints
     doubts: PlaceDoubts | None = None
+    doubtful: Sequence[Span] = ()
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the columns of REST_SCHEMA."""
@@ -109,7 +119,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     # A place is named after the partner before it; where the source has no record, by a number no source offset has.
     start = source.offset[0] - 1 if len(source) else -2 - target.offset[0] if len(target) else 0
     before = np.concatenate([[start], source.offset[left]])
-    place = before[np.searchsorted(right, surplus_rows)]
+    source_place, place = before[np.searchsorted(left, lost_rows)], before[np.searchsorted(right, surplus_rows)]
     copy_of = copies(rest, place, source.take(left))
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
     outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
@@ -133,9 +143,9 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     if edges.open_copies:
         copy_of[open_copy] = BEHIND
-    elif edges.open_end and edges.is_whole:
-        copy_of[is_behind] = BEHIND
-    doubts, source_place = None, before[np.searchsorted(left, lost_rows)]
+    elif edges.is_whole:
+        copy_of[_may_be_again(source, target, right, edges)[surplus_rows]] = BEHIND
+    doubts = doubts_at_start(source, target, pairs) if edges.among_others and edges.open_start else None
     if edges.window is not None:
         bounds = *edges.window, edges.window[1] if edges.due is None else edges.due
         doubts = find_doubts(source, target, [pairs, *others], bounds, is_open)
@@ -150,6 +160,21 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
         rest, copy_of = target.take(later[order]), copy_of[order]
         place = before[np.searchsorted(right, later[order])]
     return Unmatched(source.take(lost_rows), source_place, rest, place, copy_of, doubts)
+
+
+def _may_be_again(source: Records, target: Records, partners: Rows, edges: Edges) -> Flags:
+    """Return which target records may be copies where timestamps do not count: at an open end those behind the last
+    partner; at an open start those that equal what the source has once, in the run of its records right before the
+    first partner.
+    """
+    again, rows = np.zeros(len(target), np.bool_), np.arange(len(target))
+    if edges.open_end:
+        again |= rows > (partners[-1] if len(partners) else -1)
+    if edges.open_start and len(partners):
+        others = np.flatnonzero(~np.isin(target.hash[: partners[0]], source.hash))
+        is_run = (rows > (others[-1] if len(others) else -1)) & (rows < partners[0])
+        again |= is_run & np.isin(target.hash, source.hash[is_single(source.hash)])
+    return again
 
 
 def _later_copies(rows: Rows, copy_of: Ints, outside: Flags, offsets: Ints, partners: Rows) -> Rows:
@@ -225,6 +250,8 @@ def settle(
     is_judged = np.ones(len(source), np.bool_)
     if window is not None:
         is_judged = (source.offset >= window[0]) & (source.offset < window[1])
+    for low, end in rest.doubtful:
+        is_judged &= (source.offset < low) | (source.offset >= end)
     for from_rows, to_rows in ((is_judged, rest.copy_of > NOT_OURS), (~is_judged, rest.copy_of < 0)):
         rows, others = np.flatnonzero(from_rows), np.flatnonzero(to_rows & surplus & (rest.copy_of > NOT_OURS))
         left, right = _pair_equal(source.hash[rows], target.hash[others])

@@ -106,6 +106,17 @@ def find_doubts(
     return PlaceDoubts(tuple(spans), unsure_lost[lost], unsure_surplus[surplus], repeats, int(sure.max(initial=0)))
 
 
+def doubts_at_start(source: Records, target: Records, pairs: Pairs) -> PlaceDoubts | None:
+    """Return what is open where the target, which has others' records too, may have lost its beginning, None where it
+    has all: partners before the first record whose place is sure may be others', equal by chance."""
+    if not target.offset[:1].any():
+        return None
+    anchors = pairs[0][_have_one_place(source.hash, target.hash, pairs)]
+    sure_from = int(source.offset[anchors[0]]) if len(anchors) else int(np.iinfo(np.int64).max)
+    lost, surplus = (np.zeros(len(log) - len(pairs[0]), np.bool_) for log in (source, target))
+    return PlaceDoubts((), lost, surplus, repeats=False, sure_from=sure_from)
+
+
 def _without_place(
     source: Records, target: Records, anchors: Rows, window: Span, is_open: tuple[bool, bool]
 ) -> list[Span]:

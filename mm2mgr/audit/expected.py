@@ -60,6 +60,10 @@ def expectation(config: Mapping[str, str], facts: TopicFacts, dropped_by: str | 
         raise NotJudgeable(f"compacted, and also written by {others}: the latest record of a key may be of either")
     if compacted and any(step.removes is None for step in steps):
         raise NotJudgeable("compacted, and a transformation drops records: what is left of a key may be either's")
+    if compacted and "key" in altered:
+        raise NotJudgeable(
+            f"compacted, and transformation '{altered['key']}' alters keys: which belong together is unknown"
+        )
     matching = Matching.LATEST if compacted else Matching.FAN_IN if facts.other_writers else Matching.ORDERED
     late = ""
     if facts.begins_at == "latest":

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import confluent_kafka
 
 from mm2mgr import timing
-from mm2mgr.audit.windows import LogAccess, LogWindow
+from mm2mgr.audit.windows import LOG_END, LogAccess, LogWindow
 from mm2mgr.partitions import TopicPartition
 
 Message: TypeAlias = Any  # the stubs let each part be None, which no part of a consumed message is
@@ -156,7 +156,7 @@ class WindowReader:
                     records.append(message)
                     reached = message.offset() + 1
                 elif error is None or error.code() == _CODES._PARTITION_EOF:
-                    reached = max(reached, message.offset())
+                    reached = max(reached, LOG_END if window.end == LOG_END else message.offset())
                 elif error.code() in _OF_THE_CLIENT:
                     log.last = _text(error)
                 else:

@@ -151,6 +151,11 @@ def hash_of_parts(
     return hashes
 
 
+def hash_of_keys(key_hash: Hashes) -> Hashes:
+    """Return the hashes of records of which only the key counts."""
+    return mix(NULL_HASH + key_hash)
+
+
 def mix(numbers: Hashes) -> Hashes:
     """Return a 64-bit number for each, so that close numbers get far apart (the finalizer of splitmix64)."""
     mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,12 +23,12 @@ from mm2mgr.audit.gaps import GAP_SCHEMA, LEADS, TRAILS, GapTask, LogSide, compa
 from mm2mgr.audit.latest import sides_of
 from mm2mgr.audit.latest_records import compare_latest
 from mm2mgr.audit.reading import SILENCE_SECONDS
-from mm2mgr.audit.records import SLOWEST_ALGORITHM, Hashes, Records, fastest_algorithm
+from mm2mgr.audit.records import SLOWEST_ALGORITHM, Hashes, Records, fastest_algorithm, hash_of_keys, key_text
 from mm2mgr.audit.report import AuditReport, DifferenceKind, FlowAudit, PartitionAudit, RecordDifference, ranges_of
 from mm2mgr.audit.scan import DROPPED, FAULT, SOURCE, TARGET, ScanRange, ScanTask, tasks_of
 from mm2mgr.audit.sequences import RUN
 from mm2mgr.audit.verdicts import sent_again_behind
-from mm2mgr.audit.windows import CONTEXT, AuditOrder, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
+from mm2mgr.audit.windows import CONTEXT, LOG_END, AuditOrder, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -233,25 +233,56 @@ class _Run:
         finding = self.engine.latest(self._tasks(ranges))
         self._take_notes(parts, finding.notes, findings)
         rows = _by_part(finding.rows)
+        differing: dict[int, list[RecordDifference]] = {}
         for part in parts:
             own, order = findings[part.number], part.order
             own.counts = finding.counts.get((part.number, SOURCE), 0), finding.counts.get((part.number, TARGET), 0)
             if own.not_judged or part.number not in rows:
                 continue
             edges = Edges(open_start=order.source.first > 0, due=order.source.end)
-            differences = compare_latest(
-                *sides_of(rows[part.number]), edges, order.expectation.fields, _without_timestamp
-            )
-            for kind, start, name in (
-                (DifferenceKind.MISSING, order.target_log.start, "target"),
-                (DifferenceKind.EXTRA, order.source_log.start, "source"),
-            ):
-                gone = [entry for entry in differences if start > 0 and entry.kind is kind and not entry.note]
+            sides = sides_of(rows[part.number])
+            differing[part.number] = compare_latest(*sides, edges, order.expectation.fields, _without_timestamp)
+            own.leads = bool(differing[part.number])  # the target's window may begin too late
+        newer = self._newer_keys([part for part in parts if differing.get(part.number)], differing, findings)
+        for part in parts:
+            own, order, differences = findings[part.number], part.order, differing.get(part.number, [])
+            superseded = [entry for entry in differences if entry.key_hash in newer.get(part.number, ())]
+            differences = [entry for entry in differences if entry not in superseded]
+            if superseded:
+                came = "newer records of them came meanwhile, for which compaction may have removed those to compare"
+                own.not_judged.append(f"{len(superseded)} keys: {came}")
+            for kind, reason in _of_former_records(order):
+                gone = [entry for entry in differences if entry.kind is kind and not entry.note]
                 differences = [entry for entry in differences if entry not in gone]
                 if gone:
-                    begins = f"the {name}'s log begins at {start}, so that retention may have removed them there"
-                    own.not_judged.append(f"{len(gone)} keys: {begins}")
+                    own.not_judged.append(f"{len(gone)} keys: {reason}")
             own.differences = differences
+
+    def _newer_keys(
+        self,
+        parts: Sequence[_Part],
+        differing: Mapping[int, Sequence[RecordDifference]],
+        findings: Mapping[int, _Findings],
+    ) -> dict[int, set[str | None]]:
+        """Return by partition which of the differing keys have records behind what was compared of either log, all of
+        them where that cannot be read: compaction removes a record only once its key has a newer one."""
+        tasks = []
+        for part in parts:
+            keys = np.array([int(entry.key_hash or "0", 16) for entry in differing[part.number]], np.uint64)
+            for side, end in ((SOURCE, part.order.source_log.end), (TARGET, part.order.target.end)):
+                behind = part.side(side, end, LOG_END)
+                of_keys = replace(behind, range=replace(behind.range, fields=("key",), steps=()))
+                wanted_hashes = np.unique(hash_of_keys(keys))
+                tasks.append(GapTask(of_keys, None, self.algorithm, self.silence_seconds, wanted_hashes=wanted_hashes))
+        rows = _by_part(self.engine.rows(self._share_out(tasks), compare, GAP_SCHEMA)) if tasks else {}
+        newer: dict[int, set[str | None]] = {}
+        for number, table in rows.items():
+            records = Records.from_arrow(_of_kind(table, gaps.COPY))
+            newer[number] = {key_text(key) for key in records.key_hash.tolist()}
+            if faults := _faults(table):
+                findings[number].not_judged += faults
+                newer[number] = {entry.key_hash for entry in differing[number]}
+        return newer
 
     # --- pass 1 -------------------------------------------------------------------------------------------------------
 
@@ -395,7 +426,7 @@ class _Run:
         spans = sorted(zip(doubts.column("offset").to_pylist(), doubts.column("place").to_pylist(), strict=True))
         finding.repeats = bool(spans) or len(_of_kind(rows, gaps.REPEATS)) > 0
         finding.not_judged += [_doubt_text(low, end) for low, end in _join_spans(spans)]
-        rest = Unmatched.from_arrow(rest_rows)
+        rest = replace(Unmatched.from_arrow(rest_rows), doubtful=spans)
         if text := _twice_or_later(rest, earlier, window):
             finding.repeats = True
             finding.not_judged.append(text)
@@ -440,7 +471,8 @@ class _Run:
                 continue
             if kind in _MAY_BE_OF_OTHERS and expectation.matching is Matching.FAN_IN:
                 continue
-            if offset in leading and kind is not DifferenceKind.DUPLICATED:
+            is_before = kind is DifferenceKind.REORDERED and place < part.source_ranges[0].first
+            if (offset in leading and kind is not DifferenceKind.DUPLICATED) or is_before:
                 finding.leads = True
                 if part.order.target_log.start > 0:
                     unknown.append(offset)
@@ -448,7 +480,8 @@ class _Run:
             if kind is DifferenceKind.MISSING and offset in leading:
                 begins = "before the first record of the target's log: the flow began later, or it was created again"
                 difference = replace(difference, expected=expectation.late, note=begins)
-            if offset in trailing and kind is not DifferenceKind.DUPLICATED:
+            is_anywhere = finding.is_cut and expectation.matching is Matching.FAN_IN  # partners may be others'
+            if (offset in trailing or is_anywhere) and kind is not DifferenceKind.DUPLICATED:
                 finding.trails = True
                 if finding.is_cut:
                     uncompared.append(offset)
@@ -506,6 +539,22 @@ def _wider(part: _Part, finding: _Findings, *, is_last: bool) -> _Part | None:
             wider = wide
     is_same = (wider.order.target, wider.source_ranges, reads_on) == (order.target, part.source_ranges, part.reads_on)
     return None if wider == part or (is_same and part.context != CONTEXT) else wider
+
+
+def _of_former_records(order: PartitionOrder) -> Iterator[tuple[DifferenceKind, str]]:
+    """Yield which differences of a compacted topic may be of records that one log no longer has, or was never to
+    have."""
+    for kind, start, name in (
+        (DifferenceKind.MISSING, order.target_log.start, "target"),
+        (DifferenceKind.EXTRA, order.source_log.start, "source"),
+    ):
+        if start > 0:
+            yield kind, f"the {name}'s log begins at {start}, so that retention may have removed them there"
+    if order.expectation.late:
+        yield (
+            DifferenceKind.MISSING,
+            f"their records may be older than the first mirrored one: {order.expectation.late}",
+        )
 
 
 def _lost_hashes(rest: Unmatched, window: LogWindow) -> Hashes:

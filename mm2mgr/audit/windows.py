@@ -13,6 +13,9 @@ from mm2mgr.partitions import Offsets, TopicPartition
 ALL_FIELDS = ("key", "value", "timestamp", "headers")
 """What of a record counts, in the order in which it is told."""
 
+LOG_END = 2**63 - 1
+"""In the place of a window's end: all that the log has when it is read."""
+
 CONTEXT = 2_000
 """So many source offsets around a window are read too, to tell where its records are on the target."""
 

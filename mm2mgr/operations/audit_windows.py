@@ -187,7 +187,8 @@ def _with_targets(workspace: Workspace, flows: list[FlowOrder], *, counts: bool)
             unknown = f"where the source's offset {part.source.first} is on the target is not known"
             return replace(part, not_judged=(*part.not_judged, unknown))
         first = log.start if low is None or low < 0 else max(log.start, low)
-        end = log.end if high is None or high < 0 else min(log.end, high + CONTEXT)
+        to_end = high is None or high < 0 or part.expectation.matching is Matching.LATEST
+        end = log.end if to_end or high is None else min(log.end, high + CONTEXT)
         return replace(part, target=LogWindow(part.target.partition, min(first, end), end))
 
     return [replace(flow, partitions=tuple(complete(flow, part) for part in flow.partitions)) for flow in flows]

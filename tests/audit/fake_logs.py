@@ -64,6 +64,8 @@ class FakeCluster:
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     fails_at: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """By partition an offset and the error's code; those of one that is silent have no code (0)."""
+    compacted: set[tuple[TopicPartition, int]] = field(default_factory=set)
+    """Offsets whose records compaction has removed."""
     read_records: int = 0
 
     def log(self, partition: TopicPartition) -> Offsets:
@@ -124,7 +126,8 @@ class _FakeConsumer:
                 answers.append(FakeRecord(partition, position, code=_CODES._AUTO_OFFSET_RESET))
                 continue
             end = min(len(log), position + min(count, 700), *([fault[0]] if fault else []))
-            answers += [FakeRecord(partition, at, log[at]) for at in range(position, end)]
+            left = (at for at in range(position, end) if (partition, at) not in self.cluster.compacted)
+            answers += [FakeRecord(partition, at, log[at]) for at in left]
             self.cluster.read_records += max(0, end - position)
             self.positions[partition] = max(position, end)
             if fault and end >= fault[0]:

@@ -99,6 +99,8 @@ def test_topics_decide_how_records_belong_together() -> None:
     }
     with pytest.raises(NotJudgeable, match="drops records"):
         expectation({**drops, "predicates": "dead"}, TopicFacts(source=compacted))
+    with pytest.raises(NotJudgeable, match="transformation 't' alters keys"):
+        expectation(transform("ValueToKey"), TopicFacts(target=compacted))
     assert expectation({}, TopicFacts(other_writers=("g",))).matching is Matching.FAN_IN
     assert expectation({}, TopicFacts()).matching is Matching.ORDERED
     assert expectation({}, TopicFacts(begins_at="latest")).late

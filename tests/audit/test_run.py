@@ -241,6 +241,21 @@ def test_records_of_others_are_no_surplus_where_several_write(logs: FakeLogs) ->
     assert told(found.differences) == [(DifferenceKind.MISSING, 200, None, ())]
 
 
+def test_among_others_records_that_retention_may_have_removed_are_not_judged(logs: FakeLogs) -> None:
+    """The first ones have equals of the other source, the next ones have not."""
+    log = [Message(0, b"k", b"%d" % max(row, 40), (), 1_000) for row in range(200)]
+    logs.put(log, [*log, *log[:3], *log[40:]])
+    logs.clusters["tgt"].starts[TARGET] = 200
+    together = replace(PLAIN, matching=Matching.FAN_IN)
+    found = audited(logs, logs.part(together))
+    assert found.verdict is Verdict.NOT_JUDGED
+    assert found.not_judged[0].startswith("source offsets ")
+    assert "the target's log begins at 200, so that retention may have removed them there" in found.not_judged[0]
+    logs.put(log, [*log, *log[:100], *log[101:]])
+    logs.clusters["tgt"].starts[TARGET] = 200
+    assert told(audited(logs, logs.part(together)).differences) == [(DifferenceKind.MISSING, 100, None, ())]
+
+
 def test_of_compacted_topics_the_latest_record_of_each_key_counts(logs: FakeLogs) -> None:
     chance = random.Random(18)
     log = [replace(record, key=b"k%d" % chance.randrange(50)) for record in records(chance, 2_000)]
@@ -257,6 +272,42 @@ def test_of_compacted_topics_the_latest_record_of_each_key_counts(logs: FakeLogs
             (DifferenceKind.MISSING, newest[compacted[1].key], None, ()),
         ]
     )
+
+
+def test_keys_that_a_flow_that_begins_at_the_end_never_had_are_not_judged(logs: FakeLogs) -> None:
+    log = [replace(record, key=b"k%d" % row, value=b"v") for row, record in enumerate(records(random.Random(24), 60))]
+    logs.put(log, log[20:])
+    found = audited(logs, logs.part(replace(PLAIN, matching=Matching.LATEST, late="it begins late")))
+    assert found.not_judged == ("20 keys: their records may be older than the first mirrored one: it begins late",)
+    assert not found.counts
+
+
+@pytest.mark.parametrize("alias", ["src", "tgt"])
+def test_what_compaction_removes_while_both_logs_are_read_is_not_judged(logs: FakeLogs, alias: str) -> None:
+    log = [replace(record, key=b"k%d" % row, value=b"v") for row, record in enumerate(records(random.Random(22), 60))]
+    logs.put(log, [*log[:50], *log[51:]])
+    part = logs.part(replace(PLAIN, matching=Matching.LATEST))
+    newer = replace(log[20], value=b"newer")
+    for cluster, partition in (("src", SOURCE), ("tgt", TARGET)):
+        logs.clusters[cluster].logs[partition].append(newer)
+    logs.clusters[alias].compacted.add((SOURCE if alias == "src" else TARGET, 20))
+    found = audited(logs, part)
+    assert told(found.differences) == [(DifferenceKind.MISSING, 50, None, ())]
+    assert found.not_judged == (
+        "1 keys: newer records of them came meanwhile, for which compaction may have removed those to compare",
+    )
+    logs.clusters["tgt"].fails_at[TARGET] = (60, confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    found = audited(logs, part)
+    assert found.verdict is Verdict.NOT_JUDGED
+    assert "the target's records from offset 60 on could not be read again" in found.not_judged[0]
+
+
+def test_of_a_compacted_topic_more_of_the_target_is_read_where_keys_differ(logs: FakeLogs) -> None:
+    log = [replace(record, key=b"k%d" % row, value=b"v") for row, record in enumerate(records(random.Random(23), 600))]
+    logs.put(log, log)
+    whole = logs.part(replace(PLAIN, matching=Matching.LATEST))
+    late = replace(whole, source=LogWindow(SOURCE, 300, 600), target=LogWindow(TARGET, 400, 600))
+    assert audited(logs, late).verdict is Verdict.EQUAL
 
 
 def test_values_are_shown_where_asked_for(logs: FakeLogs) -> None:

@@ -321,9 +321,19 @@ def test_what_came_again_behind_all_that_is_not_stored_yet_is_told(
     assert part_audit.verdict is (Verdict.DIFFERS if fields == ALL_FIELDS else Verdict.NOT_JUDGED)
 
 
-@pytest.mark.parametrize("seed", [2001059, 2005517, 2005767])
+@pytest.mark.parametrize("seed", [2001059, 2005517, 2005767, 1001078, 1010001])
 def test_where_retention_cut_a_log_nothing_is_told_that_partners_by_chance_suggest(fake: FakeLogs, seed: int) -> None:
     check_windows(fake, seed, 5)
+
+
+def test_without_timestamps_copies_right_before_what_retention_left_are_not_equal(fake: FakeLogs) -> None:
+    log = distinct(300, at=1_000)
+    sent_again = Logs(log, [*log[:100], *log[50:]], (50, 0), 300, 300, WITHOUT_TIMES, "")
+    part_audit = audited(fake, sent_again, 50, 300)
+    assert part_audit.verdict is Verdict.NOT_JUDGED
+    where = "source offsets 50-99: the target has records before or behind"
+    assert any(reason.startswith(where) for reason in part_audit.not_judged)
+    assert audited(fake, replace(sent_again, target=log), 50, 300).verdict is Verdict.EQUAL
 
 
 def test_copies_of_what_retention_removed_are_not_judged(fake: FakeLogs) -> None:
