@@ -29,9 +29,12 @@ def say_rebalance(report: RebalanceReport) -> None:
 
 
 def say_rebalanced(report: RebalanceReport) -> None:
-    """Print what became of the writes."""
+    """Print what became of the writes, and which were left since something had changed."""
     if report.applied:
         say_applied(report.applied)
+    for flow in report.flows:
+        if flow.flow in report.overtaken:
+            say(f"{flow.flow}: nothing was written: {flow.detail}", style="yellow")
 
 
 def way_cells(way: Way) -> tuple[str, ...]:
@@ -57,6 +60,8 @@ def _say_flow(flow: FlowBalance) -> None:
             say(f"  {line}", style="dim")
     verdict = _VERDICTS[flow.verdict]
     say(f"  {verdict}: {flow.detail}" if flow.detail else f"  {verdict}", style=_STYLES.get(flow.verdict))
+    for hold in flow.held if flow.verdict == "rebalance" else ():
+        say(f"  The tree holds it now: {hold}", style="yellow")
     if flow.hint:
         say(f"  {flow.hint}", style="dim")
     if flow.lanes:
