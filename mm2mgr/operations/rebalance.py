@@ -67,7 +67,7 @@ PartitionRates = Mapping[TopicPartition, tuple[float | None, float | None]]
 """Bytes and records per second; None: unknown."""
 _MOST_LOOKS = 2  # of one command: the newest day, and the whole window
 _UNLIMITED = 1_000_000_000
-NOW_HINT = "--now writes it all the same"
+NOW_HINT = "--now does not wait for that"
 _STOCK = "its class assigns partitions round-robin, so nothing can be written"
 _STOCK_HINT = (
     "the assignment needs the plugin on each worker (mm2mgr plugin write) and `balance: plugin` in the flow:"
@@ -418,8 +418,10 @@ class _Judging:
         if refusal := refusal_to_write(running, named, self.owners):
             return replace(balance, detail=refusal[0], hint=refusal[1])
         if not plan.is_change:
-            is_waiting = any(hold in reason for hold in held for reason in plan.reasons)
-            return replace(balance, verdict="keep", hint=NOW_HINT if is_waiting else "")
+            look = plan.look
+            is_uneven = look is not None and look.busiest > min(1.0, rules.imbalance * look.bound)
+            held = held if is_uneven and not self.overrule else ()
+            return replace(balance, verdict="keep", held=held, hint=NOW_HINT if held else "")
         if named[0] in self.history.unread and flow.connect.model.history:
             detail = f"the history was not read, so the last changes are unknown: {self.history.unread[named[0]]}"
             return replace(balance, verdict="unknown", detail=detail)

@@ -60,7 +60,7 @@ def _say_flow(flow: FlowBalance) -> None:
             say(f"  {line}", style="dim")
     verdict = _VERDICTS[flow.verdict]
     say(f"  {verdict}: {flow.detail}" if flow.detail else f"  {verdict}", style=_STYLES.get(flow.verdict))
-    for hold in flow.held if flow.verdict == "rebalance" else ():
+    for hold in flow.held if flow.verdict in {"rebalance", "keep"} else ():
         say(f"  The tree holds it now: {hold}", style="yellow")
     if flow.hint:
         say(f"  {flow.hint}", style="dim")

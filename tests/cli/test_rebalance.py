@@ -336,7 +336,7 @@ def test_what_the_tree_holds_is_told_and_written_with_now_only(
     shown, before = site.rebalance(code=2).out, dict(site.config)
     assert "Worth a restart" in shown
     assert f"The tree holds it now: {reason}" in shown
-    assert "--now writes it all the same" in shown
+    assert "--now does not wait for that" in shown
     flow = site.flow("--apply", "--yes", "--wait", "0", code=0)
     assert (flow["verdict"], reason in flow["detail"], site.config) == ("left", True, before)
     flow = site.flow("--apply", "--yes", "--now", "--wait", "0", code=0)
