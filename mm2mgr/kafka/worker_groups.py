@@ -36,15 +36,17 @@ class WorkerGroup:
 
 def read_worker_groups(kafka: Kafka) -> tuple[WorkerGroup, ...]:
     """Return the groups of Connect workers that this login may describe; asked again while one rebalances, as long as
-    there is time. KafkaError where that fails.
+    there is time: members then have no metadata. Those of a dedicated MirrorMaker, which is such a group too, have some
+    without an address. KafkaError where that fails.
     """
     kafka.identity(while_down=False)  # ends early where no broker listens
     with kafka.doing("listing groups of Connect workers"):
         while True:
             # describe_consumer_groups refuses groups of Connect workers: "is not a consumer group (connect)".
             listed = kafka.admin.list_groups(timeout=kafka.seconds_left())
-            groups = [_group(group) for group in listed if group.protocol_type == _PROTOCOL and group.members]
-            is_settled = not any(group.untold for group in groups)
+            of_workers = [group for group in listed if group.protocol_type == _PROTOCOL and group.members]
+            groups = list(map(_group, of_workers))
+            is_settled = all(all(member.metadata for member in group.members) for group in of_workers)
             if is_settled or kafka.seconds_left() < 2 * _ASK_AGAIN_SECONDS:
                 return tuple(sorted(groups, key=lambda group: group.group))
             timing.sleep(_ASK_AGAIN_SECONDS)

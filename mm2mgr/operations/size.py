@@ -312,11 +312,13 @@ def placements(evidence: Evidence, result: Outcome) -> dict[str, Placement]:
 
 @dataclass(frozen=True)
 class SimulationReport(OutcomeComparison):
-    """What is and what would be. `failures`: source clusters that could not be read; their flows are not counted."""
+    """What is and what would be. `notes`: what else, apart from load, argues against it. `failures`: source clusters
+    that could not be read; their flows are not counted."""
 
     changes: Changes
     failures: Mapping[str, str]
-    json_keys = f"change=changes.text notes=changes.notes {OutcomeComparison.json_keys} failures"
+    notes: tuple[str, ...] = ()
+    json_keys = f"change=changes.text notes {OutcomeComparison.json_keys} failures"
 
 
 def simulate(
@@ -335,7 +337,7 @@ def simulate(
     before, after = outcome(scenarios, workers), outcome(changed, workers)
     running = {name: len(placement.workers) for name, placement in placements(evidence, before).items()}
     before, after = with_workers_seen(before, running), with_workers_seen(after, running)
-    return SimulationReport(before, after, changes, evidence.failures)
+    return SimulationReport(before, after, changes, evidence.failures, tuple(changes.notes(topology)))
 
 
 # --- throughput -------------------------------------------------------------------------------------------------------

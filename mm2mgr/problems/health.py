@@ -468,6 +468,8 @@ class Description:
         settings = [dict(zip(("setting", "value", "origin"), setting, strict=True)) for setting in self.settings]
         return {
             "flow": flow.id,
+            "lane_of": flow.whole_id if flow.lane_of else None,
+            "lanes": self.lanes,
             "source": _cluster(flow.source),
             "target": _cluster(flow.target),
             "connect": {"name": flow.connect.name, "urls": list(flow.connect.model.url), "kafka": flow.connect.kafka},
@@ -482,6 +484,12 @@ class Description:
             "warnings": list(status.warnings),
             "failures": to_json(status.failures),
         }
+
+    @property
+    def lanes(self) -> list[str]:
+        """The other lanes of a flow by their ids; none of a lane."""
+        others = (other for other in self.reading.declared if other.whole_id == self.flow.id != other.id)
+        return [] if self.flow.lane_of else [other.id for other in others]
 
     @property
     def trace(self) -> list[str]:

@@ -139,7 +139,11 @@ def test_lanes_of_a_flow_are_judged_together(site: Site) -> None:
     assert not flow["lanes"]
     assert "Or lanes" not in text
     # The name of the flow as the receiver of a lane's topic is its own connector.
-    assert "orders:a->b" in site.mm2mgr("simulate", "--store", "store", "--move", "t0=orders").out
+    moved = site.mm2mgr("simulate", "--store", "store", "--move", "t0=orders").out
+    assert "orders:a->b" in moved
+    assert "mirrored-already" not in moved  # a lane brings its stored offsets
+    limited = site.mm2mgr("simulate", "--store", "store", "--limit", "orders=1", "-o", "json").json["flows"]
+    assert "orders.heavy:a->b" in limited
 
 
 def test_a_skewed_assignment_is_shown_and_apply_makes_it_even(site: Site) -> None:
