@@ -29,7 +29,7 @@ from mm2mgr.balance.planner import plan_balance
 from mm2mgr.balance.rates import MeasuredRate, Rates
 from mm2mgr.balance.rules import ELASTIC_ROUNDS_PER_DAY, ROUNDS_PER_DAY, BalanceHistory, BalanceRules
 from mm2mgr.balance.triggers import AutomaticRules, FlowLook, holds_of_tree
-from mm2mgr.balance.ways import Way, compare_ways
+from mm2mgr.balance.ways import Way, compare_ways, with_connectors_today
 from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import RESTING, RunningConnector, standing
@@ -374,7 +374,7 @@ class _Judging:
             return None
         plan = plan_balance(partitions, rates, None, rules)
         lanes = plan_lanes(FlowToPack(partitions, rates, rules), plan.task_count)
-        ways = compare_ways(plan, rates, Assignment(tuple(tasks)), rules, lanes.way)
+        ways = with_connectors_today(compare_ways(plan, rates, Assignment(tuple(tasks)), rules, lanes.way), len(parts))
         today, least = ways[0].busiest, lanes.way.busiest
         figures = f"the busiest task of its {len(parts)} connectors has {percent(today)} of the usable capacity"
         is_good, instead = today <= rules.imbalance * least, "with those below" if lanes.lanes else "without lanes"

@@ -39,8 +39,9 @@ def say_rebalanced(report: RebalanceReport) -> None:
 
 def way_cells(way: Way) -> tuple[str, ...]:
     """Return what one way to assign the partitions makes of a load, in `WAY_COLUMNS`."""
+    connectors = number_of(way.connectors, "connector")
     return (
-        way.name,
+        f"{way.name}, {connectors}" if way.name == "lanes" or way.connectors > 1 else way.name,
         str(way.tasks),
         f"{way.busiest * 100:.0f} % of usable",
         f"{way.over_bound:.2f} times",

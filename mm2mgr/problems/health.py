@@ -79,7 +79,8 @@ class FlowStatus(ConnectorState):
     """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with
     `lag_at_least`; `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of
     `serve`; None after one look. `audit`: the last verdict on its records; None where it declares no audits.
-    `interruptions`: assignment changes and failures in the last hour and in 30 days; None where it was never read.
+    `interruptions`: assignment changes and failures in the last hour and in 30 days; None where it was never read;
+    `interruptions_with_lanes`: those of a flow with lanes on all of its connectors.
     """
 
     flow: str = field(kw_only=True)
@@ -90,9 +91,11 @@ class FlowStatus(ConnectorState):
     trend: Trend | None = field(kw_only=True, default=None)
     audit: AuditState | None = field(kw_only=True, default=None)
     interruptions: InterruptionReport | None = field(kw_only=True, default=None)
+    interruptions_with_lanes: InterruptionReport | None = field(kw_only=True, default=None)
     json_keys = (
         "flow connect connector type pair state health tasks problem_values=problems notes partitions_per_task "
-        "lag_records lag_at_least lag_partitions offsets_note trend audit interruptions problems=sentences"
+        "lag_records lag_at_least lag_partitions offsets_note trend audit interruptions interruptions_with_lanes"
+        " problems=sentences"
     )
 
     @property
@@ -223,6 +226,7 @@ def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: It
         offsets_note=offsets_note(case, growth(case, earlier.flow(flow.id).marks)),
         trend=case.trend,
         interruptions=case.interruptions,
+        interruptions_with_lanes=case.interruptions_with_lanes,
     )
 
 
@@ -310,6 +314,8 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
         )
     if case.interruptions and any(case.last_hour) and not any(often_interrupted(case)):
         notes.append(case.interruptions.text)
+    if (whole := case.interruptions_with_lanes) and any(whole.last_hour) and whole != case.interruptions:
+        notes.append(f"with its lanes: {whole.text}")
     if case.connector.tasks_unread:
         notes.append(f"tasks could not be read: {case.connector.tasks_unread.message}")
     return (*notes, *_own_kafka_note(case))

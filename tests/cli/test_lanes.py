@@ -68,6 +68,16 @@ def test_who_and_topics_name_the_lane_that_has_a_topic(mm2mgr: Command, connect:
                        "logs": ["all:a->b", "of", "the", "same", "flow", "has", "it"]}  # fmt: skip
 
 
+def test_what_interrupts_a_lane_is_counted_for_its_flow_too(mm2mgr: Command, connect: FakeConnect) -> None:
+    mm2mgr("status")
+    connect.connectors[HEAVY].failed_tasks = {0: "java.lang.OutOfMemoryError"}
+    flows = {flow["flow"]: flow for flow in mm2mgr("status", "-o", "json", code=1).json["flows"]}
+    own, heavy = flows["all:a->b"], flows["all.heavy:a->b"]
+    assert [own[key]["last_hour"]["failures"] for key in ("interruptions", "interruptions_with_lanes")] == [0, 1]
+    assert (heavy["interruptions"]["last_hour"]["failures"], heavy["interruptions_with_lanes"]) == (1, None)
+    assert "with its lanes: 1 failure of tasks in the last hour" in own["notes"]
+
+
 def remove_lanes(mm2mgr: Command) -> None:
     tree = mm2mgr.tree / "x.yaml"
     tree.write_text(tree.read_text().replace("balance: {lanes: {heavy: [orders]}}", "balance: {lanes: {}}"))

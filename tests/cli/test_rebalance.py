@@ -139,6 +139,16 @@ def test_lanes_of_a_flow_are_judged_together(site: Site) -> None:
     assert not flow["lanes"]
     assert "Or lanes" not in text
     # The name of the flow as the receiver of a lane's topic is its own connector.
+    sized = site.mm2mgr("size", "--store", "store", "--dry-run", "--balance", "orders", "-o", "json").json["sizings"]
+    ways = {sizing["flow_id"]: sizing["ways"] for sizing in sized}
+    by_name = {way["name"]: way for way in flow["ways"]}
+    assert [(way["name"], way["connectors"]) for way in ways["orders:a->b"]][::2] == [
+        ("today", 2),
+        ("lanes", 2),
+        ("lower bound", 1),
+    ]
+    assert by_name["today"]["busiest"] == pytest.approx(ways["orders:a->b"][0]["busiest"], rel=0.05)
+    assert "lanes" not in {way["name"] for way in ways["orders.heavy:a->b"]}
     moved = site.mm2mgr("simulate", "--store", "store", "--move", "t0=orders").out
     assert "orders:a->b" in moved
     assert "mirrored-already" not in moved  # a lane brings its stored offsets
