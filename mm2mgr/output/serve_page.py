@@ -265,6 +265,7 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "aged": f"Its Connect cluster cannot be read; below is what was known {age} ago." if age else "",
         "problems": status.sentences,
         "notes": [
+            *_lane_sentences(status, view),
             *status.notes,
             *([status.offsets_note] if status.offsets_note else []),
             *([status.audit.sentence] if status.audit else []),
@@ -283,6 +284,14 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "unknown": sorted({reason for row in partitions for reason in row.unknown.values()}),
         "changes": _changes_of(status.flow, view.survey),
     }
+
+
+def _lane_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
+    if status.lane_of:
+        yield f"It is a lane of {status.lane_of}."
+    flows = view.look.status.flows if view.look else ()
+    if lanes := [flow.flow for flow in flows if flow.lane_of == status.flow]:
+        yield f"Its lanes, each with topics of its own: {', '.join(lanes)}."
 
 
 def _load_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:

@@ -8,7 +8,7 @@ login is a refused login.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -521,15 +521,17 @@ class Orphan(ProblemEvidence):
     state: str
     "its state"
     lane_of: str = ""
-    "id of the flow that it was a lane of; empty where it is none"
+    "id of the declared flow that it was a lane of; empty where there is none"
 
     @classmethod
-    def from_connector(cls, connector: OtherConnector) -> Orphan:
+    def from_connector(cls, connector: OtherConnector, declared: Collection[str] = ()) -> Orphan:
+        """Return it; `declared`: the ids of the tree's flows."""
         config, types = connector.config, {name: type_ for type_, name in CLASSES.items()}
         pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
         type_ = types.get(config.get("connector.class", ""), "source")
         topics = cut(config.get("topics", ""))
-        lane_of = cut(config.get(LANE_OF_KEY, ""))
+        lane_of = config.get(LANE_OF_KEY, "")
+        lane_of = lane_of if lane_of in declared else ""
         return cls(connector.connect, connector.connector, type_, pair, topics, connector.state, lane_of)
 
     @property
@@ -552,6 +554,6 @@ class Orphan(ProblemEvidence):
         if self.lane_of:
             return (
                 f"{stands}; it is a lane of {self.lane_of}, to which mm2mgr apply gives its topics back with their"
-                " stored offsets; where that flow is gone too, delete it with mm2mgr apply --prune"
+                " stored offsets, and deletes it then"
             )
         return f"{stands}; declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"

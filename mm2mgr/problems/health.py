@@ -80,10 +80,12 @@ class FlowStatus(ConnectorState):
     `lag_at_least`; `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of
     `serve`; None after one look. `audit`: the last verdict on its records; None where it declares no audits.
     `interruptions`: assignment changes and failures in the last hour and in 30 days; None where it was never read;
-    `interruptions_with_lanes`: those of a flow with lanes on all of its connectors.
+    `interruptions_with_lanes`: those of a flow with lanes on all of its connectors. `lane_of`: the id of the flow that
+    it is a lane of, None for any other flow.
     """
 
     flow: str = field(kw_only=True)
+    lane_of: str | None = field(kw_only=True, default=None)
     lag_records: int | None = field(kw_only=True, default=None)
     lag_at_least: bool = field(kw_only=True, default=False)
     lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
@@ -93,7 +95,7 @@ class FlowStatus(ConnectorState):
     interruptions: InterruptionReport | None = field(kw_only=True, default=None)
     interruptions_with_lanes: InterruptionReport | None = field(kw_only=True, default=None)
     json_keys = (
-        "flow connect connector type pair state health tasks problem_values=problems notes partitions_per_task "
+        "flow lane_of connect connector type pair state health tasks problem_values=problems notes partitions_per_task "
         "lag_records lag_at_least lag_partitions offsets_note trend audit interruptions interruptions_with_lanes"
         " problems=sentences"
     )
@@ -193,13 +195,18 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
             judged = _flow_status(case, earlier, notes.get(flow.id, ()), lost)
         else:
             judged = _unread_status(reading, flow, lost)
+        judged = replace(judged, lane_of=flow.whole_id if flow.lane_of else None)
         flows.append(_with_audit(judged, flow, audits, memory, reading.taken_at))
     return Status(
         reading.taken_at,
         tuple(flows),
         tuple(map(_companion, companions)),
         reading.failures(),
-        tuple(Orphan.from_connector(orphan) for connect in reading.connects.values() for orphan in connect.orphans),
+        tuple(
+            Orphan.from_connector(orphan, {flow.id for flow in reading.declared})
+            for connect in reading.connects.values()
+            for orphan in connect.orphans
+        ),
         tuple(offsets_not_stored(reading, memory, patience.not_stored_seconds)),
         losses,
     )
