@@ -26,7 +26,8 @@ _LONGEST_URL = 2_000
 class WorkerGroup:
     """A group of Connect workers: the ids of its members (host and port of their REST API), as statuses have them.
 
-    `untold`: how many members more there are whose address is not known, as while the group rebalances.
+    `untold`: how many members more there are whose address is not known, as while the group rebalances, or which
+    advertise that of another one, as behind one service: only one of these can be asked.
     """
 
     group: str
@@ -53,8 +54,8 @@ def read_worker_groups(kafka: Kafka) -> tuple[WorkerGroup, ...]:
 
 
 def _group(group: Any) -> WorkerGroup:
-    told = list(_workers(member.metadata for member in group.members))
-    return WorkerGroup(group.id, tuple(sorted({*told})), len(group.members) - len(told))
+    told = {*_workers(member.metadata for member in group.members)}
+    return WorkerGroup(group.id, tuple(sorted(told)), len(group.members) - len(told))
 
 
 def _workers(metadata: Iterable[bytes]) -> Iterable[str]:
@@ -68,6 +69,7 @@ def worker_of(metadata: bytes) -> str:
         if not 0 < size <= min(len(metadata) - 4, _LONGEST_URL):
             return ""
         place = urlsplit(metadata[4 : 4 + size].decode())
-        return place.netloc if place.hostname and place.port else ""
+        is_plain = place.netloc.isprintable() and not {"@", " "} & {*place.netloc}
+        return place.netloc if is_plain and place.hostname and place.port else ""
     except (struct.error, ValueError):
         return ""

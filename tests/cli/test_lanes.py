@@ -152,3 +152,10 @@ def test_a_topic_of_a_lane_is_reset_there(mm2mgr: Command, connect: FakeConnect)
     assert [entry["offset"] for entry in connect.offsets[OWN].values()] == [2]
     refused = mm2mgr("offsets", "reset", "all", "--topic", "typo", "--to", "earliest", "--yes", code=1)
     assert "does not mirror typo" in refused.err
+
+
+def test_audits_compare_one_lane_with_one_flow(mm2mgr: Command, connect: FakeConnect) -> None:
+    refused = mm2mgr("audit", "all", "all.heavy", "--compare", code=64).err
+    assert "'all' means 2 flows, and one is compared with one: name one of all:a->b, all.heavy:a->b" in " ".join(
+        refused.split()
+    )
