@@ -57,12 +57,14 @@ def ask_each_worker(connects: Iterable[ConnectCluster]) -> Steps[dict[str, EachW
     snapshot = yield questions.values()
     for name, question in questions.items():
         answers = snapshot.get(question)
-        known = members[name] if isinstance(answers, Mm2mgrError) else _checked(answers, at_work[name], *members[name])
-        results[name] = answers if isinstance(answers, Mm2mgrError) else EachWorker(answers, *known)
+        group = (
+            members[name] if isinstance(answers, Mm2mgrError) else _group_of_all(answers, at_work[name], *members[name])
+        )
+        results[name] = answers if isinstance(answers, Mm2mgrError) else EachWorker(answers, *group)
     return results
 
 
-def _checked(
+def _group_of_all(
     answers: PluginsOfWorkers, at_work: Collection[str], members: tuple[str, ...] | None, no_group: str
 ) -> tuple[tuple[str, ...] | None, str]:
     """Return the members of a group; None, and why, where a worker that runs tasks and answers is none of them: then it

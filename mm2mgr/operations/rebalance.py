@@ -220,9 +220,9 @@ def plan_to_write(owner: str, flows: Iterable[FlowBalance]) -> Plan:
 
 def _without_left(plan: Plan, judged: RebalanceReport) -> Plan:
     """Return a plan without what is not to be written any more."""
-    kept = {flow.change.full_name for flow in judged.changes if flow.change}
+    due = {flow.change.full_name for flow in judged.changes if flow.change}
     parts = (
-        replace(part, changes=tuple(change for change in part.changes if change.full_name in kept))
+        replace(part, changes=tuple(change for change in part.changes if change.full_name in due))
         for part in plan.clusters
     )
     return replace(plan, clusters=tuple(part for part in parts if part.changes))

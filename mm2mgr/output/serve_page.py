@@ -306,7 +306,8 @@ def _load_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
         last_hour = counted.last_hour.text or "nothing"
         yield f"Interrupted in 30 days by {counted.last_30_days.text}; in the last hour by {last_hour}."
     if (whole := status.interruptions_with_lanes) and any(whole.last_30_days) and whole != counted:
-        yield f"With its lanes: in 30 days {whole.last_30_days.text}; in the last hour {whole.last_hour.text or 'nothing'}."
+        last_hour = whole.last_hour.text or "nothing"
+        yield f"With its lanes: in 30 days {whole.last_30_days.text}; in the last hour {last_hour}."
     if moves and moves.busiest_share is not None and moves.balance is not None:
         share = f"{moves.busiest_share * 100:.0f} % of what a task is planned to carry"
         yield f"The busiest task got {share}, {moves.balance:.2f} times the mean of its tasks."

@@ -205,13 +205,12 @@ class FlowCase(ConnectorCase):
 
     @property
     def interruptions_with_lanes(self) -> InterruptionReport | None:
-        """What interrupted a flow on all of its connectors, each restart of one counted; None where it has no lanes, and
-        for a lane."""
+        """What interrupted a flow on all of its connectors; None where it has no lanes, and for a lane."""
         parts = [part for part in self.reading.declared if part.whole_id == self.flow.id]
         if len(parts) < 2:
             return None
-        seen = (self.memory.flow(part.id).interruptions for part in parts)
-        reports = filter(None, (InterruptionReport.read(counted, self.reading.taken_at) for counted in seen))
+        counts = (self.memory.flow(part.id).interruptions for part in parts)
+        reports = filter(None, (InterruptionReport.read(of_part, self.reading.taken_at) for of_part in counts))
         return reduce(InterruptionReport.add, reports) if self.interruptions else None
 
     @property
