@@ -317,6 +317,11 @@ class Topology:
         """Return the flows with these ids, such as those that a connector serves."""
         return [flow for flow in self.flows if flow.id in ids]
 
+    def part_with(self, flow: Flow, topic: str) -> Flow | None:
+        """Return the other part of a flow with lanes that mirrors a topic: a lane, or the flow's own connector."""
+        others = (other for other in self.flows if other.whole_id == flow.whole_id and other.id != flow.id)
+        return next((other for other in others if other.carries(topic)), None)
+
     def select(self, name: str) -> list[Flow]:
         """Return the flows that a user means by a flow id, a pair `source->target`, or a declared name.
 

@@ -360,6 +360,7 @@ def rights_page() -> str:
         **{"audited topic": "each topic that is audited, on the source and on the target"},
         **{"dedicated status": f"topic {status}", "dedicated configs": f"topic {configs_topic('SOURCE')}"},
         **{"dedicated group": f"group {group}", "quotas": "the cluster"},
+        **{"workers' group": "group of the workers of a Connect cluster, their group.id"},
     }
     own = [(row.operation, named[row.on], row.effect) for row in ROWS if row.type == "mm2mgr"]
     of_clients = [row for row in ROWS if row.type != "mm2mgr"]
@@ -389,7 +390,8 @@ def rights_page() -> str:
         "For the login of `access:`, else of the cluster. The history and the leases are on the Kafka cluster that each Connect cluster runs on; "
         "`history: false` on a Connect cluster does without them. `check` asks for what audits need where a flow declares `audit: 2%`; `mm2mgr audit` "
         "needs the rights on topics for any other flow, too, and says which one it lacks. The offsets of a dedicated MirrorMaker from SOURCE are on its target; "
-        "only a `moved:` entry that takes over from it needs them.",
+        "only a `moved:` entry that takes over from it needs them. Nobody but the workers' configuration knows their group, so that `check` does not ask for the "
+        "right on it; only `balance: plugin` needs it.",
         table(["operation", "on", "without it"], own),
     ]
     return page("Rights", *blocks)

@@ -33,6 +33,7 @@ from mm2mgr.live.read import ask_all
 from mm2mgr.plan.changes import Change, ClusterPlan
 from mm2mgr.plan.history import CONFIG, ENTRY, Claim, History, HistoryEntry, adopting, read_claims, read_history
 from mm2mgr.plan.quotas import QuotaResult
+from mm2mgr.render import LANE_OF_KEY, flow_of_lane
 from mm2mgr.secrets import mask_config, mask_text
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology
@@ -111,7 +112,7 @@ class Recorder:
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             connect=change.connect,
             connector=change.connector,
-            flows=change.flows,
+            flows=self._flows_of(change),
             action=change.action,
             keys=keys,
             state=shown["state"],
@@ -121,6 +122,13 @@ class Recorder:
             entry = replace(entry, reason=_safe(self.reasons[change.full_name]))
         self._entries[change.full_name] = entry
         self.put(entry)
+
+    def _flows_of(self, change: Change) -> tuple[str, ...]:
+        """Return the flows that a change is about: of a lane also the flow that it is of, which may outlive it."""
+        lanes = (flow for flow in self.topology.flows_of(change.flows) if flow.lane_of is not None)
+        config = change.config or change.before or {}
+        of_config = map(_safe, filter(None, (flow_of_lane(config), config.get(LANE_OF_KEY))))
+        return tuple(dict.fromkeys((*change.flows, *(flow.whole_id for flow in lanes), *of_config)))
 
     def end(self, change: Change, outcome: str, error: str | None = None, *, was_written: bool = False) -> None:
         """Record what became of a change that was begun; a later call for the same connector replaces it.

@@ -8,7 +8,7 @@ error for the connectors of that Connect cluster and never holds up another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -30,8 +30,8 @@ from mm2mgr.live.snapshot import Steps
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.resets import FlowReset
 from mm2mgr.remarks import Remark
-from mm2mgr.render import connectors_of
-from mm2mgr.text import few, nearest
+from mm2mgr.render import LANE_OF_KEY, connectors_of, flow_of_lane
+from mm2mgr.text import few, nearest, visible
 from mm2mgr.topology import Flow, Topology
 
 Verb = Literal["pause", "resume", "stop", "restart"]
@@ -88,6 +88,8 @@ class StateChange:
     settled: Settled | None = None
     written: bool = False
     doubt: str = ""
+    with_lanes: bool = False
+    """Whether lanes of its flow are meant, too, that run and that the tree has no more."""
     json_keys = "connect connector flows action written before detail hint warning doubt state verdict"
 
     @property
@@ -123,14 +125,16 @@ def choose_connectors(topology: Topology, connectors: Sequence[Connector], choic
     declared = {(connector.connect, connector.name): connector for connector in connectors}
     chosen: dict[tuple[str, str], StateChange] = {}
 
-    def take(meant: Iterable[Connector]) -> None:
+    def take(meant: Iterable[Connector], *, with_lanes: bool = True) -> None:
         for connector in meant:
             state = None
             if connector.state:
                 (flow,) = topology.flows_of(connector.flows)
                 state = connector.state, flow.origin("state").where
-            change = StateChange(connector.connect, connector.name, connector.flows, state)
-            chosen[change.full_name] = change
+            change = StateChange(connector.connect, connector.name, connector.flows, state, with_lanes=with_lanes)
+            chosen.setdefault(change.full_name, change)
+            if with_lanes:
+                chosen[change.full_name] = replace(chosen[change.full_name], with_lanes=True)
 
     def take_sources(flows: Iterable[Flow]) -> None:
         take(connector for connector in connectors_of(connectors, flows) if connector.type == "source")
@@ -140,7 +144,7 @@ def choose_connectors(topology: Topology, connectors: Sequence[Connector], choic
     for name in choice.names:
         connect, slash, connector = name.partition("/")
         if slash and connect in topology.connects:
-            take(filter(None, [declared.get((connect, connector))]))
+            take(filter(None, [declared.get((connect, connector))]), with_lanes=False)
             chosen.setdefault((connect, connector), StateChange(connect, connector))
             continue
         flows = topology.select(name)
@@ -255,9 +259,24 @@ def plan_states(topology: Topology, request: StateRequest, chosen: Iterable[Stat
         except Mm2mgrError as error:
             changes += [replace(change, action="failed", detail=error.message, hint=error.hint) for change in mine]
             continue
-        changes += [decide(request, change, owners, live) for change in mine]
+        meant = (*mine, *_lanes_beside(name, mine, owners, live))
+        changes += [decide(request, change, owners, live) for change in meant]
     stopped = any(change.action == "write" and change.before == "STOPPED" for change in changes)
     return (yield from _refuse_givers(topology, changes)) if stopped else changes
+
+
+def _lanes_beside(
+    connect: str, chosen: Sequence[StateChange], owners: Ownership, live: Mapping[str, RunningConnector]
+) -> Iterator[StateChange]:
+    """Yield lanes of the flows that are meant which still run and which the tree has no more: they mirror topics of
+    these flows until an apply has ended them."""
+    wholes = {flow for change in chosen if change.with_lanes for flow in change.flows}
+    names = {change.connector for change in chosen}
+    for name, shown in sorted(live.items()):
+        whole, is_ours = shown.config.get(LANE_OF_KEY), owners.is_ours((connect, name), shown.config)
+        if whole in wholes and name not in names and is_ours:
+            flows = (flow_of_lane(shown.config) or whole, whole)
+            yield StateChange(connect, name, tuple(map(visible, flows)))
 
 
 def _refuse_givers(topology: Topology, changes: Iterable[StateChange]) -> Steps[list[StateChange]]:

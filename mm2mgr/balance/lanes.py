@@ -71,7 +71,7 @@ class LanePlan:
         """Return the plan as one of the ways to assign partitions."""
         parts = (self.rest, *self.lanes)
         tasks, busiest = sum(lane.tasks for lane in parts), max(lane.busiest for lane in parts)
-        return Way("lanes", tasks, busiest, self.bound, self.tasks_needed, self.searched)
+        return Way("lanes", tasks, busiest, self.bound, self.tasks_needed, self.searched, self.connectors)
 
 
 def plan_lanes(flow: FlowToPack, tasks: int, most_lanes: int = MOST_LANES) -> LanePlan:

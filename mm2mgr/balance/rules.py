@@ -12,6 +12,10 @@ from mm2mgr.sizing.tasks import Bounds, Capacity, Rules
 from mm2mgr.text import number_of
 
 DAY_SECONDS = 86_400.0
+ROUNDS_PER_DAY = 1
+ELASTIC_ROUNDS_PER_DAY = 3
+"""Where tasks follow the week: one round after they were given up at night, one after they were added before the
+morning's peak, and one for an overload."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class BalanceRules:
     looks: int = 2
     least_gain: float = 0.05
     cool_down_seconds: float = 3_600.0
-    rounds_per_day: int = 1
+    rounds_per_day: int = ROUNDS_PER_DAY
     least_coverage: float = 0.5
     stale_seconds: float = 7_200.0
     hysteresis: float = 0.9

@@ -152,6 +152,11 @@ def hold_of(state: TriggerState, look: FlowLook, now: float, rules: AutomaticRul
     return _hold(state, look, now, rules)[:2]
 
 
+def holds_of_tree(look: FlowLook, now: float, rules: AutomaticRules) -> tuple[str, ...]:
+    """Say what holds a round now, all of it: for a person, who may write all the same."""
+    return tuple(reason for _, reason in _holds(look, now, rules, -math.inf))
+
+
 def _hold(
     state: TriggerState, look: FlowLook, now: float, rules: AutomaticRules
 ) -> tuple[Hold | None, str, float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Way:
     usable.
 
     `tasks_needed`: the least number with which no task is overloaded; None: not by this way, up to `searched` tasks.
+    `connectors`: how many there are, each with a part of the tasks.
     """
 
     name: str
@@ -41,7 +42,8 @@ class Way:
     bound: float
     tasks_needed: int | None
     searched: int
-    json_keys = "name tasks busiest bound over_bound tasks_needed searched"
+    connectors: int = 1
+    json_keys = "name tasks busiest bound over_bound tasks_needed searched connectors"
 
     @property
     def over_bound(self) -> float:
@@ -71,6 +73,11 @@ def compare_ways(
     ways.append(Way("plugin", tasks, plan.busiest, bound, _tasks_with_plugin(flow, plan), flow.most_tasks))
     ways.append(Way("lower bound", tasks, bound, bound, flow.least_tasks, flow.most_tasks))
     return tuple(ways)
+
+
+def with_connectors_today(ways: Sequence[Way], connectors: int) -> tuple[Way, ...]:
+    """Return the ways of a flow whose tasks of today are of so many connectors, which are its lanes."""
+    return tuple(replace(way, connectors=connectors) if way.name == "today" else way for way in ways)
 
 
 def _tasks_with_plugin(flow: FlowToPack, plan: BalancePlan) -> int | None:

@@ -3,7 +3,7 @@ connectors, and the entries of overrides/brokers.yaml: what brokers allow, and t
 
 For rows 1 to 24, each right was removed from brokers of Kafka 4.3.1 that deny by default (tests/check/test_acls_live.py
 checks each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP-618); those from 28 on are
-rights of mm2mgr itself.
+rights of mm2mgr itself. Row 42 is told and not asked for: Connect tells nobody the name of its workers' group.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ OWN = "mm2mgr itself"
 On = Literal[
     "topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster",
     "history", "lease", "watch lease", "audit lease", "audited topic",
-    "dedicated offsets", "dedicated status", "dedicated configs", "dedicated group", "quotas",
+    "dedicated offsets", "dedicated status", "dedicated configs", "dedicated group", "quotas", "workers' group",
 ]  # fmt: skip
-_GROUPS_OF: tuple[On, ...] = ("group", "lease", "watch lease", "audit lease", "dedicated group")
+_GROUPS_OF: tuple[On, ...] = ("group", "lease", "watch lease", "audit lease", "dedicated group", "workers' group")
 _KINDS: dict[On, ResourceKind] = {
     "cluster": "cluster",
     "quotas": "cluster",
@@ -76,6 +76,10 @@ _NO_AUDIT_LEASE = (
 _NO_QUOTAS = "quotas of `catch_up` cannot be read, so none is written or deleted; all else is planned and applied"
 _NO_LIMIT = "quotas of `catch_up` are not written; flows mirror without a limit, and `apply` ends with exit code 1"
 _NO_CONFIG = "`status` does not see whether a dedicated MirrorMaker that came back mirrors the same topics"
+_NO_WORKERS_GROUP = (
+    "`plan` of `balance: plugin` does not see workers that run nothing: it goes by `workers: {count: …}`, and without"
+    " that the plugin's class is not written"
+)
 _NOT_TAKEN = "`moved:` cannot take over from the dedicated MirrorMaker"
 _ACLS, _CONFIGS, _GROUPS = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "sync.group.offsets.enabled"
 
@@ -142,6 +146,7 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(35, "mm2mgr", OWN, "DescribeConfigs", "quotas", _NO_QUOTAS),
     RightRule(37, "mm2mgr", OWN, "Read", "dedicated configs", _NO_CONFIG),
     RightRule(36, "mm2mgr", OWN, "AlterConfigs", "quotas", _NO_LIMIT),
+    RightRule(42, "mm2mgr", OWN, "Describe", "workers' group", _NO_WORKERS_GROUP),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
 

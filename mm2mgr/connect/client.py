@@ -338,14 +338,14 @@ async def plugins_of_workers(
     only_ids = others(ids, urls.values())
     scheme = urlsplit(target.urls[0]).scheme
     bare = replace(target, auth=None, headers={}, renewed=None)
-    asked = {url: replace(target, urls=(url,)) for url in urls}
-    asked |= {worker: replace(bare, urls=(f"{scheme}://{worker}",)) for worker in only_ids}
+    asked = {url: (target, url) for url in urls} | {worker: (bare, f"{scheme}://{worker}") for worker in only_ids}
     gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
 
     async def ask(worker: str) -> PluginsOfWorker:
         async with gate:
             try:
-                async with ConnectClient(asked[worker], deadline_seconds=deadline_seconds) as client:
+                whose, url = asked[worker]  # a status names whom it likes, also what is no host
+                async with ConnectClient(replace(whose, urls=(url,)), deadline_seconds=deadline_seconds) as client:
                     plugins = await client.plugins()
             except Mm2mgrError as error:
                 return PluginsOfWorker(worker, failure=error.one_line)

@@ -46,10 +46,14 @@ class Changes:
     targets: tuple[str, ...] = ()
     limits: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def notes(self) -> list[str]:
-        """What else, apart from load, argues against these changes."""
-        topics = ", ".join(topic for topic, _ in self.moves)
+    def notes(self, topology: Topology) -> list[str]:
+        """Return what else, apart from load, argues against these changes. Lanes of a flow carry stored offsets."""
+
+        def is_of_lanes(topic: str, name: str) -> bool:
+            givers = {flow.whole_id for flow in topology.flows if flow.carries(topic)}
+            return givers <= {flow.whole_id for flow in topology.flows if flow.is_meant(name)}
+
+        topics = ", ".join(topic for topic, name in self.moves if not is_of_lanes(topic, name))
         note = (
             "a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of"
             f" {topics} (mirrored-already) where records have been mirrored, unless --allow mirror-again"
@@ -92,7 +96,8 @@ def apply_changes(topology: Topology, scenarios: Sequence[Scenario], changes: Ch
 def _ids(topology: Topology, name: str, scenarios: Sequence[Scenario] = ()) -> set[str]:
     """Return the ids that a name means, those of flows that a change has added too; Mm2mgrError where it means none."""
     added = {scenario.flow_id for scenario in scenarios if name in (scenario.name, scenario.pair, scenario.flow_id)}
-    return added or {flow.id for flow in topology.select(name)}
+    declared = {flow.id for flow in topology.flows if flow.is_meant(name)}  # with lanes
+    return added | declared or {flow.id for flow in topology.select(name)}
 
 
 def _move_topic(topology: Topology, scenarios: Sequence[Scenario], topic: str, name: str) -> tuple[Scenario, ...]:

@@ -29,11 +29,12 @@ class EachWorker:
 
     @property
     def answered_members(self) -> int:
-        """How many members of the group answered; where it is not known, how many workers did."""
+        """How many members of the group answered, each at an address of its own; where it is not known, how many
+        workers did."""
         if self.members is None:
             return self.answers.count
-        answers = map(self.answers.of_worker, self.members)
-        return sum(answer is not None and not answer.failure for answer in answers)
+        answers = filter(None, map(self.answers.of_worker, self.members))
+        return len({answer.worker for answer in answers if not answer.failure})
 
 
 def ask_each_worker(connects: Iterable[ConnectCluster]) -> Steps[dict[str, EachWorker | Mm2mgrError]]:
@@ -44,19 +45,39 @@ def ask_each_worker(connects: Iterable[ConnectCluster]) -> Steps[dict[str, EachW
     results: dict[str, EachWorker | Mm2mgrError] = {}
     members: dict[str, tuple[tuple[str, ...] | None, str]] = {}
     questions: dict[str, PluginsOfEachWorker] = {}
+    at_work: dict[str, Collection[str]] = {}
     for connect in connects:
         if isinstance(statuses := snapshot.get(Statuses(connect.name)), Mm2mgrError):
             results[connect.name] = statuses
             continue
-        at_work = workers_at_work(statuses.values())
-        members[connect.name] = _members(connect, at_work, snapshot.get(groups[connect.name]))
-        workers = {*at_work, *(members[connect.name][0] or ())}
+        at_work[connect.name] = workers_at_work(statuses.values())
+        members[connect.name] = _members(connect, at_work[connect.name], snapshot.get(groups[connect.name]))
+        workers = {*at_work[connect.name], *(members[connect.name][0] or ())}
         questions[connect.name] = PluginsOfEachWorker(connect.name, tuple(sorted(workers)))
     snapshot = yield questions.values()
     for name, question in questions.items():
         answers = snapshot.get(question)
-        results[name] = answers if isinstance(answers, Mm2mgrError) else EachWorker(answers, *members[name])
+        group = (
+            members[name] if isinstance(answers, Mm2mgrError) else _group_of_all(answers, at_work[name], *members[name])
+        )
+        results[name] = answers if isinstance(answers, Mm2mgrError) else EachWorker(answers, *group)
     return results
+
+
+def _group_of_all(
+    answers: PluginsOfWorkers, at_work: Collection[str], members: tuple[str, ...] | None, no_group: str
+) -> tuple[tuple[str, ...] | None, str]:
+    """Return the members of a group; None, and why, where a worker that runs tasks and answers is none of them: then it
+    is the group of others, or that worker has just lost it.
+    """
+    if members is None:
+        return members, no_group
+    of_group = {answer.worker for answer in filter(None, map(answers.of_worker, members))}
+    others = (answers.of_worker(worker) for worker in sorted(at_work))
+    stranger = next((a.worker for a in others if a and not a.failure and a.worker not in of_group), None)
+    if stranger is None:
+        return members, no_group
+    return None, f"{stranger} runs tasks, and is no member of their group"
 
 
 def _members(
@@ -70,5 +91,8 @@ def _members(
     if not own:
         return None, f"no group of Connect workers on Kafka cluster '{connect.kafka}' has one of those known here"
     if untold := sum(group.untold for group in own):
-        return None, f"{number_of(untold, 'member')} of their group did not tell an address yet: it rebalances"
+        return None, (
+            f"{number_of(untold, 'member')} of their group did not tell an address of their own: it rebalances, or"
+            " several advertise the same one"
+        )
     return tuple(sorted({worker for group in own for worker in group.workers})), ""

@@ -31,7 +31,7 @@ class RunningKafka:
     login may read. `failure`: why nothing of it could be read.
 
     `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that
-    were read again after all clusters. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave topic ids in
+    were read again after all clusters. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in
     time, so a topic that was created again cannot be told from the one before.
     """
 

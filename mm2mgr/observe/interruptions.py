@@ -101,6 +101,11 @@ class InterruptionReport:
         last_hour = interruptions.since_then(now - _HOUR - _SHORTEST)
         return cls(interruptions.since, last_hour, interruptions.since_then(now - _DAYS_30 - _DAY))
 
+    def add(self, other: InterruptionReport) -> InterruptionReport:
+        """Return the sum of both, such as of two lanes, counted since both were."""
+        last_30_days = self.last_30_days.add(other.last_30_days)
+        return InterruptionReport(max(self.since, other.since), self.last_hour.add(other.last_hour), last_30_days)
+
     @property
     def text(self) -> str:
         """Both counts in words."""

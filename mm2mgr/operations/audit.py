@@ -29,7 +29,7 @@ from mm2mgr.operations.audit_bounds import AuditOptions, choose_flows, flows_mea
 from mm2mgr.operations.audit_windows import narrow_windows
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, pause
 from mm2mgr.problems.status import read_audit_history, record
-from mm2mgr.text import one_line
+from mm2mgr.text import few, one_line
 from mm2mgr.throughput.warm_session import WarmSpark
 from mm2mgr.topology import Flow, Topology, audit_group
 
@@ -79,6 +79,10 @@ def audit_compare(
     workspace.refuse_snapshot()
     _refuse_wrong(options)
     chosen = choose_flows(workspace, (first, second), options.topics)
+    for argument, name in (("first", first), ("second", second)):
+        if len(ids := [*flows_meant(workspace.topology, (name,))]) > 1:
+            message = f"'{name}' means {len(ids)} flows, and one is compared with one"
+            raise InvalidArgument(argument, f"{message}: name one of {few(ids)}")
     if len(chosen) != 2:
         raise InvalidArgument("second", "`compare` needs two different flows")
     if chosen[0].flow.source.alias != chosen[1].flow.source.alias:

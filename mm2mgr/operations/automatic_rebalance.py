@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr.balance.rules import BalanceRules
 from mm2mgr.balance.triggers import (
-    AutomaticRules,
     FlowLook,
     TaskLoadLook,
     TriggerDecision,
@@ -28,35 +27,32 @@ from mm2mgr.balance.triggers import (
 )
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import RunningConnector
-from mm2mgr.errors import Mm2mgrError, cause
+from mm2mgr.errors import cause
 from mm2mgr.evidence.flow_load import EstateNeeds, FlowNeed, MeasuredLoad, TaskLoad, estate_needs, measured_load
 from mm2mgr.evidence.read import EvidenceOptions
 from mm2mgr.files import is_frozen
 from mm2mgr.json_values import to_json
-from mm2mgr.live.questions import ConnectorsWithStatuses
-from mm2mgr.live.snapshot import Steps
 from mm2mgr.observe.lag_report import FlowFacts, LagRow
 from mm2mgr.observe.trend import recent_rates, task_key
-from mm2mgr.off_peak import OffPeak
 from mm2mgr.operations.rebalance import (
     COMMAND,
     SPREAD_KEY,
     FlowBalance,
+    automatic_rules,
     judge_flows,
     plan_to_write,
-    refusal_to_write,
+    read_again,
+    refusal_now,
     rounds_of,
     tries_of,
 )
 from mm2mgr.operations.status import LagOptions, LagReport, lag
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, pause
-from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.text import span_text
 from mm2mgr.timing import wait_for
-from mm2mgr.topology import Flow, Topology, lease_group
+from mm2mgr.topology import Flow, lease_group
 
 if TYPE_CHECKING:
     from mm2mgr.apply.applied import Applied, Interrupts
@@ -280,12 +276,12 @@ class Rebalancing:
             look.rounds[flow.id] = _round_of(flow, decision, history)
         self.states = {flow.id: self.states[flow.id] for flow in flows}
         planned = [flow for flow in flows if look.rounds[flow.id].decision.action == "plan"]
-        due = self._judge(workspace, planned, facts, look) if planned else {}
+        due = self._judge(workspace, planned, facts, look, history) if planned else {}
         applied = self._write(workspace, due, look, held) if due else None
         return RebalanceRound(number, now, tuple(look.rounds.values()), applied, look.unrecorded)
 
     def _judge(
-        self, workspace: Workspace, planned: list[Flow], facts: LoadFacts, look: _Look
+        self, workspace: Workspace, planned: list[Flow], facts: LoadFacts, look: _Look, history: History
     ) -> dict[str, FlowBalance]:
         """Return the flows for which another assignment is worth a restart and can be written."""
         late = {
@@ -293,7 +289,7 @@ class Rebalancing:
             for flow in planned
             if look.rounds[flow.id].decision.trigger == "overload"
         }
-        judged = judge_flows(workspace, planned, EvidenceOptions(self.order.store), late)
+        judged = judge_flows(workspace, planned, EvidenceOptions(self.order.store), late, history=history)
         balances = {balance.flow: balance for balance in judged.flows}
         due = {name: balance for name, balance in balances.items() if balance.change}
         for flow in planned:
@@ -368,7 +364,7 @@ class Rebalancing:
     def _still_due(self, workspace: Workspace, due: Mapping[str, FlowBalance], look: _Look) -> dict[str, FlowBalance]:
         """Return the flows that nothing holds by history and connectors as they are now, under the lease."""
         flows, still = [flow for flow in workspace.topology.flows if flow.id in due], dict(due)
-        history, running = workspace.ask(_read_again(workspace.topology, {flow.connect.name for flow in flows}))
+        history, running = workspace.ask(read_again(workspace.topology, {flow.connect.name for flow in flows}))
         owners = Ownership.of_tree(workspace.topology)
         for flow in flows:
             newest = replace(look.looks[flow.id], frozen_by=self._frozen_by(flow), **_rounds_in(history, flow))
@@ -376,7 +372,7 @@ class Rebalancing:
             if hold:
                 look.set_outcome(flow.id, "kept", reason)
                 del still[flow.id]
-            elif refusal := _refusal_now(running[flow.connect.name], due[flow.id].change, owners):
+            elif refusal := refusal_now(running[flow.connect.name], due[flow.id].change, owners):
                 look.set_outcome(flow.id, "left", refusal)
                 del still[flow.id]
         return still
@@ -431,40 +427,8 @@ def is_automatic(flow: Flow) -> bool:
     return flow.settings.balance.by == "plugin" and bool(flow.settings.balance.automatic)
 
 
-def automatic_rules(flow: Flow) -> AutomaticRules:
-    """Return what the tree says of automatic rebalances of a flow."""
-    settings = flow.settings.balance
-    rules = BalanceRules(cool_down_seconds=settings.cool_down, rounds_per_day=settings.rounds_per_day)
-    windows = tuple(map(OffPeak.parse, settings.windows))
-    return AutomaticRules(rules, tuple(settings.automatic), settings.looks, windows, flow.settings.max_lag)
-
-
 def _connector_of(flow: Flow) -> Named:
     return flow.connect.name, str(flow.connector_name("source"))
-
-
-Running = Mapping[str, Mapping[str, RunningConnector] | Mm2mgrError]
-
-
-def _read_again(topology: Topology, connects: set[str]) -> Steps[tuple[History, Running]]:
-    """Read what may have changed since a plan was made: the history, and what runs."""
-    history = yield from read_history(topology, connects)
-    snapshot = yield [ConnectorsWithStatuses(connect) for connect in sorted(connects)]
-    return history, {connect: snapshot.get(ConnectorsWithStatuses(connect)) for connect in connects}
-
-
-def _refusal_now(
-    running: Mapping[str, RunningConnector] | Mm2mgrError, change: Change | None, owners: Ownership
-) -> str:
-    """Say why a change may not be written any more; empty where it may."""
-    if isinstance(running, Mm2mgrError):
-        return f"it was not read before the write: {running.one_line}"
-    if change is None or change.connector not in running:
-        return "it does not exist any more"
-    connector = running[change.connector]
-    if refusal := refusal_to_write(connector, change.full_name, owners):
-        return refusal[0]
-    return "" if connector.config == change.before else "its config changed since the plan was made"
 
 
 def _rounds_in(history: History, flow: Flow) -> dict[str, Any]:

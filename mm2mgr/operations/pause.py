@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict, Unpack
 
@@ -25,6 +25,11 @@ from mm2mgr.apply.verbs import (
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.json_values import to_json
+from mm2mgr.lint.hops import selection_of
+from mm2mgr.lint.reading import running_subject
+from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.live.questions import Configs
+from mm2mgr.live.snapshot import Snapshot, ask
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import measure_lags
 from mm2mgr.observe.read import ObserveOptions, read_estate
@@ -33,6 +38,7 @@ from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.resets import FlowReset, ResetOrder, resets
+from mm2mgr.render import FLOW_KEY, LANE_OF_KEY
 from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, Topology
@@ -243,6 +249,7 @@ def reset_offsets(
     flows = _flows(workspace, choice)
     reading = wait_for(_read_once_ended(workspace, flows))
     planned = [_plan_reset(workspace.topology, reading, flow, part) for flow, part in _parts_of(order, flows)]
+    _refuse_topics_elsewhere(planned, workspace.ask(ask([Configs(name) for name in {f.connect.name for f in flows}])))
     if not approve(planned):
         raise Mm2mgrError("the reset was not approved; nothing was written")
     recorder = Recorder(workspace.topology, "offsets reset", author(workspace.files), reason)
@@ -262,6 +269,22 @@ def _parts_of(order: ResetOrder, flows: Sequence[Flow]) -> Iterator[tuple[Flow, 
         )
         if topics or not order.topics:
             yield flow, replace(order, topics=topics)
+
+
+def _refuse_topics_elsewhere(planned: Iterable[FlowReset], running: Snapshot) -> None:
+    """Mm2mgrError for a topic that another part of the same flow mirrors now, until the tree is applied: an apply
+    carries the offsets that are stored there, so that those of a reset would be lost."""
+    for reset in planned:
+        connect = reset.flow.connect.name
+        for info in running[Configs(connect)].values():
+            whole = info.config.get(LANE_OF_KEY) or info.config.get(FLOW_KEY)
+            if whole != reset.flow.whole_id or info.name == reset.connector:
+                continue
+            subject = running_subject(connect, info.name, info.config, None, WorkerFacts())
+            selection = selection_of(subject) if subject else None
+            if elsewhere := [topic for topic in reset.topics if selection and selection.takes(topic)]:
+                message = f"{reset.flow.id}: {few(elsewhere)} is mirrored by {connect}/{info.name} until an apply"
+                raise Mm2mgrError(message, hint="mm2mgr apply, which brings its stored offsets; then stop and reset")
 
 
 async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Reading:

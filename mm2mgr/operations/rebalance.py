@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
@@ -26,14 +27,19 @@ from mm2mgr.balance.fresh import BalancePlan, FlowToPack, percent
 from mm2mgr.balance.lanes import LanePlan, plan_lanes
 from mm2mgr.balance.planner import plan_balance
 from mm2mgr.balance.rates import MeasuredRate, Rates
-from mm2mgr.balance.rules import BalanceHistory, BalanceRules
-from mm2mgr.balance.ways import Way, compare_ways
+from mm2mgr.balance.rules import ELASTIC_ROUNDS_PER_DAY, ROUNDS_PER_DAY, BalanceHistory, BalanceRules
+from mm2mgr.balance.triggers import AutomaticRules, FlowLook, holds_of_tree
+from mm2mgr.balance.ways import Way, compare_ways, with_connectors_today
 from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import RESTING, RunningConnector, standing
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.evidence.measured import NewestRates, read_newest_rates
 from mm2mgr.evidence.read import Evidence, EvidenceOptions, read
+from mm2mgr.files import is_frozen
+from mm2mgr.live.questions import ConnectorsWithStatuses
+from mm2mgr.live.snapshot import Steps
+from mm2mgr.off_peak import OffPeak
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, seconds_of
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price
@@ -43,7 +49,7 @@ from mm2mgr.sizing.load import statistic_of
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.text import few, number_of, whole_number
 from mm2mgr.timing import wait_for
-from mm2mgr.topology import Flow, lease_group
+from mm2mgr.topology import Flow, Topology, lease_group
 
 if TYPE_CHECKING:
     from mm2mgr.apply.applied import Applied, Interrupts
@@ -60,6 +66,8 @@ SPREAD_KEY = "busiest task, times the mean"
 PartitionRates = Mapping[TopicPartition, tuple[float | None, float | None]]
 """Bytes and records per second; None: unknown."""
 _MOST_LOOKS = 2  # of one command: the newest day, and the whole window
+_UNLIMITED = 1_000_000_000
+NOW_HINT = "--now does not wait for that"
 _STOCK = "its class assigns partitions round-robin, so nothing can be written"
 _STOCK_HINT = (
     "the assignment needs the plugin on each worker (mm2mgr plugin write) and `balance: plugin` in the flow:"
@@ -89,7 +97,9 @@ class FlowBalance:
     """The lanes that stock Connect could have for this load; None where they are no better, or hardly better than the
     lanes that the flow has."""
     change: Change | None = field(default=None, repr=False)
-    json_keys = "flow connect connector verdict detail hint tasks_max ways lanes plan"
+    held: tuple[str, ...] = ()
+    """What the tree says against this change now: its freeze file, hours, cool-down, or rounds of a day."""
+    json_keys = "flow connect connector verdict detail hint held tasks_max ways lanes plan"
 
     @property
     def today(self) -> Way | None:
@@ -102,7 +112,8 @@ class RebalanceReport:
     """Each flow, and what became of the writes (None: nothing was to be written, or it was not asked for).
 
     `failures`: source clusters that could not be read, with why; their flows are absent. `measured`: the rates that
-    were planned with, `newest`: until when anything was measured.
+    were planned with, `newest`: until when anything was measured. `overtaken`: flows whose write was approved and not
+    begun, since what runs, or the history, had changed by then.
     """
 
     flows: tuple[FlowBalance, ...]
@@ -110,7 +121,8 @@ class RebalanceReport:
     measured: str
     newest: str
     applied: Applied | None = None
-    json_keys = "flows failures measured newest applied"
+    overtaken: tuple[str, ...] = ()
+    json_keys = "flows failures measured newest applied overtaken"
 
     @property
     def changes(self) -> list[FlowBalance]:
@@ -122,6 +134,20 @@ class RebalanceReport:
         """Whether a flow could not be judged."""
         return bool(self.failures) or any(flow.verdict == "unknown" for flow in self.flows)
 
+    def leave(self, reasons: Mapping[str, str], hint: str = "") -> RebalanceReport:
+        """Return the report in which nothing is written to these flows, each for its reason."""
+        flows = (
+            replace(flow, verdict="left", detail=reasons[flow.flow], hint=hint, change=None)
+            if flow.flow in reasons
+            else flow
+            for flow in self.flows
+        )
+        return replace(self, flows=tuple(flows))
+
+    def leave_held(self) -> RebalanceReport:
+        """Return the report in which nothing is written that the tree holds now."""
+        return self.leave({flow.flow: "; ".join(flow.held) for flow in self.changes if flow.held}, NOW_HINT)
+
 
 def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
     workspace: Workspace,
@@ -129,6 +155,7 @@ def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
     options: EvidenceOptions = EvidenceOptions(DEFAULT_STORE),
     *,
     write: bool = False,
+    overrule: bool = False,
     wait_seconds: float = 60.0,
     reason: str = "",
     approve: Callable[[RebalanceReport], bool] = lambda report: True,
@@ -138,13 +165,20 @@ def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
     """Judge the assignments of the named flows, or of all; `write` writes those that are worth a restart.
 
     Written is as `apply` does: under the owner's lease, compared before and read back after, until the tasks run with
-    it, and taken back where they do not. `approve` gets what is to be written; Mm2mgrError, with nothing written, when
-    it returns False, when nothing was rolled up, or another process has the lease.
+    it, and taken back where they do not. What the tree holds now (freeze file, hours, cool-down, rounds of a day) is
+    written with `overrule` only. `approve` gets what is to be written; Mm2mgrError, with nothing written, when it
+    returns False, when nothing was rolled up, or another process has the lease. What was paused, changed or written by
+    others since then is left.
     """
     if write:
         workspace.refuse_snapshot()
     chosen = workspace.flows(flows)
-    judged = judge_flows(workspace, chosen, options)
+
+    def judge() -> RebalanceReport:
+        judged = judge_flows(workspace, chosen, options, overrule=overrule)
+        return judged.leave_held() if write and not overrule else judged
+
+    judged = judge()
     if not write or not judged.changes:
         return judged
     from mm2mgr.apply.applied import Progress, no_interrupts, write_approved
@@ -154,7 +188,7 @@ def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
 
     topology = workspace.topology
     if wait_for_lease(topology, plan_to_write(topology.owner, judged.changes), report):
-        judged = judge_flows(workspace, chosen, options)  # the process that had it may have written
+        judged = judge()  # the process that had it may have written
         if not judged.changes:
             return judged
     if not approve(judged):
@@ -163,6 +197,10 @@ def rebalance(  # noqa: PLR0913  what to judge by, and as for apply how to write
     leases = Leases(lease_group)
     try:
         plan = take_lease(leases, topology, plan_to_write(topology.owner, judged.changes), by, report, command=COMMAND)
+        judged = _as_it_is_now(workspace, judged, overrule=overrule)
+        if not judged.changes:
+            return judged
+        plan = _without_left(plan, judged)
         progress = Progress(plan, report, Recorder(topology, COMMAND, by, reason), workspace.event_log(None))
         rollout = Rollout(wait_seconds, rollback=wait_seconds > 0)
         writing = write_approved(topology, progress, rollout, interrupts or no_interrupts, leases)
@@ -180,25 +218,40 @@ def plan_to_write(owner: str, flows: Iterable[FlowBalance]) -> Plan:
     return Plan(owner, tuple(ClusterPlan(connect, tuple(of)) for connect, of in changes.items()))
 
 
-def judge_flows(
+def _without_left(plan: Plan, judged: RebalanceReport) -> Plan:
+    """Return a plan without what is not to be written any more."""
+    due = {flow.change.full_name for flow in judged.changes if flow.change}
+    parts = (
+        replace(part, changes=tuple(change for change in part.changes if change.full_name in due))
+        for part in plan.clusters
+    )
+    return replace(plan, clusters=tuple(part for part in parts if part.changes))
+
+
+def judge_flows(  # noqa: PLR0913  what to judge by, and what was read before
     workspace: Workspace,
     chosen: Sequence[Flow],
     options: EvidenceOptions,
     overloaded: Mapping[str, PartitionRates] | None = None,
+    *,
+    history: History | None = None,
+    overrule: bool = False,
 ) -> RebalanceReport:
     """Judge the assignments of some flows; Mm2mgrError when nothing was rolled up.
 
     `overloaded`: flows with a task that is overloaded and late, by id, with the rates of their partitions now. One look
-    is enough for them, and their partitions count with these rates where the window has lower ones.
+    is enough for them, and their partitions count with these rates where the window has lower ones. `history`: where
+    the caller has read it. `overrule`: neither the cool-down nor the rounds of a day keep an assignment.
     """
     newest = read_newest_rates(options.store, options.statistic)
     evidence = read(workspace, options, chosen)
     scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
     with_plugin = {flow.connect.name for flow in evidence.flows if _has_plugin(evidence.connectors[flow.id])}
-    history = workspace.ask(read_history(workspace.topology, with_plugin)) if with_plugin else History()
+    if history is None:
+        history = workspace.ask(read_history(workspace.topology, with_plugin)) if with_plugin else History()
     owners, late = Ownership.of_tree(workspace.topology), overloaded or {}
     over = _savings_over(workspace, evidence.flows)
-    judging = _Judging(evidence, newest, history, owners, workspace.now, late, scenarios, over)
+    judging = _Judging(evidence, newest, history, owners, workspace.now, late, scenarios, over, overrule)
     return RebalanceReport(
         tuple(judging.judge(flow, scenarios[flow.id]) for flow in evidence.flows),
         evidence.failures,
@@ -234,6 +287,56 @@ def _bounds_by_tree(flow: Flow, bounds: Bounds, tasks_max: int, is_over: bool) -
     return replace(bounds, limit=limit, minimum=least)
 
 
+Running = Mapping[str, Mapping[str, RunningConnector] | Mm2mgrError]
+
+
+def read_again(topology: Topology, connects: Iterable[str]) -> Steps[tuple[History, Running]]:
+    """Read what may have changed since a plan was made: the history, and what runs."""
+    connects = set(connects)
+    history = yield from read_history(topology, connects)
+    snapshot = yield [ConnectorsWithStatuses(connect) for connect in sorted(connects)]
+    return history, {connect: snapshot.get(ConnectorsWithStatuses(connect)) for connect in connects}
+
+
+def refusal_now(running: Mapping[str, RunningConnector] | Mm2mgrError, change: Change | None, owners: Ownership) -> str:
+    """Say why a change may not be written any more; empty where it may."""
+    if isinstance(running, Mm2mgrError):
+        return f"it was not read before the write: {running.one_line}"
+    if change is None or change.connector not in running:
+        return "it does not exist any more"
+    connector = running[change.connector]
+    if refusal := refusal_to_write(connector, change.full_name, owners):
+        return refusal[0]
+    return "" if connector.config == change.before else "its config changed since the plan was made"
+
+
+def _as_it_is_now(workspace: Workspace, judged: RebalanceReport, *, overrule: bool) -> RebalanceReport:
+    """Return the report without the writes that the history and what runs, read under the lease, do not allow: a person
+    may have thought about the question for an hour."""
+    due = {balance.flow: balance for balance in judged.changes}
+    flows = [flow for flow in workspace.topology.flows if flow.id in due]
+    history, running = workspace.ask(read_again(workspace.topology, {flow.connect.name for flow in flows}))
+    owners, reasons = Ownership.of_tree(workspace.topology), dict[str, str]()
+    for flow in flows:
+        connect = flow.connect.name
+        reason = refusal_now(running[connect], due[flow.id].change, owners)
+        if not reason and connect in history.unread and flow.connect.model.history:
+            reason = f"the history was not read before the write: {history.unread[connect]}"
+        if not reason and not overrule:
+            reason = "; ".join(_holds(flow, history, workspace.now))
+        if reason:
+            reasons[flow.id] = reason
+    return replace(judged.leave(reasons), overtaken=tuple(reasons))
+
+
+def _holds(flow: Flow, history: History, now: float) -> tuple[str, ...]:
+    """Say what the tree has against a rebalance now."""
+    freeze, named = flow.settings.balance.freeze, (flow.connect.name, flow.connector_name("source"))
+    rounds = tuple(entry.at_seconds for entry in rounds_of(history, named))
+    look = FlowLook((), rounds, frozen_by=freeze if freeze and is_frozen(Path(freeze)) else "")
+    return holds_of_tree(look, now, automatic_rules(flow))
+
+
 def _has_plugin(running: RunningConnector | str) -> bool:
     return isinstance(running, RunningConnector) and is_plugin_class(running.config.get("connector.class", ""))
 
@@ -250,6 +353,7 @@ class _Judging:
     overloaded: Mapping[str, PartitionRates] = field(default_factory=dict)
     scenarios: Mapping[str, Scenario] = field(default_factory=dict)
     savings_over: frozenset[str] = frozenset()
+    overrule: bool = False
 
     def judge(self, flow: Flow, scenario: Scenario) -> FlowBalance:
         """Judge one flow."""
@@ -291,7 +395,7 @@ class _Judging:
             return None
         plan = plan_balance(partitions, rates, None, rules)
         lanes = plan_lanes(FlowToPack(partitions, rates, rules), plan.task_count)
-        ways = compare_ways(plan, rates, Assignment(tuple(tasks)), rules, lanes.way)
+        ways = with_connectors_today(compare_ways(plan, rates, Assignment(tuple(tasks)), rules, lanes.way), len(parts))
         today, least = ways[0].busiest, lanes.way.busiest
         figures = f"the busiest task of its {len(parts)} connectors has {percent(today)} of the usable capacity"
         is_good, instead = today <= rules.imbalance * least, "with those below" if lanes.lanes else "without lanes"
@@ -317,6 +421,8 @@ class _Judging:
         is_over = flow.id in self.savings_over
         by_tree = _bounds_by_tree(flow, bounds, tasks_max, is_over)
         within = replace(rules, bounds=by_tree)
+        if self.overrule:
+            within = replace(within, cool_down_seconds=0.0, rounds_per_day=_UNLIMITED)
         running_now = Assignment(
             tuple(tuple(name for name in task if not former.is_held(name)) for task in running.assignment.tasks)
         )
@@ -331,21 +437,27 @@ class _Judging:
             plan = replace(plan, reasons=(*plan.reasons, more))
         if pinned := _pinned_text(rules, partitions):
             plan = replace(plan, reasons=(*plan.reasons, pinned))
+        held = _holds(flow, self.history, self.now)
         balance = replace(balance, plan=plan, ways=ways, tasks_max=tasks_max)
         if refusal := refusal_to_write(running, named, self.owners):
             return replace(balance, detail=refusal[0], hint=refusal[1])
         if not plan.is_change:
-            return replace(balance, verdict="keep")
+            look = plan.look
+            is_uneven = look is not None and look.busiest > min(1.0, rules.imbalance * look.bound)
+            held = held if is_uneven and not self.overrule else ()
+            return replace(balance, verdict="keep", held=held, hint=NOW_HINT if held else "")
         if named[0] in self.history.unread and flow.connect.model.history:
             detail = f"the history was not read, so the last changes are unknown: {self.history.unread[named[0]]}"
             return replace(balance, verdict="unknown", detail=detail)
+        balance = replace(balance, held=held, hint=NOW_HINT if held and not self.overrule else "")
         return _with_change(balance, running, plan, former)
 
     def _history(
         self, alias: str, named: Named, partitions: Sequence[TopicPartition], running: Assignment, rules: BalanceRules
     ) -> BalanceHistory:
         """Return the look at the newest day, and the rounds that the history tells."""
-        rounds = tuple(entry.at_seconds for entry in rounds_of(self.history, named))
+        # Rates of before the last round are a look at the assignment of now, too, where that is not waited for.
+        rounds = () if self.overrule else tuple(entry.at_seconds for entry in rounds_of(self.history, named))
         measured = self.newest.of_cluster(alias)
         rates: Rates = {name: MeasuredRate(*measured[name][:2]) for name in partitions if name in measured}
         at = BalanceHistory(self.newest.until_seconds)
@@ -387,16 +499,27 @@ def refusal_to_write(running: RunningConnector, named: Named, owners: Ownership)
     return None
 
 
-def balance_rules(flow: Flow, sizing: Rules) -> BalanceRules:
+def balance_rules(flow: Flow, sizing: Rules | None = None) -> BalanceRules:
     """Return the rules by which a flow is balanced: as it is sized, and as its tree says."""
     settings = flow.settings.balance
+    is_elastic = flow.settings.tasks.elastic and flow.tasks.automatic
+    rounds = ELASTIC_ROUNDS_PER_DAY if is_elastic else ROUNDS_PER_DAY
     return replace(
-        BalanceRules.of_sizing(sizing),
+        BalanceRules.of_sizing(sizing or Rules()),
         imbalance=settings.threshold,
         looks=min(settings.looks, _MOST_LOOKS),
         cool_down_seconds=settings.cool_down,
-        rounds_per_day=settings.rounds_per_day,
+        rounds_per_day=rounds if settings.rounds_per_day is None else settings.rounds_per_day,
         pinned=frozenset(parse_assigned(",".join(settings.pinned))),
+    )
+
+
+def automatic_rules(flow: Flow) -> AutomaticRules:
+    """Return what the tree says of automatic rebalances of a flow."""
+    settings = flow.settings.balance
+    windows = tuple(map(OffPeak.parse, settings.windows))
+    return AutomaticRules(
+        balance_rules(flow), tuple(settings.automatic), settings.looks, windows, flow.settings.max_lag
     )
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mm2mgr.throughput.rollup_writer import Report
     from mm2mgr.throughput.warm_session import WarmSpark
     from mm2mgr.throughput.windows import PartitionRate, Throughput
+    from mm2mgr.topology import Flow
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def _judge(workspace: Workspace, evidence: Evidence, *, views: bool, compare: bo
     ]
     needed = {flow_id: flow.sizing.tasks for flow_id, flow in by_coming_hours.items()}
     final, measured = tuple(sizings.values()), evidence.rates.text
-    ways = {flow_id: _compare(scenarios[flow_id], flow) for flow_id, flow in (sized.items() if compare else ())}
+    ways = _compare_ways(evidence.flows, scenarios, sized) if compare else {}
     forecasts = _forecasts(evidence, sized, workspace.now)
     return SizingReport(
         final, needed, decisions, evidence.failures, measured, views=tuple(shown), ways=ways, forecasts=forecasts
@@ -171,23 +172,47 @@ def _forecasts(evidence: Evidence, sized: Mapping[str, SizedFlow], now_seconds: 
     return {name: forecast_flow(flow, weeks.get(name, MeasuredWeeks()), now_seconds) for name, flow in sized.items()}
 
 
-def _compare(scenario: Scenario, sized: SizedFlow) -> tuple[Way, ...]:
-    """Compare ways to assign the partitions of a flow, by what each carries alone, in bytes and in records."""
+def _compare_ways(
+    flows: Sequence[Flow], scenarios: Mapping[str, Scenario], sized: Mapping[str, SizedFlow]
+) -> dict[str, tuple[Way, ...]]:
+    """Compare ways to assign the partitions of each flow. One with lanes is compared as a whole, where all of them are
+    sized; its lanes by themselves as well. What has the plugin's class needs no lanes."""
+    ways = {}
+    for flow in flows:
+        parts = [part for part in flows if part.whole_id == flow.id]
+        parts.sort(key=lambda part: part.lane_of is not None)
+        is_whole = len(parts) == len(flow.settings.balance.lanes) + 1
+        may_have_lanes = flow.lane_of is None and is_whole and flow.settings.balance.by == "stock"
+        of_parts = [(scenarios[part.id], sized[part.id]) for part in (parts if may_have_lanes else (flow,))]
+        ways[flow.id] = _compare(of_parts, with_lanes=may_have_lanes)
+    return ways
+
+
+def _compare(parts: Sequence[tuple[Scenario, SizedFlow]], *, with_lanes: bool) -> tuple[Way, ...]:
+    """Compare ways to assign the partitions of connectors, by what each carries alone, in bytes and in records."""
+    from mm2mgr.assignment import Assignment
+    from mm2mgr.balance.fresh import FlowToPack
+    from mm2mgr.balance.lanes import plan_lanes
     from mm2mgr.balance.planner import plan_balance
     from mm2mgr.balance.rates import MeasuredRate
     from mm2mgr.balance.rules import BalanceRules
-    from mm2mgr.balance.ways import compare_ways
+    from mm2mgr.balance.ways import compare_ways, with_connectors_today
 
-    prediction, sizes = scenario.prediction, scenario.profile.record_bytes
-    rates: dict[TopicPartition | str, MeasuredRate | float] = {
-        partition: MeasuredRate(rate, rate / sizes[partition] if sizes.get(partition) else 0.0)
-        for partition, rate in zip(sized.order, sized.load.alone.tolist(), strict=True)
-        if partition not in prediction.without_load
-    }
-    rules = BalanceRules.of_sizing(scenario.rules)
-    partitions = [partition for partition in sized.order if partition in rates]
+    rates: dict[TopicPartition | str, MeasuredRate | float] = {}
+    partitions: list[TopicPartition] = []
+    for scenario, sized in parts:
+        sizes, without_load = scenario.profile.record_bytes, scenario.prediction.without_load
+        for partition, rate in zip(sized.order, sized.load.alone.tolist(), strict=True):
+            if partition not in without_load:
+                rates[partition] = MeasuredRate(rate, rate / sizes[partition] if sizes.get(partition) else 0.0)
+                partitions.append(partition)
+    rules = BalanceRules.of_sizing(parts[0][0].rules)
     plan = plan_balance(partitions, rates, rules=rules)
-    return compare_ways(plan, rates, prediction.running, rules)
+    running = [scenario.prediction.running for scenario, _ in parts]
+    tasks = [task for assignment in running if assignment is not None for task in assignment.tasks]
+    current = None if None in running else Assignment(tuple(tasks))
+    lanes = plan_lanes(FlowToPack(partitions, rates, rules), plan.task_count).way if with_lanes else None
+    return with_connectors_today(compare_ways(plan, rates, current, rules, lanes), len(parts))
 
 
 # --- fleet ------------------------------------------------------------------------------------------------------------
@@ -311,11 +336,13 @@ def placements(evidence: Evidence, result: Outcome) -> dict[str, Placement]:
 
 @dataclass(frozen=True)
 class SimulationReport(OutcomeComparison):
-    """What is and what would be. `failures`: source clusters that could not be read; their flows are not counted."""
+    """What is and what would be. `notes`: what else, apart from load, argues against it. `failures`: source clusters
+    that could not be read; their flows are not counted."""
 
     changes: Changes
     failures: Mapping[str, str]
-    json_keys = f"change=changes.text notes=changes.notes {OutcomeComparison.json_keys} failures"
+    notes: tuple[str, ...] = ()
+    json_keys = f"change=changes.text notes {OutcomeComparison.json_keys} failures"
 
 
 def simulate(
@@ -334,7 +361,7 @@ def simulate(
     before, after = outcome(scenarios, workers), outcome(changed, workers)
     running = {name: len(placement.workers) for name, placement in placements(evidence, before).items()}
     before, after = with_workers_seen(before, running), with_workers_seen(after, running)
-    return SimulationReport(before, after, changes, evidence.failures)
+    return SimulationReport(before, after, changes, evidence.failures, tuple(changes.notes(topology)))
 
 
 # --- throughput -------------------------------------------------------------------------------------------------------

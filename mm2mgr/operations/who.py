@@ -18,7 +18,7 @@ from mm2mgr.live.snapshot import Steps
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import nearest, one_line
-from mm2mgr.topology import Flow
+from mm2mgr.topology import Flow, Topology
 
 _LIMITS = Limits(connect_seconds=20.0)
 
@@ -120,7 +120,7 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     whole = list(dict.fromkeys(way for stop in stops for way in routes.routes_through(stop)))
     states = dict.fromkeys(declared, "declared" if offline else "not applied")
     states |= {subject: "unknown" for subject in declared if subject.connector.connect in unread}
-    wording = _Wording(routes, Ownership.of_tree(topology), states, kafkas)
+    wording = _Wording(routes, Ownership.of_tree(topology), states, kafkas, topology)
     # Of what is not mirrored only that which concerns a name that the topic has somewhere on its way.
     hops = [hop for way in whole for hop in way]
     names = dict.fromkeys([*stops, *(stop for hop in hops for stop in (hop.start, hop.end) if stop)])
@@ -145,6 +145,7 @@ class _Wording:
     owners: Ownership
     states: Mapping[Subject, str]
     kafkas: Mapping[str, RunningKafka]
+    topology: Topology
     _by_leg: dict[tuple[object, ...], Mirroring] = field(default_factory=dict)
 
     def leg(self, hop: TopicHop) -> Mirroring:
@@ -159,7 +160,7 @@ class _Wording:
             hop.end.topic if hop.end else None,
             _partitions(self.kafkas, names[hop.hop.target], hop.end.topic) if hop.end else None,
             hop.takes,
-            hop.reason,
+            self._reason(hop),
             connect,
             subject.name,
             state if subject.flag("enabled", default=True) else f"{state}, enabled=false",
@@ -168,6 +169,15 @@ class _Wording:
             subject.connector.flows,
         )
         return self._by_leg.setdefault((connect, subject.name, hop.start, hop.end, hop.takes), mirroring)
+
+    def _reason(self, hop: TopicHop) -> str:
+        flows = self.topology.flows_of(hop.hop.subject.connector.flows) if hop.takes is False else []
+        parts = (self.topology.part_with(flow, hop.start.topic) for flow in flows)
+        return next((_part_text(part) for part in parts if part), hop.reason)
+
+
+def _part_text(part: Flow) -> str:
+    return f"{part.id} of the same flow has it"
 
 
 def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
@@ -253,14 +263,14 @@ def topics(workspace: Workspace, flows: Sequence[str], *, every: bool = False) -
     chosen = workspace.flows(flows)
     clusters = {cluster.alias for flow in chosen for cluster in (flow.source, flow.target)}
     kafkas = workspace.ask(_list_topics(clusters), _LIMITS)
-    return [_of_flow(flow, kafkas, every) for flow in chosen]
+    return [_of_flow(workspace.topology, flow, kafkas, every) for flow in chosen]
 
 
 def _list_topics(aliases: Iterable[str]) -> Steps[dict[str, RunningKafka]]:
     return list_topics(dict.fromkeys(sorted(aliases), no_topic))
 
 
-def _of_flow(flow: Flow, kafkas: Mapping[str, RunningKafka], every: bool) -> FlowTopics:
+def _of_flow(topology: Topology, flow: Flow, kafkas: Mapping[str, RunningKafka], every: bool) -> FlowTopics:
     ends = flow.id, flow.source.alias, flow.target.alias
     source, target = (kafkas[alias] for alias in ends[1:])
     errors = [
@@ -269,17 +279,20 @@ def _of_flow(flow: Flow, kafkas: Mapping[str, RunningKafka], every: bool) -> Flo
     ]
     if errors[0]:
         return FlowTopics(*ends, (), errors[0])
-    taken = _topics_of(flow, source.topics, None if errors[1] else target.topics)
+    taken = _topics_of(topology, flow, source.topics, None if errors[1] else target.topics)
     topics = tuple(topic for topic in taken if every or topic.is_taken)
     return FlowTopics(*ends, topics, notes=(errors[1],) if errors[1] else ())
 
 
-def _topics_of(flow: Flow, source: Mapping[str, int], there: Mapping[str, int] | None) -> Iterator[TakenTopic]:
+def _topics_of(
+    topology: Topology, flow: Flow, source: Mapping[str, int], there: Mapping[str, int] | None
+) -> Iterator[TakenTopic]:
     selection = flow.selection
     for topic, partitions in sorted(source.items()):
         if flow.assigns(topic):
             becomes = selection.target_name(topic)
             yield TakenTopic(topic, partitions, becomes, None if there is None else there.get(becomes, 0))
         else:
-            reason = selection.refusal(topic) or "no pattern of the flow names it"
+            part = topology.part_with(flow, topic)
+            reason = _part_text(part) if part else selection.refusal(topic) or "no pattern of the flow names it"
             yield TakenTopic(topic, partitions, None, None, reason)

@@ -29,15 +29,19 @@ def say_rebalance(report: RebalanceReport) -> None:
 
 
 def say_rebalanced(report: RebalanceReport) -> None:
-    """Print what became of the writes."""
+    """Print what became of the writes, and which were left since something had changed."""
     if report.applied:
         say_applied(report.applied)
+    for flow in report.flows:
+        if flow.flow in report.overtaken:
+            say(f"{flow.flow}: nothing was written: {flow.detail}", style="yellow")
 
 
 def way_cells(way: Way) -> tuple[str, ...]:
     """Return what one way to assign the partitions makes of a load, in `WAY_COLUMNS`."""
+    connectors = number_of(way.connectors, "connector")
     return (
-        way.name,
+        f"{way.name}, {connectors}" if way.name == "lanes" or way.connectors > 1 else way.name,
         str(way.tasks),
         f"{way.busiest * 100:.0f} % of usable",
         f"{way.over_bound:.2f} times",
@@ -57,6 +61,8 @@ def _say_flow(flow: FlowBalance) -> None:
             say(f"  {line}", style="dim")
     verdict = _VERDICTS[flow.verdict]
     say(f"  {verdict}: {flow.detail}" if flow.detail else f"  {verdict}", style=_STYLES.get(flow.verdict))
+    for hold in flow.held if flow.verdict in {"rebalance", "keep"} else ():
+        say(f"  The tree holds it now: {hold}", style="yellow")
     if flow.hint:
         say(f"  {flow.hint}", style="dim")
     if flow.lanes:

@@ -234,7 +234,7 @@ def say_comparison(report: SimulationReport) -> None:
         say()
     for reason in report.reasons:
         say(reason)
-    for note in report.changes.notes:
+    for note in report.notes:
         say(f"! {note}", style="yellow")
 
 

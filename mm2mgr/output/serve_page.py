@@ -265,6 +265,7 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "aged": f"Its Connect cluster cannot be read; below is what was known {age} ago." if age else "",
         "problems": status.sentences,
         "notes": [
+            *_lane_sentences(status, view),
             *status.notes,
             *([status.offsets_note] if status.offsets_note else []),
             *([status.audit.sentence] if status.audit else []),
@@ -285,6 +286,14 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
     }
 
 
+def _lane_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
+    if status.lane_of:
+        yield f"It is a lane of {status.lane_of}."
+    flows = view.look.status.flows if view.look else ()
+    if lanes := [flow.flow for flow in flows if flow.lane_of == status.flow]:
+        yield f"Its lanes, each with topics of its own: {', '.join(lanes)}."
+
+
 def _load_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
     """Say what a flow mirrors, how busy its tasks are, how many it needs, and which partitions no task can carry."""
     moves, need = view.throughput.get(status.flow), view.needs.flows.get(status.flow)
@@ -296,6 +305,9 @@ def _load_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
     if (counted := status.interruptions) and any(counted.last_30_days):
         last_hour = counted.last_hour.text or "nothing"
         yield f"Interrupted in 30 days by {counted.last_30_days.text}; in the last hour by {last_hour}."
+    if (whole := status.interruptions_with_lanes) and any(whole.last_30_days) and whole != counted:
+        last_hour = whole.last_hour.text or "nothing"
+        yield f"With its lanes: in 30 days {whole.last_30_days.text}; in the last hour {last_hour}."
     if moves and moves.busiest_share is not None and moves.balance is not None:
         share = f"{moves.busiest_share * 100:.0f} % of what a task is planned to carry"
         yield f"The busiest task got {share}, {moves.balance:.2f} times the mean of its tasks."

@@ -91,6 +91,10 @@ def say_description(description: Description) -> None:
         say(f"  {end:8} {cluster.alias}  {cluster.client['bootstrap.servers']}  {protocol}")
     connect = flow.connect
     say(f"  runs on  {connect.name}  {', '.join(map(str, connect.model.url))}  (its Kafka: {connect.kafka})")
+    if flow.lane_of:
+        say(f"  lane of  {flow.whole_id}")
+    elif description.lanes:
+        say(f"  lanes    {', '.join(description.lanes)}, each with topics of its own (mm2mgr describe LANE)")
     trend = _trend(status)
     say(f"  {status.connector}: {status.state}, lag {_lag(status)} records{trend and ', '}{trend}")
     _say_sentences(status)

@@ -20,7 +20,7 @@ from mm2mgr.plan.heartbeats import RunningConnectors, left_over_stays
 from mm2mgr.plan.history import CLAIMED, Claims
 from mm2mgr.plan.worker_cap import ALLOW, WorkerCap
 from mm2mgr.remarks import Remark
-from mm2mgr.render import HEARTBEATS_KEY
+from mm2mgr.render import HEARTBEATS_KEY, LANE_OF_KEY
 from mm2mgr.truth.reach import CLUSTER_KEYS, Setting, clients, numbers, settings
 
 RECORDS = "producer.override."
@@ -130,6 +130,7 @@ def check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: Clus
             against_change = (
                 *against.get(change.connector, ()),
                 *_state_too_new(change, worker.version if worker else None),
+                *_lane_that_stays(change, worker.version if worker else None),
             )
             result[part.connect, change.connector] = against_change
     return result
@@ -318,6 +319,16 @@ def _state_too_new(change: Change, version: str | None) -> Iterator[Remark]:
             "blocks",
             "write state: paused, or upgrade the workers",
             STATE_TOO_NEW,
+        )
+
+
+def _lane_that_stays(change: Change, version: str | None) -> Iterator[Remark]:
+    """Lanes begin on any worker; only from 3.6 on their topics can change connectors with their stored offsets."""
+    if change.action == "create" and version and numbers(version) < (3, 6) and LANE_OF_KEY in (change.config or {}):
+        yield Remark(
+            f"it is a lane on workers of Kafka {version}: its topics cannot change connectors later (KIP-875, 3.6)",
+            "warns",
+            "upgrade the workers before its topics are to change connectors",
         )
 
 

@@ -8,7 +8,7 @@ login is a refused login.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -29,7 +29,7 @@ from mm2mgr.problems.kind import (
     kind,
     name_some,
 )
-from mm2mgr.render import CLASSES
+from mm2mgr.render import CLASSES, LANE_OF_KEY
 from mm2mgr.secrets import cut
 
 _LINE = re.compile(r"^\s*(?:(Caused by|Suppressed): )?(?:Exception in thread \"[^\"]*\" )?([A-Za-z_][\w.$]*)(?=:|\s*$)")
@@ -520,14 +520,19 @@ class Orphan(ProblemEvidence):
     "its topics, cut"
     state: str
     "its state"
+    lane_of: str = ""
+    "id of the declared flow that it was a lane of; empty where there is none"
 
     @classmethod
-    def from_connector(cls, connector: OtherConnector) -> Orphan:
+    def from_connector(cls, connector: OtherConnector, declared: Collection[str] = ()) -> Orphan:
+        """Return it; `declared`: the ids of the tree's flows."""
         config, types = connector.config, {name: type_ for type_, name in CLASSES.items()}
         pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
         type_ = types.get(config.get("connector.class", ""), "source")
         topics = cut(config.get("topics", ""))
-        return cls(connector.connect, connector.connector, type_, pair, topics, connector.state)
+        lane_of = config.get(LANE_OF_KEY, "")
+        lane_of = lane_of if lane_of in declared else ""
+        return cls(connector.connect, connector.connector, type_, pair, topics, connector.state, lane_of)
 
     @property
     def runs(self) -> bool:
@@ -545,7 +550,10 @@ class Orphan(ProblemEvidence):
             "checkpoint": "copies checkpoints",
         }
         doing = f"it still {works[self.type]} {self.pair}" if self.runs else "it does nothing until it is resumed"
-        return (
-            f"not declared in the tree, and {self.state}: {doing}; declare it, or delete it with mm2mgr plan --prune"
-            " and mm2mgr apply --prune"
-        )
+        stands = f"not declared in the tree, and {self.state}: {doing}"
+        if self.lane_of:
+            return (
+                f"{stands}; it is a lane of {self.lane_of}, to which mm2mgr apply gives its topics back with their"
+                " stored offsets, and deletes it then"
+            )
+        return f"{stands}; declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"

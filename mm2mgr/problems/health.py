@@ -79,10 +79,13 @@ class FlowStatus(ConnectorState):
     """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with
     `lag_at_least`; `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of
     `serve`; None after one look. `audit`: the last verdict on its records; None where it declares no audits.
-    `interruptions`: assignment changes and failures in the last hour and in 30 days; None where it was never read.
+    `interruptions`: assignment changes and failures in the last hour and in 30 days; None where it was never read;
+    `interruptions_with_lanes`: those of a flow with lanes on all of its connectors. `lane_of`: the id of the flow that
+    it is a lane of, None for any other flow.
     """
 
     flow: str = field(kw_only=True)
+    lane_of: str | None = field(kw_only=True, default=None)
     lag_records: int | None = field(kw_only=True, default=None)
     lag_at_least: bool = field(kw_only=True, default=False)
     lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
@@ -90,9 +93,11 @@ class FlowStatus(ConnectorState):
     trend: Trend | None = field(kw_only=True, default=None)
     audit: AuditState | None = field(kw_only=True, default=None)
     interruptions: InterruptionReport | None = field(kw_only=True, default=None)
+    interruptions_with_lanes: InterruptionReport | None = field(kw_only=True, default=None)
     json_keys = (
-        "flow connect connector type pair state health tasks problem_values=problems notes partitions_per_task "
-        "lag_records lag_at_least lag_partitions offsets_note trend audit interruptions problems=sentences"
+        "flow lane_of connect connector type pair state health tasks problem_values=problems notes partitions_per_task "
+        "lag_records lag_at_least lag_partitions offsets_note trend audit interruptions interruptions_with_lanes"
+        " problems=sentences"
     )
 
     @property
@@ -190,13 +195,18 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
             judged = _flow_status(case, earlier, notes.get(flow.id, ()), lost)
         else:
             judged = _unread_status(reading, flow, lost)
+        judged = replace(judged, lane_of=flow.whole_id if flow.lane_of else None)
         flows.append(_with_audit(judged, flow, audits, memory, reading.taken_at))
     return Status(
         reading.taken_at,
         tuple(flows),
         tuple(map(_companion, companions)),
         reading.failures(),
-        tuple(Orphan.from_connector(orphan) for connect in reading.connects.values() for orphan in connect.orphans),
+        tuple(
+            Orphan.from_connector(orphan, {flow.id for flow in reading.declared})
+            for connect in reading.connects.values()
+            for orphan in connect.orphans
+        ),
         tuple(offsets_not_stored(reading, memory, patience.not_stored_seconds)),
         losses,
     )
@@ -223,6 +233,7 @@ def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: It
         offsets_note=offsets_note(case, growth(case, earlier.flow(flow.id).marks)),
         trend=case.trend,
         interruptions=case.interruptions,
+        interruptions_with_lanes=case.interruptions_with_lanes,
     )
 
 
@@ -310,6 +321,8 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
         )
     if case.interruptions and any(case.last_hour) and not any(often_interrupted(case)):
         notes.append(case.interruptions.text)
+    if (whole := case.interruptions_with_lanes) and any(whole.last_hour) and whole != case.interruptions:
+        notes.append(f"with its lanes: {whole.text}")
     if case.connector.tasks_unread:
         notes.append(f"tasks could not be read: {case.connector.tasks_unread.message}")
     return (*notes, *_own_kafka_note(case))
@@ -468,6 +481,8 @@ class Description:
         settings = [dict(zip(("setting", "value", "origin"), setting, strict=True)) for setting in self.settings]
         return {
             "flow": flow.id,
+            "lane_of": flow.whole_id if flow.lane_of else None,
+            "lanes": self.lanes,
             "source": _cluster(flow.source),
             "target": _cluster(flow.target),
             "connect": {"name": flow.connect.name, "urls": list(flow.connect.model.url), "kafka": flow.connect.kafka},
@@ -482,6 +497,12 @@ class Description:
             "warnings": list(status.warnings),
             "failures": to_json(status.failures),
         }
+
+    @property
+    def lanes(self) -> list[str]:
+        """The other lanes of a flow by their ids; none of a lane."""
+        others = (other for other in self.reading.declared if other.whole_id == self.flow.id != other.id)
+        return [] if self.flow.lane_of else [other.id for other in others]
 
     @property
     def trace(self) -> list[str]:

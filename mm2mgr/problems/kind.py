@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import ClassVar, Literal, TypeVar, dataclass_transform
 
 from mm2mgr.comparison.ownership import Journal
@@ -202,6 +202,16 @@ class FlowCase(ConnectorCase):
     def interruptions(self) -> InterruptionReport | None:
         """What interrupted it: changes of its assignment and failures of its tasks; None before the first look."""
         return InterruptionReport.read(self.flow_memory.interruptions, self.reading.taken_at)
+
+    @property
+    def interruptions_with_lanes(self) -> InterruptionReport | None:
+        """What interrupted a flow on all of its connectors; None where it has no lanes, and for a lane."""
+        parts = [part for part in self.reading.declared if part.whole_id == self.flow.id]
+        if len(parts) < 2:
+            return None
+        counts = (self.memory.flow(part.id).interruptions for part in parts)
+        reports = filter(None, (InterruptionReport.read(of_part, self.reading.taken_at) for of_part in counts))
+        return reduce(InterruptionReport.add, reports) if self.interruptions else None
 
     @property
     def last_hour(self) -> InterruptionCounts:

@@ -90,7 +90,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             ("flow", "kind", "window"),
             "What interrupted the flow in the last hour (`window` 1h, to five minutes) and in 30 days (30d, to a day),"
             " as two looks show it: `assignment` changes (tasks with other partitions or on other workers), those of"
-            " them with other `workers`, and `failures` of tasks. Missing before the first look that reads it.",
+            " them with other `workers`, and `failures` of tasks. Lanes have series of their own. Missing before the"
+            " first look that reads it.",
         ),
         "mm2mgr_flow_tasks_needed": ServedMetric(
             "gauge",

@@ -416,8 +416,8 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
         Field(examples=[{"heavy": ["app.orders", "app.payments"]}]),
     ] = {}
     """Further source connectors, for the topics that each lists; the flow's own connector mirrors all others, new ones
-    included. Topics change connectors with their stored offsets, one pair of connectors after the other, for which
-    workers need Kafka 3.6."""
+    included. A new flow begins with its lanes on any workers; later its topics change connectors with their stored
+    offsets, one pair of connectors after the other, for which workers need Kafka 3.6."""
     threshold: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 1.1
     """How many times the least possible load the busiest task may have before another assignment is worth a restart."""
     looks: Annotated[int, Field(ge=1, le=100)] = 2
@@ -425,8 +425,9 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
     the whole window of measurements alone, else also by the newest day."""
     cool_down: TimeSpan = 3_600
     """Least time between two rebalances of a flow, those by hand included."""
-    rounds_per_day: Annotated[int, Field(ge=0, le=1_000)] = 1
-    """Most rebalances of a flow within 24 hours, those by hand included: each restarts all tasks."""
+    rounds_per_day: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    """Most rebalances of a flow within 24 hours, those by hand included: each restarts all tasks. Default: 1; 3 for a
+    flow with elastic tasks, which may give tasks up at night, need them in the morning, and be overloaded once."""
     pinned: list[PartitionName] = []
     """Partitions that stay on the task that they have, by topic and number."""
     automatic: Annotated[
@@ -438,9 +439,11 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
     is planned to carry and is later than `max_lag`. `schedule`: every ten minutes, what `rebalance` says is worth a
     restart. `false`: neither."""
     windows: HourSpans = []
-    """Hours of the day, in UTC, in which these two may write, such as `22-5`. Default: at any time."""
+    """Hours of the day, in UTC, in which these two may write, such as `22-5`; by hand `--now` writes at any time.
+    Default: at any time."""
     freeze: Annotated[str, Field(min_length=1, examples=["/run/mm2mgr/freeze"])] | None = None
-    """A file that stops these two while it exists, relative to where mm2mgr runs."""
+    """A file that stops these two while it exists, relative to where mm2mgr runs; by hand `--now` writes all the
+    same."""
 
 
 class OffsetSyncs(Model, json_schema_extra=_example(location="target")):

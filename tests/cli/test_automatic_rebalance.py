@@ -27,6 +27,7 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.operations import automatic_rebalance
 from mm2mgr.operations.automatic_rebalance import FlowRound, LoadFacts, RebalanceOrder, Rebalancing
+from mm2mgr.operations.rebalance import automatic_rules
 from mm2mgr.operations.serve import EstateLook, EstateWatch, RebalancesOrder, ServeOrder, Survey
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.workspace import Workspace
@@ -54,6 +55,7 @@ class Recorded:
     def __init__(self) -> None:
         self.entries: dict[str, HistoryEntry] = {}
         self.unread = self.unwritten = ""
+        self.reads = 0
 
     def write(self, _connect: str, key: str, value: str | None) -> None:
         if not self.unwritten and (entry := HistoryEntry.parse(value or "")):
@@ -63,6 +65,7 @@ class Recorded:
         return {"w": self.unwritten} if self.unwritten else {}
 
     def read(self, *_: object) -> Iterator[object]:
+        self.reads += 1
         yield ()
         return History(tuple(self.entries.values()), unread={"w": self.unread} if self.unread else {})
 
@@ -235,6 +238,30 @@ def test_outside_of_its_hours_and_by_old_rates_nothing_is_written(site: Site) ->
     flow = Loop(old).look(3)
     assert (flow.decision.action, flow.decision.hold) == ("keep", "stale")
     assert site.config == before
+
+
+def test_a_round_reads_the_history_once_for_the_looks_and_once_before_the_write(site: Site, recorded: Recorded) -> None:
+    assert Loop().look(2).outcome in {"inconclusive", "written"}
+    assert (len(recorded.rebalances), recorded.reads) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "balance", "rounds"),
+    [
+        ("max: 4, elastic: true", "", 1),  # its tasks are set by hand
+        ("limit: 4", "", 1),
+        ("limit: 4, elastic: true", "", 3),
+        ("limit: 4, elastic: true", ", rounds_per_day: 1", 1),
+    ],
+)
+def test_a_flow_with_elastic_tasks_has_the_rounds_that_these_need(
+    site: Site, tasks: str, balance: str, rounds: int
+) -> None:
+    declare(site, more=balance)
+    tree = site.mm2mgr.tree / "x.yaml"
+    tree.write_text(tree.read_text().replace("tasks: {max: 4}", f"tasks: {{{tasks}}}"))
+    (flow,) = Workspace().topology.flows
+    assert automatic_rules(flow).rules.rounds_per_day == rounds
 
 
 def test_only_flows_that_the_tree_lets_are_rebalanced(site: Site) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,7 +140,21 @@ def test_lanes_of_a_flow_are_judged_together(site: Site) -> None:
     assert not flow["lanes"]
     assert "Or lanes" not in text
     # The name of the flow as the receiver of a lane's topic is its own connector.
-    assert "orders:a->b" in site.mm2mgr("simulate", "--store", "store", "--move", "t0=orders").out
+    sized = site.mm2mgr("size", "--store", "store", "--dry-run", "--balance", "orders", "-o", "json").json["sizings"]
+    ways = {sizing["flow_id"]: sizing["ways"] for sizing in sized}
+    by_name = {way["name"]: way for way in flow["ways"]}
+    assert [(way["name"], way["connectors"]) for way in ways["orders:a->b"]][::2] == [
+        ("today", 2),
+        ("lanes", 2),
+        ("lower bound", 1),
+    ]
+    assert by_name["today"]["busiest"] == pytest.approx(ways["orders:a->b"][0]["busiest"], rel=0.05)
+    assert "lanes" not in {way["name"] for way in ways["orders.heavy:a->b"]}
+    moved = site.mm2mgr("simulate", "--store", "store", "--move", "t0=orders").out
+    assert "orders:a->b" in moved
+    assert "mirrored-already" not in moved  # a lane brings its stored offsets
+    limited = site.mm2mgr("simulate", "--store", "store", "--limit", "orders=1", "-o", "json").json["flows"]
+    assert "orders.heavy:a->b" in limited
 
 
 def test_a_skewed_assignment_is_shown_and_apply_makes_it_even(site: Site) -> None:
@@ -339,6 +354,95 @@ def test_what_a_history_tells_of_today_is_a_reason_to_wait(site: Site, monkeypat
     tree.write_text(tree.read_text().replace(", history: false", ""))
     flow = site.flow(code=1)
     assert (flow["verdict"], "no broker answered" in flow["detail"]) == ("unknown", True)
+
+
+def tell_rounds(monkeypatch: pytest.MonkeyPatch, *hours_ago: float) -> None:
+    whens = (time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - 3_600 * ago)) for ago in hours_ago)
+    entries = (
+        HistoryEntry(str(number), when, "me", "", "rebalance", "tester", "w", NAME, outcome="done")
+        for number, when in enumerate(whens)
+    )
+    set_history(monkeypatch, History(tuple(entries)))
+
+
+def add_to_flow(site: Site, text: str) -> None:
+    tree = site.mm2mgr.tree / "x.yaml"
+    tree.write_text(tree.read_text().replace("tasks: {max: 4}", text))
+
+
+@pytest.mark.parametrize("hold", ["freeze", "windows", "bounds"])
+def test_what_the_tree_holds_is_told_and_written_with_now_only(
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hold: str
+) -> None:
+    """A person may overrule it, and has to say so; fewer tasks in the tree do not wait for a cool-down by themselves."""
+    site.use_plugin()
+    file, hour = tmp_path / "freeze", time.gmtime().tm_hour
+    file.touch()
+    tell_rounds(monkeypatch, *[2] * (hold == "bounds"))
+    balance, reason = {
+        "freeze": (f"tasks: {{max: 4}}, balance: {{freeze: {file}}}", f"{file} exists"),
+        "windows": (f"tasks: {{max: 4}}, balance: {{windows: ['{(hour + 2) % 24}-{(hour + 3) % 24}']}}", "only in "),
+        "bounds": ("tasks: {max: 3}", "the last 24 hours had 1 change, and the limit is 1"),
+    }[hold]
+    add_to_flow(site, balance)
+    shown, before = site.rebalance(code=2).out, dict(site.config)
+    assert "Worth a restart" in shown
+    assert f"The tree holds it now: {reason}" in shown
+    assert "--now does not wait for that" in shown
+    flow = site.flow("--apply", "--yes", "--wait", "0", code=0)
+    assert (flow["verdict"], reason in flow["detail"], site.config) == ("left", True, before)
+    flow = site.flow("--apply", "--yes", "--now", "--wait", "0", code=0)
+    assert (flow["verdict"], reason in flow["held"][0]) == ("rebalance", True)
+    assert site.config != before
+
+
+def test_a_wait_for_the_next_day_can_be_overruled(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.use_plugin()
+    before = dict(site.config)
+    tell_rounds(monkeypatch, 0.1)
+    flow = site.flow("--apply", "--yes", code=0)
+    assert (flow["verdict"], "--now" in flow["hint"], site.config) == ("keep", True, before)
+    flow = site.flow("--apply", "--yes", "--now", "--wait", "0", code=0)
+    assert (flow["verdict"], "the limit is 1" in flow["held"][0]) == ("rebalance", True)
+    assert max(site.loads()) * 4 / sum(site.loads()) <= 1.1
+
+
+def _pause(site: Site, _: pytest.MonkeyPatch) -> None:
+    site.fake.connectors[NAME].state = "PAUSED"
+
+
+def _change_config(site: Site, _: pytest.MonkeyPatch) -> None:
+    site.config["tasks.max"] = "9"
+
+
+def _rebalance_elsewhere(_: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell_rounds(monkeypatch, 0.01)
+
+
+@pytest.mark.parametrize("change", [_pause, _change_config, _rebalance_elsewhere])
+def test_what_changed_while_it_asked_is_left_and_told(site: Site, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    site.use_plugin()
+    tell_rounds(monkeypatch)
+    text, asked = site.config[ASSIGNMENT_KEY], []
+
+    def confirm(_name: str, question: str, _output: str) -> None:
+        asked.append(question)
+        change(site, monkeypatch)
+
+    monkeypatch.setattr(sys.modules["mm2mgr.cli.rebalance"], "confirm", confirm)
+    said = site.rebalance("--apply", "--wait", "0", code=1).out
+    assert len(asked) == 1
+    assert "Nothing is written: " in said
+    assert site.config[ASSIGNMENT_KEY] == text
+
+
+def test_the_question_says_what_is_overruled(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.use_plugin()
+    tell_rounds(monkeypatch, 0.1)
+    asked: list[str] = []
+    monkeypatch.setattr(sys.modules["mm2mgr.cli.rebalance"], "confirm", lambda _, question, __: asked.append(question))
+    site.rebalance("--apply", "--now", "--wait", "0", code=0)
+    assert "although the last 24 hours had 1 change, and the limit is 1" in asked[0]
 
 
 def set_history(monkeypatch: pytest.MonkeyPatch, history: History) -> None:

@@ -84,13 +84,17 @@ def test_ways_to_assign_the_partitions_are_compared(ready: Command, mock_cluster
         text = ready("size", "logs:a->hub", *RESULT, "--dry-run", "--balance").out
         assert "ways" not in ready("size", "logs:a->hub", *RESULT, "--dry-run", "-o", "json").json["sizings"][0]
     ways = {way["name"]: way for way in found["ways"]}
-    assert list(ways) == ["today", "stock", "plugin", "lower bound"]
+    assert list(ways) == ["today", "stock", "lanes", "plugin", "lower bound"]
+    assert ways["lanes"]["connectors"] == 1  # none are better
+    assert ways["lanes"]["tasks"] == ways["plugin"]["tasks"]
+    assert ways["plugin"]["busiest"] <= ways["lanes"]["busiest"]
     assert (ways["today"]["tasks"], round(ways["today"]["busiest"] * 7)) == (3, 12)
     assert ways["today"]["tasks_needed"] is None
     assert ways["plugin"]["busiest"] <= ways["stock"]["busiest"] <= ways["today"]["busiest"]
     assert ways["plugin"]["over_bound"] <= 1.02
     assert ways["plugin"]["tasks_needed"] == ways["lower bound"]["tasks_needed"]
     assert "today" in text
+    assert "lanes, 1 connector" in text
     assert "171 %" in text
 
 

@@ -31,6 +31,8 @@ JOINED = (
         (b"\x00\x02\xff\xff", ""),
         (b"\x00\x02\x00\x17http://", ""),
         (b"\x00\x02\x00\x0ahttp://w1/", ""),
+        (b"\x00\x02\x00\x15http://me:secret@w1:1", ""),
+        (b"\x00\x02\x00\x0chttp://\x1bw1:1", ""),
     ],
 )
 def test_a_member_tells_where_its_rest_api_is(metadata: bytes, worker: str) -> None:
@@ -94,3 +96,22 @@ def test_a_group_that_rebalances_is_asked_again_while_there_is_time() -> None:
         listing = Listing([rebalancing])
         assert read_worker_groups(listing) == (WorkerGroup("east", (), 1),)
         assert 3 < len(listing.asked) < 60
+
+
+def test_members_that_advertise_the_same_address_are_not_taken_for_one_worker() -> None:
+    with jumping():
+        listing: Any = Listing([[Group("east", [Member(JOINED), Member(JOINED)])]])
+        assert read_worker_groups(listing) == (WorkerGroup("east", ("127.0.0.1:27758",), 1),)
+    assert len(listing.asked) == 1
+
+
+def test_a_dedicated_mirrormaker_beside_the_workers_does_not_hold_up() -> None:
+    """Its nodes are members of such a group, too, and tell no address: without REST they advertise `NOTUSED`."""
+    node = Member(b"\x00\x01\x00\x07NOTUSED" + b"\x00" * 8)
+    with jumping():
+        listing: Any = Listing([[Group("a-mm2", [node, node]), Group("east", [Member(JOINED)])]])
+        assert read_worker_groups(listing) == (
+            WorkerGroup("a-mm2", (), 2),
+            WorkerGroup("east", ("127.0.0.1:27758",)),
+        )
+    assert len(listing.asked) == 1

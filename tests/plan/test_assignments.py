@@ -248,7 +248,13 @@ def test_the_group_of_the_workers_tells_an_idle_one(east: Site) -> None:
         assert "2 of the 3 workers of 'east' answered" in reason(flow(), own, idle, gone), "more than are declared"
         three = flow().replace("count: 1", "count: 3")
         assert "2 of the 3 workers of 'east' answered" in reason(three, own, idle), "one that is declared is down"
-        assert "1 member of their group did not tell an address yet" in reason(undeclared, own, untold=1)
+        assert "1 member of their group did not tell an address of their own" in reason(undeclared, own, untold=1)
+        alias = own.replace("127.0.0.1", "localhost")
+        assert "1 of the 2 workers of 'east' answered" in reason(undeclared, own, alias), "one answer is of one worker"
+        east.east.worker_ids = {None: idle, 0: idle, 1: idle}
+        assert f"{idle} runs tasks, and is no member of their group" in reason(undeclared, own), "the group of others"
+        assert reason(undeclared, own, idle) == "update"
+        east.east.worker_ids = {None: own, 0: own, 1: own}
         assert "no group of Connect workers on Kafka cluster 'east' has one of those known here" in reason(
             undeclared, idle
         )
@@ -291,6 +297,17 @@ def test_workers_are_counted_once_and_only_urls_get_credentials() -> None:
         [_, refused] = ask((other,), ids[::-1]).workers
         assert refused.worker == ids[0]
         assert "401" in refused.failure, "a status may name any host, so credentials do not go there"
+
+
+def test_whatever_a_status_names_as_a_worker_the_others_are_asked() -> None:
+    first = FakeConnect()
+    first.plugins[PLUGIN_CLASS] = "1.0"
+    odd = ("user:secret@127.0.0.1:1", "exa mple:80", "[::1:80", "\x1b[31m:80", "w" * 300 + ":80", "-:1", "w:99999", "")
+    with serving(first) as url:
+        answers = asyncio.run(plugins_of_workers(ConnectTarget("east", (url,)), odd, 2.0))
+    assert answers.count == 1
+    assert all(answer.failure for answer in answers.workers if answer.worker != url)
+    assert not any("secret" in answer.failure for answer in answers.workers)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -79,6 +79,18 @@ def as_declared(workers: Workers, text: str) -> None:
     assert not [config for config in live.values() if JOURNAL_KEY in config]
 
 
+@pytest.mark.parametrize("version", ["3.5.2", "3.6.2"])
+def test_a_new_flow_begins_with_lanes_and_is_told_where_these_stay_as_they_are(version: str) -> None:
+    workers = Workers()
+    workers.fakes["east"].version = version
+    text = tree({"heavy": ["orders"]})
+    changes = workers.plan(text).changes
+    warned = {change.connector for change in changes if "cannot change connectors later" in " ".join(change.warnings)}
+    assert warned == ({f"{OWN}.heavy"} if version == "3.5.2" else set())
+    assert workers.apply(text) == []
+    as_declared(workers, text)
+
+
 @pytest.mark.parametrize("version", ["3.6.2", "4.3.1"])
 def test_lanes_come_and_go_and_every_record_arrives_once(version: str) -> None:
     workers = Workers()

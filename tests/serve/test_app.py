@@ -141,6 +141,14 @@ def test_a_flow_shows_tasks_lag_over_time_and_partitions() -> None:
     assert ask(small(), "/api/flow?id=other").status_code == 404
 
 
+def test_a_flow_and_its_lanes_name_each_other() -> None:
+    lane = "orders.heavy:a->b"
+    statuses = [flow_status(FLOW, "a->b"), flow_status(lane, "a->b", lane_of=FLOW)]
+    view = view_of(look_of(statuses), survey=SURVEY)
+    assert "Its lanes, each with topics of its own: orders.heavy:a-&gt;b." in ask(view, flow_link(FLOW)).text
+    assert "It is a lane of orders:a-&gt;b." in ask(view, flow_link(lane)).text
+
+
 def test_the_load_of_each_task_is_shown_and_what_is_unknown_says_why() -> None:
     load = MeasuredLoad(
         {"a": {TopicPartition("orders", 0): (2500.0, 20.0)}}, "2026-01-02T03 to 2026-01-02T03 (UTC, 1 h)"
