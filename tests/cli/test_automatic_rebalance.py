@@ -468,8 +468,8 @@ def test_what_changes_between_the_plan_and_the_write_is_left(
     judge = automatic_rebalance.judge_flows
     left: list[tuple[Connector | None, int]] = []
 
-    def judge_and_spoil(*arguments: Any) -> Any:
-        judged = judge(*arguments)
+    def judge_and_spoil(*arguments: Any, **options: Any) -> Any:
+        judged = judge(*arguments, **options)
         connector = site.fake.connectors[NAME]
         match what:
             case "stock class":
