@@ -156,11 +156,16 @@ class Ends:
 
 @dataclass(frozen=True)
 class ReadSection:
-    """A section of a log whose records were read: from `first` to before `end`, and its offsets without a record."""
+    """A section of a log whose records were read, from `first` to before `end`.
+
+    `empty`: its offsets without a record, in order. `repeated`: those, in order, whose record has the timestamp, key and
+    value of an earlier one of the section, as it has when it was mirrored twice.
+    """
 
     first: int
     end: int
     empty: tuple[int, ...] = ()
+    repeated: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,17 +189,25 @@ class TargetFacts:
         """
         if first >= end:
             return 0
-        if not self.transactional:
-            return end - first
         section = self._section_with(first, end)
         if section is None:
-            return None
+            return None if self.transactional else end - first
         return end - first - (bisect_left(section.empty, end) - bisect_left(section.empty, first))
+
+    def is_straight(self, first: int, end: int, room: int) -> bool:
+        """Tell whether no record between two offsets came twice, where so many offsets of the source are between.
+
+        Either the records were read, and none repeats another; or there are exactly as many.
+        """
+        section = self._section_with(first, end)
+        if first < end and section:
+            return bisect_left(section.repeated, first) == bisect_left(section.repeated, end)
+        return self.count(first, end) == room
 
     def before(self, end: int, count: int) -> int:
         """Return the offset from which so many records lie before `end`, in a section that was read."""
         offset = end - count
-        section = self._section_with(end - 1, end) if self.transactional else None
+        section = self._section_with(end - 1, end)
         for empty in reversed(section.empty[: bisect_left(section.empty, end)] if section else ()):
             if empty < offset:
                 break
@@ -212,8 +225,11 @@ class TargetFacts:
         for section in sorted(self.sections, key=lambda section: section.first):
             if joined and section.first <= joined[-1].end:
                 before = joined.pop()
-                empty = tuple(sorted({*before.empty, *section.empty}))
-                joined.append(ReadSection(before.first, max(before.end, section.end), empty))
+                empty, repeated = (
+                    tuple(sorted({*first, *second}))
+                    for first, second in ((before.empty, section.empty), (before.repeated, section.repeated))
+                )
+                joined.append(ReadSection(before.first, max(before.end, section.end), empty, repeated))
             else:
                 joined.append(section)
         return joined
@@ -365,7 +381,8 @@ class _Mirrored:
             # At most `upstream - offset` records that are unread lie before this place. Gaps on the source make it
             # less, and compaction of the target too; records that came twice would make it more.
             count, room = self.facts.count(below.downstream + 1, downstream), upstream - below.upstream - 1
-            if count is not None and count <= room:
+            is_straight = self.facts.is_straight(below.downstream + 1, downstream, room)
+            if count is not None and count <= room and is_straight:
                 back = max(below.downstream + 1, self.facts.before(downstream, upstream - offset))
                 yield _Bound(
                     back, min(behind, room - count), f"counted between source offsets {below.upstream} and {upstream}"
