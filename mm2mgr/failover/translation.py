@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.partitions import Offsets
@@ -168,6 +169,22 @@ class ReadSection:
     repeated: tuple[int, ...] = ()
 
 
+class Place(NamedTuple):
+    """A place in the target's log before which no record is from source offset `upstream` or a later one.
+
+    `is_record`: the record from that offset is there.
+    """
+
+    upstream: int
+    downstream: int
+    is_record: bool
+
+    @property
+    def read_to(self) -> int:
+        """The end of the section that is to be read for it."""
+        return self.downstream + self.is_record
+
+
 @dataclass(frozen=True)
 class TargetFacts:
     """What is known of a partition's log on the target, read after the offset syncs.
@@ -194,15 +211,15 @@ class TargetFacts:
             return None if self.transactional else end - first
         return end - first - (bisect_left(section.empty, end) - bisect_left(section.empty, first))
 
-    def is_straight(self, first: int, end: int, room: int) -> bool:
-        """Tell whether no record between two offsets came twice, where so many offsets of the source are between.
+    def is_straight(self, first: int, place: Place, room: int) -> bool:
+        """Tell whether no record from an offset to before a place came twice; `room`: so many the source can have there.
 
-        Either the records were read, and none repeats another; or there are exactly as many.
+        Either the records were read, and none repeats another, that of the place neither; or there are exactly as many.
         """
-        section = self._section_with(first, end)
-        if first < end and section:
-            return bisect_left(section.repeated, first) == bisect_left(section.repeated, end)
-        return self.count(first, end) == room
+        section = self._section_with(first, place.read_to)
+        if first < place.read_to and section:
+            return bisect_left(section.repeated, first) == bisect_left(section.repeated, place.read_to)
+        return self.count(first, place.downstream) == room
 
     def before(self, end: int, count: int) -> int:
         """Return the offset from which so many records lie before `end`, in a section that was read."""
@@ -359,9 +376,11 @@ class _Mirrored:
 
     def section(self, offset: int) -> tuple[int, int] | None:
         """Return the section of the target's log (end exclusive) in which records are to be counted for an offset."""
-        for below, _, end in self._places_around(offset):
-            if end > below.downstream + 1 and below.upstream < offset:
-                return below.downstream + 1, end
+        run = self._run_of(offset)
+        below = run.nearest(offset) if run else None
+        for place in self._places_above(offset):
+            if below and below.upstream < offset and below.downstream + 1 < place.downstream:
+                return below.downstream + 1, place.read_to
         return None
 
     def _bounds_by_syncs(self, offset: int) -> Iterator[_Bound]:
@@ -377,37 +396,33 @@ class _Mirrored:
             return
         behind = offset - sync.upstream - 1
         yield _Bound(sync.downstream + 1, behind, f"behind the offset sync at {sync.upstream}")
-        for below, upstream, downstream in self._places_around(offset):
-            # At most `upstream - offset` records that are unread lie before this place. Gaps on the source make it
-            # less, and compaction of the target too; records that came twice would make it more.
-            count, room = self.facts.count(below.downstream + 1, downstream), upstream - below.upstream - 1
-            is_straight = self.facts.is_straight(below.downstream + 1, downstream, room)
-            if count is not None and count <= room and is_straight:
-                back = max(below.downstream + 1, self.facts.before(downstream, upstream - offset))
-                yield _Bound(
-                    back, min(behind, room - count), f"counted between source offsets {below.upstream} and {upstream}"
-                )
+        for place in self._places_above(offset):
+            # At most `place.upstream - offset` records that are unread lie before this place. Gaps on the source make
+            # it less, and compaction of the target too; records that came twice would make it more.
+            first, room = sync.downstream + 1, place.upstream - sync.upstream - 1
+            count = self.facts.count(first, place.downstream)
+            if count is not None and count <= room and self.facts.is_straight(first, place, room):
+                back = max(first, self.facts.before(place.downstream, place.upstream - offset))
+                reason = f"counted between source offsets {sync.upstream} and {place.upstream}"
+                yield _Bound(back, min(behind, room - count), reason)
 
-    def _places_around(self, offset: int) -> Iterator[tuple[OffsetSync, int, int]]:
-        """Yield the sync at or below an offset with places above it: no record before the place is from its source
-        offset or a later one."""
+    def _places_above(self, offset: int) -> Iterator[Place]:
+        """Yield the next sync above an offset in its run, and ends of the log that are nearer."""
         run = self._run_of(offset)
         if run is None:
             return
         below, above = run.nearest(offset), run.next_after(offset)
         if above:
-            yield below, above.upstream, above.downstream
-        limit = above.upstream if above else None
+            yield Place(above.upstream, above.downstream, is_record=True)
         places = [
-            (end.source, end.target)
+            Place(end.source, end.target, is_record=False)
             for end in self.ends
             if end.source is not None
             and offset <= end.source
-            and (limit is None or end.source < limit)
+            and (above is None or end.source < above.upstream)
             and below.downstream < end.target <= run.end
         ]
-        for place in sorted({min(places), max(places)} if places else ()):
-            yield below, *place
+        yield from sorted({min(places), max(places)} if places else ())
 
     def _run_of(self, offset: int) -> _Run | None:
         """Return the last run to rely on that has an offset."""

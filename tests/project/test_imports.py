@@ -76,7 +76,9 @@ LAYERS: dict[str, set[str]] = {
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
+    "failover": {"partitions"},  # its values are answers of clusters, too
     "live": {
+        "failover",
         *(
             "text",
             "assignment_text",
