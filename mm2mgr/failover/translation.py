@@ -399,10 +399,10 @@ class _Mirrored:
         for place in self._places_above(offset):
             # At most `place.upstream - offset` records that are unread lie before this place. Gaps on the source make
             # it less, and compaction of the target too; records that came twice would make it more.
-            first, room = sync.downstream + 1, place.upstream - sync.upstream - 1
-            count = self.facts.count(first, place.downstream)
-            if count is not None and count <= room and self.facts.is_straight(first, place, room):
-                back = max(first, self.facts.before(place.downstream, place.upstream - offset))
+            begin, room = sync.downstream + 1, place.upstream - sync.upstream - 1
+            count = self.facts.count(begin, place.downstream)
+            if count is not None and count <= room and self.facts.is_straight(begin, place, room):
+                back = max(begin, self.facts.before(place.downstream, place.upstream - offset))
                 reason = f"counted between source offsets {sync.upstream} and {place.upstream}"
                 yield _Bound(back, min(behind, room - count), reason)
 

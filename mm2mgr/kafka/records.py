@@ -6,7 +6,6 @@ Reading never commits, joins a group, or goes on without bound. Writing is idemp
 from __future__ import annotations
 
 import json
-import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -279,14 +278,12 @@ def read(
     until: Mapping[TopicPartition, int] | None = None,
     timeout_seconds: float = 30.0,
     kafka: Kafka | None = None,
-    limit_seconds: float = math.inf,
 ) -> Iterator[Record]:
     """Yield every committed record from log start to `until` (exclusive; default: the ends right now), in fetch order.
 
-    KafkaError when nothing new arrives for `timeout_seconds` although an end is not reached, or not all has come within
-    `limit_seconds`. `kafka`: an open client to ask for the offsets.
+    KafkaError when nothing new arrives for `timeout_seconds` although an end is not reached. `kafka`: an open client to
+    ask for the offsets.
     """
-    deadline = timing.now() + limit_seconds
     distinct = list(dict.fromkeys(partitions))
     with nullcontext(kafka) if kafka else Kafka(access, timeout_seconds) as client:
         known = client.read_offsets(distinct)
@@ -300,14 +297,24 @@ def read(
             messages = consume(timeout_seconds)
             if not messages:
                 raise _stopped_short(access, open_ends, failures, timeout_seconds)
-            if timing.now() > deadline:
-                raise KafkaError(f"{access.alias}: {next(iter(open_ends))} was not read in {limit_seconds:g} s")
             for message in messages:
                 if fault := fault_of(message):
                     raise failures.error(confluent_kafka.KafkaException(fault), "reading records", timeout_seconds)
                 partition = _close_reached(message, open_ends)
                 if message.error() is None and message.offset() < ends[partition]:
                     yield _record(message)
+
+
+def read_whole(kafka: Kafka, partition: TopicPartition, limit_seconds: float) -> Iterator[Record]:
+    """Yield every committed record of a partition, up to the end that it has now.
+
+    KafkaError unless all of it comes within `limit_seconds`.
+    """
+    deadline = timing.now() + limit_seconds
+    for record in read(kafka.access, [partition], timeout_seconds=limit_seconds, kafka=kafka):
+        if timing.now() > deadline:
+            raise KafkaError(f"{kafka.access.alias}: {partition} could not be read to its end in {limit_seconds:g} s")
+        yield record
 
 
 # --- the times of records: what the producer set, unless the topic has message.timestamp.type=LogAppendTime ---------

@@ -18,14 +18,12 @@ def read_internal(reach: KafkaReach, topic: str) -> Iterator[InternalRecord]:
 
     Blocks, for `measuring_seconds` at most; KafkaError for a topic that is not there, or not readable in that time.
     """
-    from mm2mgr.kafka.records import read
+    from mm2mgr.kafka.records import read_whole
 
     if topic not in reach.kafka.partition_counts():  # asked for by its name, brokers may create it
         raise KafkaError(
             f"{reach.access.alias}: no topic {topic}, or this login may not see it",
             hint=f"look whether the connector that writes it runs; this login needs Read on topic {topic}",
         )
-    seconds = reach.limits.measuring_seconds
-    partition = TopicPartition(topic, 0)
-    for record in read(reach.access, [partition], timeout_seconds=seconds, kafka=reach.kafka, limit_seconds=seconds):
+    for record in read_whole(reach.kafka, TopicPartition(topic, 0), reach.limits.measuring_seconds):
         yield InternalRecord(record.key, record.value, (record.timestamp_ms or 0) / 1000)
