@@ -221,6 +221,11 @@ class TargetFacts:
             return bisect_left(section.repeated, first) == bisect_left(section.repeated, place.read_to)
         return self.count(first, place.downstream) == room
 
+    def counts_more(self, sync: OffsetSync, later: OffsetSync) -> bool:
+        """Tell whether more records are known between two syncs than the source can have there."""
+        count = self.count(sync.downstream + 1, later.downstream)
+        return count is not None and count > later.upstream - sync.upstream - 1
+
     def before(self, end: int, count: int) -> int:
         """Return the offset from which so many records lie before `end`, in a section that was read."""
         offset = end - count
@@ -286,6 +291,9 @@ def section_to_count(upstream_offset: int, syncs: Sequence[OffsetSync], log: Tar
     return _Mirrored.from_syncs(syncs, log).section(upstream_offset)
 
 
+_MARGIN = 2  # a start whose sync is lost and whose repeated records are hidden by gaps makes a run seem longer
+
+
 @dataclass(frozen=True)
 class _Bound:
     """The first record that a group has not read is at `offset` or later; so many that it has read follow it at most."""
@@ -318,6 +326,11 @@ class _Run:
         """Return the first sync above a source offset."""
         place = bisect_right(self.upstream, offset)
         return self.syncs[place] if place < len(self.syncs) else None
+
+    def count_new(self, facts: TargetFacts) -> int:
+        """Return how many records this run has, at least."""
+        parts = [*(sync.downstream for sync in self.syncs), self.end]
+        return sum(facts.count(first, end) or 0 for first, end in pairwise(parts))
 
     def count_from(self, offset: int) -> int:
         """Return how many records of this run, at most, are from a source offset or a later one."""
@@ -353,7 +366,7 @@ class _Mirrored:
 
     @classmethod
     def from_syncs(cls, syncs: Sequence[OffsetSync], facts: TargetFacts) -> _Mirrored:
-        runs = _split_runs(syncs, facts.log.end)
+        runs = _split_runs(syncs, facts)
         ends = tuple(end for end in facts.ends if end.target <= facts.log.end)
         complete = max((number for number in range(len(runs)) if _is_complete(runs, number, facts, ends)), default=0)
         return cls(facts, runs, complete, ends, tuple(_find_extras(runs, facts, ends)))
@@ -472,19 +485,23 @@ def _unknown(reason: str) -> Translation:
     return Translation(None, 0, reason)
 
 
-def _split_runs(syncs: Sequence[OffsetSync], end: int) -> tuple[_Run, ...]:
-    """Return the runs; what was before the target's log went back is of another log, and dropped."""
+def _split_runs(syncs: Sequence[OffsetSync], facts: TargetFacts) -> tuple[_Run, ...]:
+    """Return the runs; what was before the target's log went back is of another log, and dropped.
+
+    A run begins where offsets of the source go back, and where more records lie before a sync than offsets of the source
+    do: a task was started again that had not gone back to before the last sync, or whose first sync is lost.
+    """
     runs: list[list[OffsetSync]] = []
     for sync in syncs:
         last = runs[-1][-1] if runs else None
         if last and (last.upstream, last.downstream) == (sync.upstream, sync.downstream):
             continue
         if last and sync.downstream <= last.downstream:
-            runs = []
-        if not runs or sync.upstream <= runs[-1][-1].upstream:
+            runs, last = [], None
+        if last is None or sync.upstream <= last.upstream or facts.counts_more(last, sync):
             runs.append([])
         runs[-1].append(sync)
-    ends = [run[0].downstream for run in runs[1:]] + [end] * bool(runs)
+    ends = [run[0].downstream for run in runs[1:]] + [facts.log.end] * bool(runs)
     return tuple(
         _Run(tuple(run), tuple(sync.upstream for sync in run), run_end) for run, run_end in zip(runs, ends, strict=True)
     )
@@ -500,21 +517,20 @@ def _is_complete(runs: Sequence[_Run], number: int, facts: TargetFacts, ends: Se
     reached = max([reached, *(end.stored for end in after if end.stored is not None)])
     if reached >= min((end.source for end in after if end.source is not None), default=reached + 1):
         return True
-    count = facts.count(first.downstream, runs[number].end)
-    return count is not None and count >= max(run.count_from(first.upstream) for run in runs[:number])
+    overlap = max(run.count_from(first.upstream) for run in runs[:number])
+    return runs[number].count_new(facts) >= _MARGIN * overlap
 
 
 def _find_extras(runs: Sequence[_Run], facts: TargetFacts, ends: Sequence[Ends]) -> Iterator[_Extra]:
-    for run in runs:
-        places = [(sync.upstream, sync.downstream) for sync in run.syncs]
-        last = places[-1]
-        places += [
-            (end.source, end.target)
-            for end in ends[-1:]
-            if end.source is not None and end.source > last[0] and last[1] < end.target <= run.end
-        ]
-        for (upstream, first), (next_upstream, end) in pairwise(places):
-            count = facts.count(first + 1, end)
-            extra = (end - first - 1 if count is None else count) - (next_upstream - upstream - 1)
-            if extra > 0:
-                yield _Extra(first, end, extra)
+    places = [(sync.upstream, sync.downstream) for run in runs for sync in run.syncs]
+    last = places[-1] if places else (0, 0)
+    places += [
+        (end.source, end.target)
+        for end in ends[-1:]
+        if places and end.source is not None and end.source > last[0] and last[1] < end.target
+    ]
+    for (upstream, first), (next_upstream, end) in pairwise(places):
+        count = facts.count(first + 1, end)
+        extra = (end - first - 1 if count is None else count) - (next_upstream - upstream - 1)
+        if next_upstream > upstream and extra > 0:
+            yield _Extra(first, end, extra)
