@@ -271,6 +271,18 @@ def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
         return _acls(kafka, view.operations, _EVERY_ACL)
 
 
+def cluster_acls(kafka: Kafka) -> tuple[Acl, ...] | None:
+    """Return every ACL of the cluster, none where its brokers have no authorizer; None: this login may not read them."""
+    with kafka.doing("reading ACLs"):
+        asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.seconds_left())
+        try:
+            return _acls(kafka, _operation_names(kafka.result(asked)), _EVERY_ACL)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() != _CODES.SECURITY_DISABLED:
+                raise
+            return ()
+
+
 def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl]]:
     """Return the literal ACLs of each of these topics; nothing when this login may not read them."""
     with kafka.doing("reading ACLs"):
