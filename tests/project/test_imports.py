@@ -76,7 +76,9 @@ LAYERS: dict[str, set[str]] = {
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
+    "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
+        "failover",
         *(
             "text",
             "assignment_text",
@@ -122,6 +124,7 @@ LAYERS: dict[str, set[str]] = {
     "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
     "balance": {"weeks", "text", "off_peak", "partitions", "assignment", "sizing"},
     "observe": {
+        *("defaults", "failover", "remarks", "spec"),
         "assignment",
         "assignment_text",
         "json_values",
@@ -217,6 +220,8 @@ LAYERS: dict[str, set[str]] = {
             "observe",
             "problems",
             "check",
+            "failover",
+            "remarks",
             "samples",
             "throughput",
             "assignment",
@@ -228,7 +233,7 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {  # values of everything that is shown
-        "balance",
+        *("balance", "failover"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("evidence", "sizing", "operations", "audit", "timing"),
@@ -335,12 +340,15 @@ PURE = (
     "live/questions",
     "live/snapshot",
     "comparison",
+    "failover",
     "plan",
     "observe/audits",
     "observe/beside_records",
     "observe/interruptions",
     "observe/lag",
     "observe/losses",
+    "observe/pair_look",
+    "observe/pair_readiness",
     "observe/memory",
     "observe/reading",
     "observe/lag_report",
