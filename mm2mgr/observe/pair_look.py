@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -19,15 +19,19 @@ from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import Unread
 from mm2mgr.failover.kept import KeptLooks
-from mm2mgr.failover.syncs import Checkpoints
+from mm2mgr.failover.syncs import Checkpoints, OffsetSyncs
 from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import GroupOffsets, GroupState
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.live.questions import (
     CheckpointRecords,
+    ClusterAcls,
     CommittedOffsets,
+    GroupMembers,
     OffsetSyncRecords,
     PartitionEnds,
+    Quotas,
+    RefusedTopics,
     SettingsOfTopics,
     TopicLogs,
 )
@@ -233,19 +237,72 @@ class PairGroups:
     on_target: GroupOffsets | None = None
     source_states: Mapping[str, GroupState] = field(default_factory=dict)
     target_states: Mapping[str, GroupState] | None = None
+    checkpoints: Checkpoints | None = None
+    syncs: OffsetSyncs | None = None
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    """With the answers about quotas and ACLs."""
+
+    def start_on_target(self, group: str, remote: TopicPartition) -> int | None:
+        """Return the offset that a group has on the target; None: none, or it could not be read."""
+        return self.on_target.offsets.get(group, {}).get(remote) if self.on_target else None
+
+    def is_read_on_target(self, group: str) -> bool:
+        """Tell whether the group's offsets on the target are known."""
+        return self.on_target is not None and group not in self.on_target.refused
+
+
+def read_groups(look: PairLook) -> Steps[PairGroups]:
+    """Ask for groups, syncs and checkpoints: before the logs, so that no offset is behind the end that is read."""
+    source, target = look.source.alias, look.target.alias
+    of_checkpoints = CheckpointRecords(target, look.checkpoints_topic)
+    of_syncs = OffsetSyncRecords(look.syncs_at, look.syncs_topic)
+    missing = _missing_topics(look, [(question.cluster, question.topic) for question in (of_checkpoints, of_syncs)])
+    refusals = {alias: RefusedTopics(alias, topics) for alias, topics in missing.items()}
+    names = {
+        alias: tuple(sorted(filter(look.takes_group, view.groups)))
+        for alias in (source, target)
+        if (view := look.view(alias))
+    }
+    offsets = {alias: CommittedOffsets(alias, groups) for alias, groups in names.items() if groups}
+    snapshot = yield [
+        *(question for question in (of_checkpoints, of_syncs) if _is_listed(look, question)),
+        *offsets.values(),
+        *refusals.values(),
+        *(kind(alias) for alias in names for kind in (GroupMembers, Quotas, ClusterAcls)),
+    ]
+    for alias, refusal in refusals.items():
+        if refused := look.take(snapshot, refusal, "topics that are not listed"):
+            look.miss_rights(alias, f"topics {few(refused)}", [Right("Describe", "topic", name) for name in refused])
+    commits = {alias: _take_offsets(look, snapshot, question) for alias, question in offsets.items()}
+    states = {
+        alias: look.take(snapshot, GroupMembers(alias), "groups", Right("Describe", "cluster")) for alias in names
+    }
     checkpoints = _take_internal(look, snapshot, of_checkpoints, "checkpoints")
     syncs = _take_internal(look, snapshot, of_syncs, "offset syncs")
-    kept = look.pair.kept
-    is_dead = look.source_view is None
-    if syncs is None and kept is not None:
-        syncs = kept.syncs
-    committed = (commits.get(source) or GroupOffsets()).offsets
-    if is_dead and kept is not None:
-        committed = {group: places for group, places in kept.commits.items() if look.takes_group(group)}
-    elif is_dead and checkpoints is not None:
-        committed = _groups_of_checkpoints(look, checkpoints)
     on_target = commits.get(target, GroupOffsets()) if look.target_view else None
-    return PairGroups(committed, on_target, states.get(source) or {}, states.get(target), checkpoints, syncs, snapshot)
+    read = PairGroups(
+        (commits.get(source) or GroupOffsets()).offsets,
+        on_target,
+        states.get(source) or {},
+        states.get(target),
+        checkpoints,
+        syncs,
+        snapshot,
+    )
+    return _with_earlier_looks(look, read)
+
+
+def _with_earlier_looks(look: PairLook, read: PairGroups) -> PairGroups:
+    """Return what is known of a source that does not answer: what was kept of it, or what checkpoints tell."""
+    kept = look.pair.kept
+    if kept is not None and read.syncs is None:
+        read = replace(read, syncs=kept.syncs)
+    if look.source_view is not None:
+        return read
+    if kept is not None:
+        committed = {group: places for group, places in kept.commits.items() if look.takes_group(group)}
+        return replace(read, committed=committed)
+    return replace(read, committed=_groups_of_checkpoints(look, read.checkpoints) if read.checkpoints else {})
 
 
 def _is_listed(look: PairLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
