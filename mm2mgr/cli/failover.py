@@ -79,6 +79,7 @@ def check(
     from mm2mgr.output.failover_text import readiness_markdown, say_readiness
 
     options = operations.FailoverOptions(group, translated, sample)
+    workspace.flows((pair,))  # an unknown pair is an error before anything is asked
     with reading(workspace), invalid_arguments():
         readiness = operations.failover_check(workspace, pair, options)
     if output == "markdown":
