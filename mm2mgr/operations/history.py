@@ -289,7 +289,7 @@ async def _take(workspace: Workspace) -> Snapshot:
         ask(_whole(topology, taken)),
         check(topology, connectors, topology.flows, workspace.spec),
         *map(or_error, workers),
-        *map(or_error, _readiness_of_pairs(workspace)),
+        *map(or_error, _readiness_of_pairs(workspace, parse_memory(memory) if memory else Memory())),
     )
     (reading, *_), taken = await run_steps(steps, clusters, _LIMITS, taken)
     taken = await read(_of_lag(reading), clusters, _LIMITS, taken)
@@ -308,12 +308,12 @@ def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[object]]:
                 yield from (StoredOffsets(connect.name, name), TaskConfigs(connect.name, name))
 
 
-def _readiness_of_pairs(workspace: Workspace) -> Iterator[Steps[object]]:
+def _readiness_of_pairs(workspace: Workspace, memory: Memory) -> Iterator[Steps[object]]:
     """Yield what `failover check` asks about each pair; records are not compared for a file."""
     topology, options = workspace.topology, FailoverOptions(sample=0)
     for flows in by_pair(topology.flows).values():
         pair = PairToJudge(topology, workspace.connectors, tuple(flows), options)
-        yield pair_readiness(pair, Memory(), time.time)
+        yield pair_readiness(pair, memory, time.time)
 
 
 def _of_lag(reading: Reading) -> Iterator[Question[object]]:
