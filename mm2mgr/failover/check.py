@@ -1,10 +1,10 @@
 """Whether a pair can fail over now: where each group would start on the target, what is lost, and one verdict. Pure.
 
-The true position of a group in a remote partition is the first record there that it has not read. It lies from `lower`
-to `upper`: our translation gives both, and a checkpoint of the group, at or below what it committed, a `lower` too
-(MirrorMaker translates to no later record than the one to go on with, from 3.4.1 on: KAFKA-12468). A group that starts
-behind `upper` skips records for sure; one that starts behind `lower` may skip some, so it is not judged; and whatever
-it starts before `upper` may come again. What could not be read is never GO.
+The true position of a group in a remote partition is the first record there that it has not read. It is not before our
+translation, nor before a checkpoint at or below what it committed (from 3.4.1 on MirrorMaker translates to no later
+record than the one to go on with: KAFKA-12468). A group that starts behind that may skip records: by more than the
+translation may be off it does, by less it is not judged. What it starts before that may come again, together with what
+the translation may be off. What could not be read is never GO.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
+from mm2mgr.failover.translation import Translation
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Remark
 from mm2mgr.text import few, number_of, span_text
@@ -36,33 +37,32 @@ _WORD_OF: dict[State, Word] = {
 
 
 class Bounds(NamedTuple):
-    """Where the true position lies, both inclusive."""
+    """Where the true position lies: not before `lower`, and so many records that were read follow there at most."""
 
     lower: int
-    upper: int
+    repeats: int
 
 
-def bounds_of(translated: int | None, repeats: int, proven: int | None, log: Offsets | None) -> Bounds | None:
+def bounds_of(translation: Translation | None, proven: int | None, log: Offsets | None) -> Bounds | None:
     """Return where a true position lies; None where nothing tells.
 
-    `translated` and `repeats`: our translation, and how far behind the true position it may be. `proven`: the best
-    checkpoint that cannot be behind it. A checkpoint beyond our bounds is not believed: its topic may be another one.
+    `proven`: the best checkpoint that cannot be behind it; one beyond the end of the log is of another topic.
     """
-    if translated is None:
-        return None if proven is None or log is None else Bounds(proven, max(proven, log.end))
-    upper = translated + max(0, repeats)
-    is_sharper = proven is not None and translated < proven <= upper
-    return Bounds(proven if is_sharper and proven is not None else translated, upper)
+    if proven is not None and (log is None or proven > log.end):
+        proven = None
+    if translation is None or translation.offset is None:
+        return None if proven is None or log is None else Bounds(proven, log.end - proven)
+    lower = translation.offset if proven is None else max(translation.offset, proven)
+    return Bounds(lower, max(0, translation.repeats_at_most))
 
 
 class Risk(NamedTuple):
-    """What happens to a group that starts at an offset: records that come again at most, and that are skipped, at least
-    and at most (None: not known)."""
+    """What happens to a group that starts at an offset: so many records come again at most, and so many are skipped at
+    most (None: not known)."""
 
     state: State
     repeats: int | None = None
-    skips: int = 0
-    skips_at_most: int | None = None
+    skips: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class GroupPosition:
 
     json_keys = (
         "topic=partition.topic partition=partition.partition remote_topic=remote.topic committed source_end=end "
-        "checkpoint checkpoint_at on_target translated translated_at_most reason state=risk.state "
-        "repeats_at_most=risk.repeats skips=risk.skips skips_at_most=risk.skips_at_most sampled"
+        "checkpoint checkpoint_at on_target translated translated_repeats_at_most reason state=risk.state "
+        "repeats_at_most=risk.repeats skips_at_most=risk.skips sampled"
     )
 
     @property
@@ -99,8 +99,9 @@ class GroupPosition:
         return self.bounds.lower if self.bounds else None
 
     @property
-    def translated_at_most(self) -> int | None:
-        return self.bounds.upper if self.bounds else None
+    def translated_repeats_at_most(self) -> int | None:
+        """How many records come again from there on, at most."""
+        return self.bounds.repeats if self.bounds else None
 
     @cached_property
     def risk(self) -> Risk:
@@ -116,18 +117,16 @@ class GroupPosition:
             return Risk("unknown")
         is_empty = log.start == log.end and self.end is not None and self.committed == self.end
         if start is None:
-            return Risk("exact", 0, 0, 0) if is_empty and (bounds is None or bounds.lower == log.end) else Risk("absent")
+            return Risk("exact", 0, 0) if is_empty and (bounds is None or bounds.lower == log.end) else Risk("absent")
         if not log.start <= start <= log.end:
             return Risk("out of range")
         if bounds is None:
-            return Risk("exact", 0, 0, 0) if is_empty else Risk("unknown", log.end - start, 0, None)
-        skips, skips_at_most = max(0, start - bounds.upper), max(0, start - bounds.lower)
-        repeats = max(0, min(bounds.upper, log.end) - start)
-        if skips:
-            return Risk("skips", 0, skips, skips_at_most)
-        if skips_at_most:
-            return Risk("unknown", repeats, 0, skips_at_most)
-        return Risk("repeats" if repeats else "exact", repeats, 0, 0)
+            return Risk("exact", 0, 0) if is_empty else Risk("unknown", log.end - start)
+        if start > bounds.lower:
+            skips = start - bounds.lower
+            return Risk("skips" if skips > bounds.repeats else "unknown", bounds.repeats, skips)
+        repeats = min(bounds.lower - start + bounds.repeats, log.end - start)
+        return Risk("repeats" if repeats else "exact", repeats, 0)
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,8 @@ class GroupReadiness:
     translated: bool = False
 
     json_keys = (
-        "group word state members_on_target=has_members state_on_source=on_source partitions=count repeats_at_most=repeats"
-        " skips checkpoint_at positions"
+        "group word state members_on_target=has_members state_on_source=on_source partitions=count "
+        "repeats_at_most=repeats skips_at_most=skips checkpoint_at positions"
     )
 
     @cached_property
@@ -177,8 +176,8 @@ class GroupReadiness:
 
     @cached_property
     def skips(self) -> int:
-        """Records that it skips, at least."""
-        return sum(risk.skips for risk in self.risks)
+        """Records that it skips, at most, where that is known."""
+        return sum(risk.skips or 0 for risk in self.risks)
 
     @cached_property
     def checkpoint_at(self) -> float | None:
@@ -240,7 +239,7 @@ class FailoverVerdict:
     word: Word
     reasons: tuple[str, ...] = ()
     repeats_at_most: int | None = 0
-    skips: int = 0
+    skips_at_most: int = 0
     lost_at_most: int | None = 0
 
 
@@ -308,7 +307,7 @@ def judge(pair: PairReadiness) -> FailoverVerdict:
 
 
 _TEXTS: dict[State, str] = {
-    "skips": "would skip records",
+    "skips": "would skip records, which is an error",
     "differs": "other records at the translated offset than on the source",
     "out of range": "offset outside of the target's log: its consumers' auto.offset.reset would decide",
     "absent": "no offset on the target: its consumers' auto.offset.reset would decide",
