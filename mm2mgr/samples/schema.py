@@ -243,7 +243,9 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("repeated", "int64", "records", "that would come again at most; null where not known", True),
         TableColumn("skipped", "int64", "records", "that would be skipped at most, where that is known"),
         TableColumn("lost", "int64", "records", "not on the target at most; null where not known", True),
-        TableColumn("lost_ms", "int64", "ms", "age of the oldest record that would be lost; null where not known", True),
+        TableColumn(
+            "lost_ms", "int64", "ms", "age of the oldest record that would be lost; null where not known", True
+        ),
         TableColumn(
             "checkpoint_ms",
             "int64",

@@ -121,7 +121,9 @@ LAYERS: dict[str, set[str]] = {
     "audit": {"timing", "errors", "partitions", "secrets", "throughput"},
     "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
     "balance": {"weeks", "text", "off_peak", "partitions", "assignment", "sizing"},
+    "failover": {"text", "remarks", "partitions", "samples"},  # of samples the rows that its values are kept as
     "observe": {
+        "failover",
         "assignment",
         "assignment_text",
         "json_values",
@@ -146,6 +148,7 @@ LAYERS: dict[str, set[str]] = {
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
+        "failover",
     },
     "evidence": {
         "weeks",
@@ -225,10 +228,12 @@ LAYERS: dict[str, set[str]] = {
             "evidence",
             "sandbox",
             "audit",
+            "failover",
         ),
     },
     "output": {  # values of everything that is shown
         "balance",
+        "failover",
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("evidence", "sizing", "operations", "audit", "timing"),
@@ -330,6 +335,7 @@ PURE = (
     "sizing",
     "balance",
     "check",
+    "failover",
     "kafka/acls",
     "lint/mirroring",
     "live/questions",
@@ -349,6 +355,7 @@ PURE = (
     "problems/arrival",
     "problems/audit",
     "problems/connectors",
+    "problems/failover",
     "problems/flows",
     "problems/health",
     "problems/kind",
