@@ -279,7 +279,6 @@ def keep_looks(place: StorePlace, pair: tuple[str, str], looks: KeptLooks) -> li
     warnings: list[str] = []
 
     def join(files: Sequence[Sequence[KeptRow]]) -> Iterable[KeptRow]:
-        warnings.clear()  # of a try that another process was ahead of
         earlier = _join_files(files, warnings)
         return rows_of(earlier.joined(looks) if earlier else KeptLooks().joined(looks))
 
@@ -287,7 +286,7 @@ def keep_looks(place: StorePlace, pair: tuple[str, str], looks: KeptLooks) -> li
         LookStore(place.store, place.owner, pair, warnings.append).keep(join, is_whole=looks.is_whole)
     except Exception as error:  # as above
         warnings.append(f"the table of failover looks: {cause(error)}; this look is not in it")
-    return warnings
+    return list(dict.fromkeys(warnings))  # once, however often another process was ahead
 
 
 def read_looks(place: StorePlace, pair: tuple[str, str]) -> tuple[KeptLooks | None, list[str]]:
