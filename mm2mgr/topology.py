@@ -16,7 +16,7 @@ from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.link import BY_SYSTEM, USUAL_HEAP_BYTES, BrokerLimits, Clients, Route
 from mm2mgr.link_settings import Crossing, compile_block, may_pipeline
-from mm2mgr.spec.models import Cluster, Connect, Failover, FlowSettings, Link, Topics
+from mm2mgr.spec.models import Cluster, Connect, FailoverSettings, FlowSettings, Link, Topics
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, nearest, number_of, rate_text, whole_number
@@ -156,7 +156,7 @@ class Flow:
         return self.settings.checkpoints.enabled and self.settings.offset_syncs.enabled
 
     @property
-    def failover(self) -> Failover | None:
+    def failover(self) -> FailoverSettings | None:
         """What its pair declares of failover; None where that is nothing, or false."""
         declared = self.settings.failover
         return declared if declared and declared.enabled else None
@@ -320,7 +320,7 @@ class Topology:
     """Links that no flow uses: place, and both ends."""
 
     @property
-    def failover_pairs(self) -> dict[str, Failover]:
+    def failover_pairs(self) -> dict[str, FailoverSettings]:
         """What pairs of clusters declare of failover, by `source->target`."""
         return {flow.pair: flow.failover for flow in self.flows if flow.failover}
 

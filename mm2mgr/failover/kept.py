@@ -60,7 +60,7 @@ class KeptLooks:
         """Return when what a group committed was read, in seconds since 1970; 0 where it never was."""
         return self.group_times.get(group, self.commits_at if group in self.commits else 0.0)
 
-    def joined(self, other: KeptLooks) -> KeptLooks:
+    def join(self, other: KeptLooks) -> KeptLooks:
         """Return the newer parts of two looks at the same pair, with no more syncs than translating the groups takes.
 
         A part that was not read stays as it was, with its time; a group does that only some groups were read beside.
@@ -76,7 +76,7 @@ class KeptLooks:
         )
         last = max((self, other), key=lambda look: look.ends_at)
         looks = KeptLooks({}, 0.0, last.ends, last.ends_at, syncs, newer.syncs_at, {}, last.topic_ids)
-        return looks.with_commits(self, other).thinned()
+        return looks.with_commits(self, other).thin()
 
     def syncs_before(
         self, partition: TopicPartition, syncs: Sequence[OffsetSync], topic_ids: Mapping[str, Ids]
@@ -104,7 +104,7 @@ class KeptLooks:
         apart = {group: at for group, at in times.items() if at != commits_at}
         return replace(self, commits=commits, commits_at=commits_at, group_times=apart)
 
-    def thinned(self) -> KeptLooks:
+    def thin(self) -> KeptLooks:
         """Return it with no more syncs than translating its groups takes."""
         committed: dict[TopicPartition, set[int]] = {}
         for offsets in self.commits.values():

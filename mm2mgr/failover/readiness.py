@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mm2mgr.failover.check import WORDS, PairReadiness, Word
-from mm2mgr.samples.schema import CheckRow, utc_text
+from mm2mgr.samples.schema import FailoverCheckRow, utc_text
 from mm2mgr.text import few, fit_text, number_of, span_text
 
 _LONGEST_REASON = 500
 _READY: tuple[Word, ...] = ("GO", "GO WITH")
 
 
-def check_row(readiness: PairReadiness, started_by: str) -> CheckRow:
+def check_row(readiness: PairReadiness, started_by: str) -> FailoverCheckRow:
     """Return the row of a check. Group names are in it where a reason names some, no offset and no record."""
     verdict, recovery = readiness.verdict, readiness.recovery
     source, _, target = readiness.pair.partition("->")
     written = [group.checkpoint_at for group in readiness.groups]
     oldest = None if None in written else min((at for at in written if at is not None), default=None)
     age = readiness.source_age_seconds
-    return CheckRow(
+    return FailoverCheckRow(
         source=source,
         target=target,
         time_ms=_ms(readiness.taken_at),
@@ -89,15 +89,15 @@ class ReadinessState:
         return f"Failover {self.pair}: {self.verdict}, {number_of(self.groups, 'group')}, {ago}{reason}."
 
 
-def readiness_states(rows: Iterable[CheckRow]) -> dict[str, ReadinessState]:
+def readiness_states(rows: Iterable[FailoverCheckRow]) -> dict[str, ReadinessState]:
     """Return what the checks, oldest first, say of each pair that has rows."""
-    by_pair: dict[str, list[CheckRow]] = {}
+    by_pair: dict[str, list[FailoverCheckRow]] = {}
     for row in rows:
         by_pair.setdefault(f"{row.source}->{row.target}", []).append(row)
     return {pair: _state(pair, checks) for pair, checks in by_pair.items()}
 
 
-def _state(pair: str, checks: list[CheckRow]) -> ReadinessState:
+def _state(pair: str, checks: list[FailoverCheckRow]) -> ReadinessState:
     newest = checks[-1]
     ready = [row.time_ms for row in checks if _word(row) in _READY]
     failed = [row.time_ms for row in checks if not ready or row.time_ms > ready[-1]]
@@ -120,7 +120,7 @@ def _state(pair: str, checks: list[CheckRow]) -> ReadinessState:
     )
 
 
-def _word(row: CheckRow) -> Word:
+def _word(row: FailoverCheckRow) -> Word:
     return next((word for word in WORDS if word == row.verdict), "not judged")
 
 

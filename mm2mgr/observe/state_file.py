@@ -37,7 +37,7 @@ from mm2mgr.samples.schema import (
     LAG,
     LOSSES,
     AuditRow,
-    CheckRow,
+    FailoverCheckRow,
     KeptRow,
     LossRow,
     SharedLag,
@@ -280,7 +280,7 @@ def keep_looks(place: StorePlace, pair: tuple[str, str], looks: KeptLooks) -> li
 
     def join(files: Sequence[Sequence[KeptRow]]) -> Iterable[KeptRow]:
         earlier = _join_files(files, warnings)
-        return rows_of(earlier.joined(looks) if earlier else KeptLooks().joined(looks))
+        return rows_of(earlier.join(looks) if earlier else KeptLooks().join(looks))
 
     try:
         LookStore(place.store, place.owner, pair, warnings.append).keep(join, is_whole=looks.is_whole)
@@ -316,11 +316,11 @@ def _join_files(files: Sequence[Sequence[KeptRow]], warnings: list[str]) -> Kept
         except ValueError as error:
             warnings.append(f"the table of failover looks has {error}; left out")
         else:
-            joined = looks if joined is None else joined.joined(looks)
+            joined = looks if joined is None else joined.join(looks)
     return joined
 
 
-def record_check(place: StorePlace, row: CheckRow) -> list[str]:
+def record_check(place: StorePlace, row: FailoverCheckRow) -> list[str]:
     """Write what a check of failover came to into the store; return warnings."""
     if missing := _missing_packages():
         return [f"the table of failover checks needs the Python package {missing[0]}: {install('spark')}"]

@@ -362,7 +362,7 @@ class KeptRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CheckRow:
+class FailoverCheckRow:
     """One row of `failover_checks` without its day and owner, field by field: what one check of a pair came to."""
 
     source: str

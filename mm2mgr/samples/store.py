@@ -31,7 +31,7 @@ from mm2mgr.samples.schema import (
     SAMPLES,
     TASK_OFFSETS,
     AuditRow,
-    CheckRow,
+    FailoverCheckRow,
     KeptRow,
     LossRow,
     SharedLag,
@@ -251,7 +251,7 @@ class TaskStore:
 
 
 def _arrow(
-    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | CheckRow], schema: pa.Schema, **others: Sequence[str]
+    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | FailoverCheckRow], schema: pa.Schema, **others: Sequence[str]
 ) -> pa.Table:
     names = [name for name in schema.names if name not in others]
     values = [astuple(row) for row in rows]
@@ -433,7 +433,7 @@ class CheckStore:
     def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
         self._table, self._owner = StoredTable(store, FAILOVER_CHECKS, warn), owner
 
-    def append(self, rows: Sequence[CheckRow], now_ms: int) -> None:
+    def append(self, rows: Sequence[FailoverCheckRow], now_ms: int) -> None:
         """Add rows in one commit, and remove old ones as `AuditStore` does; the table is created with the first."""
         if rows:
             self._table.create()
@@ -441,14 +441,14 @@ class CheckStore:
             self._table.append(_arrow(rows, self._table.schema, day=days, owner=owners))
             _tidy_days(self._table, now_ms)
 
-    def read(self, since_ms: int = 0) -> list[CheckRow]:
+    def read(self, since_ms: int = 0) -> list[FailoverCheckRow]:
         """Return the rows of checks that began since then, each once, oldest first; none where there is no table."""
-        names = [field.name for field in fields(CheckRow)]
+        names = [field.name for field in fields(FailoverCheckRow)]
         files = (file for file in self._table.files() if file.values[0] >= day_of(since_ms))
         tables = (self._table.read_or_warn(file, ["owner", *names]) for file in files)
         mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in tables if table is not None]
         columns = ([table[name].to_pylist() for name in names] for table in mine)
-        rows = {CheckRow(*row) for column_block in columns for row in zip(*column_block, strict=True)}
+        rows = {FailoverCheckRow(*row) for column_block in columns for row in zip(*column_block, strict=True)}
         return sorted(
             (row for row in rows if row.time_ms >= since_ms), key=lambda row: (row.time_ms, row.source, row.target)
         )

@@ -464,7 +464,7 @@ class Sync(Model, json_schema_extra=_example(topic_acls=True)):
     """Topic settings that are not copied, added to Kafka's own list."""
 
 
-class Failover(Model, json_schema_extra=_example(check_every="15min")):
+class FailoverSettings(Model, json_schema_extra=_example(check_every="15min")):
     """How closely it is watched that consumers of a pair of clusters could go on at its target."""
 
     enabled: bool = True
@@ -518,7 +518,7 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     audit: Share | None = None
     """Share of the records, such as `2%`, that `mm2mgr audit --follow` and `serve --with audit` compare with the
     source. Where it is set, `status` reports two days without a verdict. Default: not audited by them."""
-    failover: Annotated[Failover | None, BeforeValidator(flag, json_schema_input_type=Failover | bool)] = None
+    failover: Annotated[FailoverSettings | None, BeforeValidator(flag, json_schema_input_type=FailoverSettings | bool)] = None
     """Whether consumers must be able to go on at the target: true, false or settings, the same in all flows of a pair.
     Where it is set, `serve --with failover` checks that, and `status` reports a pair that is not ready, or that nothing
     checks. Default: not watched."""

@@ -52,22 +52,22 @@ def look(at: float = NOW, **parts: object) -> KeptLooks:
 
 def test_a_further_look_replaces_what_it_read_and_what_it_could_not_read_stays_with_its_time() -> None:
     later = KeptLooks({"app": {ORDERS: 75}}, NOW + 60, {ORDERS: Ends(90, 110, 89)}, NOW + 60)
-    kept = look().joined(later)
+    kept = look().join(later)
     assert kept.commits == {"app": {ORDERS: 75}}, "a group that is gone is gone"
     assert kept.ends == {ORDERS: Ends(90, 110, 89)}
     assert kept.syncs == look().syncs
     assert (kept.commits_at, kept.ends_at, kept.syncs_at) == (NOW + 60, NOW + 60, NOW)
     assert kept.age_seconds(NOW + 100) == 100, "it is as old as its oldest part"
-    assert later.joined(look()) == kept, "whichever was written first"
+    assert later.join(look()) == kept, "whichever was written first"
 
 
 def test_a_look_at_some_groups_leaves_the_others_with_their_time() -> None:
     some = KeptLooks({"app": {ORDERS: 75}}, group_times={"app": NOW + 60})
-    kept = look().joined(some)
+    kept = look().join(some)
     assert kept.commits == {"app": {ORDERS: 75}, "idle": {}}
     assert (kept.group_read_at("app"), kept.group_read_at("idle")) == (NOW + 60, NOW)
     assert kept.oldest_at == NOW
-    again = kept.joined(look(NOW + 30))
+    again = kept.join(look(NOW + 30))
     assert (again.group_read_at("app"), again.commits["app"]) == (NOW + 60, {ORDERS: 75})
     assert again.group_read_at("idle") == NOW + 30
 
@@ -81,13 +81,13 @@ def test_what_was_never_read_has_no_age() -> None:
 def test_syncs_that_compaction_removed_stay_where_the_topics_are_the_same_alone() -> None:
     compacted = OffsetSyncs({ORDERS: syncs(ORDERS, (90, 88), (120, 118))}, NOW + 50)
     later = look(NOW + 60, syncs=compacted)
-    assert look().joined(later).syncs.by_partition[ORDERS] == syncs(ORDERS, (0, 0), (50, 50), (90, 88), (120, 118))
+    assert look().join(later).syncs.by_partition[ORDERS] == syncs(ORDERS, (0, 0), (50, 50), (90, 88), (120, 118))
     created_again = replace(later, topic_ids={"orders": ("id-o", "another")})
-    assert look().joined(created_again).syncs.by_partition == compacted.by_partition
+    assert look().join(created_again).syncs.by_partition == compacted.by_partition
     old_brokers = replace(later, topic_ids={})
-    assert look(topic_ids={}).joined(old_brokers).syncs.by_partition == compacted.by_partition, "nothing tells"
+    assert look(topic_ids={}).join(old_brokers).syncs.by_partition == compacted.by_partition, "nothing tells"
     gone = replace(later, syncs=OffsetSyncs({}, None))
-    assert look().joined(gone).syncs.by_partition == {}, "a whole look that has none"
+    assert look().join(gone).syncs.by_partition == {}, "a whole look that has none"
 
 
 def nearest(syncs: tuple[OffsetSync, ...], offset: int) -> tuple[OffsetSync | None, OffsetSync | None]:
