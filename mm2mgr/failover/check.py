@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
 from mm2mgr.failover.translation import Translation
+from mm2mgr.kafka.acls import Right
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Remark
 from mm2mgr.text import few, number_of, span_text
@@ -115,18 +116,25 @@ class GroupPosition:
             return Risk("differs")
         if log is None:
             return Risk("unknown")
+        if self._has_nothing_to_read(log):
+            return Risk("exact", 0, 0)
+        if start is None or not log.start <= start <= log.end:
+            return Risk("absent" if start is None else "out of range")
+        return Risk("unknown", log.end - start) if bounds is None else _risk_within(start, bounds, log)
+
+    def _has_nothing_to_read(self, log: Offsets) -> bool:
+        """Tell whether both logs are empty for the group, so that any start is the right one; MirrorMaker translates
+        nothing there."""
         is_empty = log.start == log.end and self.end is not None and self.committed == self.end
-        if start is None:
-            return Risk("exact", 0, 0) if is_empty and (bounds is None or bounds.lower == log.end) else Risk("absent")
-        if not log.start <= start <= log.end:
-            return Risk("out of range")
-        if bounds is None:
-            return Risk("exact", 0, 0) if is_empty else Risk("unknown", log.end - start)
-        if start > bounds.lower:
-            skips = start - bounds.lower
-            return Risk("skips" if skips > bounds.repeats else "unknown", bounds.repeats, skips)
-        repeats = min(bounds.lower - start + bounds.repeats, log.end - start)
-        return Risk("repeats" if repeats else "exact", repeats, 0)
+        return is_empty and (self.bounds is None or self.bounds.lower == log.end) and self.on_target in {None, log.end}
+
+
+def _risk_within(start: int, bounds: Bounds, log: Offsets) -> Risk:
+    if start > bounds.lower:
+        skips = start - bounds.lower
+        return Risk("skips" if skips > bounds.repeats else "unknown", bounds.repeats, skips)
+    repeats = min(bounds.lower - start + bounds.repeats, log.end - start)
+    return Risk("repeats" if repeats else "exact", repeats, 0)
 
 
 @dataclass(frozen=True)
@@ -196,13 +204,20 @@ class GroupReadiness:
 
 @dataclass(frozen=True)
 class Unread:
-    """What could not be read, where (a cluster's alias, or `connect NAME`), why, and what to do: it is never GO."""
+    """What could not be read, where (a cluster's alias, or `connect NAME`), why, and what to do: it is never GO.
+
+    `rights` that mm2mgr's login, which is `principal` there, lacks; `commands` give them.
+    """
 
     where: str
     what: str
     reason: str
     remedy: str = ""
-    command: str = ""
+    principal: str = ""
+    rights: tuple[Right, ...] = ()
+    commands: tuple[str, ...] = ()
+
+    json_keys = "where what reason remedy commands"
 
 
 @dataclass(frozen=True)
@@ -259,9 +274,7 @@ class PairReadiness:
     translated: bool = False
     sampled: int = 0
 
-    json_keys = (
-        "pair taken_at verdict source_age_seconds translated recovery time remarks=shown_remarks unread groups"
-    )
+    json_keys = "pair taken_at verdict source_age_seconds translated recovery time remarks=shown_remarks unread groups"
 
     @property
     def shown_remarks(self) -> list[dict[str, str]]:

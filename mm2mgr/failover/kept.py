@@ -8,14 +8,13 @@ says how old it is.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from mm2mgr.failover.syncs import OffsetSync, OffsetSyncs
 from mm2mgr.failover.translation import Ends
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.samples.schema import KeptRow
 
 SYNCS_KEPT = 64
 """Newest syncs kept of a partition, as many as OffsetSyncStore has; beside those next to what groups committed."""
@@ -144,71 +143,3 @@ def _runs(syncs: Sequence[OffsetSync]) -> Iterator[tuple[int, int]]:
         if sync.upstream < before.upstream or sync.downstream < before.downstream
     ]
     yield from pairwise([0, *breaks, len(syncs)])
-
-
-# --- rows of the store ------------------------------------------------------------------------------------------------
-
-
-def rows_of(looks: KeptLooks) -> Iterator[KeptRow]:
-    """Yield the rows of the table that keeps it."""
-    written = looks.syncs.written_at
-    for kind, at in (("all syncs", looks.syncs_at), ("all groups", looks.commits_at), ("all ends", looks.ends_at)):
-        if at:
-            yield KeptRow(kind, None, "", -1, 0, _ms(written or 0.0) if kind == "all syncs" else 0, _ms(at))
-    for partition, syncs in looks.syncs.by_partition.items():
-        for place, sync in enumerate(syncs):
-            yield KeptRow("sync", None, *partition, place, sync.upstream, _ms(looks.syncs_at), sync.downstream)
-    for group, offsets in looks.commits.items():
-        at_ms = _ms(looks.group_read_at(group))
-        if not offsets:
-            yield KeptRow("group", group, "", -1, 0, 0, at_ms)
-        for partition, offset in offsets.items():
-            yield KeptRow("group", group, *partition, 0, offset, at_ms)
-    for partition, ends in looks.ends.items():
-        ids = looks.topic_ids.get(partition.topic, (None, None))
-        source = -1 if ends.source is None else ends.source
-        yield KeptRow("end", None, *partition, 0, source, _ms(looks.ends_at), ends.target, ends.stored, *ids)
-
-
-def looks_of(rows: Iterable[KeptRow]) -> KeptLooks:
-    """Return what rows of `rows_of` hold; ValueError where they are none."""
-    times, written_at = dict.fromkeys(("all syncs", "all groups", "all ends"), 0.0), None
-    syncs: dict[TopicPartition, list[tuple[int, OffsetSync]]] = {}
-    commits: dict[str, dict[TopicPartition, int]] = {}
-    group_times: dict[str, float] = {}
-    ends: dict[TopicPartition, Ends] = {}
-    topic_ids: dict[str, Ids] = {}
-    names: dict[TopicPartition, TopicPartition] = {}  # held once, not once per row
-    for row in rows:
-        partition, at = TopicPartition(row.topic, row.partition), row.time_ms / 1000
-        partition = names.setdefault(partition, partition)
-        if row.kind in times:
-            times[row.kind] = at
-            written_at = row.offset / 1000 if row.kind == "all syncs" and row.offset else written_at
-        elif row.kind == "sync" and row.target_offset is not None:
-            sync = OffsetSync(partition, row.offset, row.target_offset)
-            syncs.setdefault(partition, []).append((row.place, sync))
-        elif row.kind == "group" and row.group is not None:
-            group_times[row.group] = min(at, group_times.get(row.group, at))
-            offsets = commits.setdefault(row.group, {})
-            if row.partition >= 0:
-                offsets[partition] = row.offset
-        elif row.kind == "end" and row.target_offset is not None:
-            ends[partition] = Ends(row.target_offset, None if row.offset < 0 else row.offset, row.stored_offset)
-            if row.topic_id is not None and row.target_topic_id is not None:
-                topic_ids[row.topic] = (row.topic_id, row.target_topic_id)
-        else:
-            raise ValueError(f"a row of the kind {row.kind[:40]!r} that is not complete")
-    by_partition = {
-        partition: tuple(sync for _, sync in sorted(placed, key=lambda place: place[0]))
-        for partition, placed in syncs.items()
-    }
-    apart = {group: at for group, at in group_times.items() if at != times["all groups"]}
-    of_syncs = OffsetSyncs(by_partition, written_at)
-    return KeptLooks(
-        *(commits, times["all groups"], ends, times["all ends"], of_syncs, times["all syncs"], apart, topic_ids)
-    )
-
-
-def _ms(seconds: float) -> int:
-    return round(1000 * seconds)

@@ -7,8 +7,11 @@ KAFKA-15202 (3.5.2, 3.6), KAFKA-15905 (3.7.1, 3.8).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.partitions import Offsets
@@ -164,7 +167,7 @@ class ReadSection:
 class TargetFacts:
     """What is known of a partition's log on the target, read after the offset syncs.
 
-    `ends` are looks at it, now and earlier, of the same topics (by their ids). `transactional`: offsets may hold
+    `ends` are looks at it, the oldest first, of the same topics (by their ids). `transactional`: offsets may hold
     control records, as transactional producers write them, MirrorMaker with exactly-once delivery too; then records
     are counted only in `sections` that were read.
     """
@@ -174,10 +177,52 @@ class TargetFacts:
     transactional: bool = True
     sections: tuple[ReadSection, ...] = ()
 
+    def count(self, first: int, end: int) -> int | None:
+        """Return how many records there are from an offset to before another; None: not known.
+
+        Those that compaction or retention has removed since may be counted.
+        """
+        if first >= end:
+            return 0
+        if not self.transactional:
+            return end - first
+        section = self._section_with(first, end)
+        if section is None:
+            return None
+        return end - first - (bisect_left(section.empty, end) - bisect_left(section.empty, first))
+
+    def before(self, end: int, count: int) -> int:
+        """Return the offset from which so many records lie before `end`, in a section that was read."""
+        offset = end - count
+        section = self._section_with(end - 1, end) if self.transactional else None
+        for empty in reversed(section.empty[: bisect_left(section.empty, end)] if section else ()):
+            if empty < offset:
+                break
+            offset -= 1
+        return offset
+
+    def _section_with(self, first: int, end: int) -> ReadSection | None:
+        place = bisect_right(self._joined, first, key=lambda section: section.first) - 1
+        return self._joined[place] if place >= 0 and self._joined[place].end >= end else None
+
+    @cached_property
+    def _joined(self) -> list[ReadSection]:
+        """The sections in order, those that touch joined."""
+        joined: list[ReadSection] = []
+        for section in sorted(self.sections, key=lambda section: section.first):
+            if joined and section.first <= joined[-1].end:
+                before = joined.pop()
+                empty = tuple(sorted({*before.empty, *section.empty}))
+                joined.append(ReadSection(before.first, max(before.end, section.end), empty))
+            else:
+                joined.append(section)
+        return joined
+
 
 @dataclass(frozen=True)
 class Translation:
-    """A group's offset on the target: never behind a record that the group has not read; None: unknown.
+    """A group's offset on the target, and why it is that: from there on it misses no record that it has not read on the
+    source. None: unknown.
 
     `repeats_at_most`: how many records that the group has read come again from there on, each counted once.
     """
@@ -192,12 +237,252 @@ def translate(upstream_offset: int, syncs: Sequence[OffsetSync], log: TargetFact
 
     `syncs` are those of the partition in the order of their topic; older ones, that compaction removed since, help.
     """
-    (translation,) = translate_all((upstream_offset,), syncs, log)
-    return translation
+    return _Mirrored.from_syncs(syncs, log).translate(upstream_offset)
 
 
 def translate_all(
     upstream_offsets: Iterable[int], syncs: Sequence[OffsetSync], log: TargetFacts
 ) -> tuple[Translation, ...]:
-    """Translate the offsets of many groups in one partition."""
-    raise NotImplementedError
+    """Translate the offsets of many groups in one partition, as `translate` does."""
+    mirrored = _Mirrored.from_syncs(syncs, log)
+    return tuple(mirrored.translate(offset) for offset in upstream_offsets)
+
+
+def section_to_count(upstream_offset: int, syncs: Sequence[OffsetSync], log: TargetFacts) -> tuple[int, int] | None:
+    """Return the section of the target's log (end exclusive) that makes a translation sharper once it was read."""
+    return _Mirrored.from_syncs(syncs, log).section(upstream_offset)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """The first record that a group has not read is at `offset` or later; so many that it has read follow it at most."""
+
+    offset: int
+    repeats: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What was mirrored from one start of a task to the next, as its syncs show it: both their offsets only rise.
+
+    `end`: where the next run begins in the target's log.
+    """
+
+    syncs: tuple[OffsetSync, ...]
+    upstream: tuple[int, ...]
+    end: int
+
+    @property
+    def first(self) -> OffsetSync:
+        return self.syncs[0]
+
+    def nearest(self, offset: int) -> OffsetSync:
+        """Return the last sync at or below a source offset that the run has."""
+        return self.syncs[bisect_right(self.upstream, offset) - 1]
+
+    def next_after(self, offset: int) -> OffsetSync | None:
+        """Return the first sync above a source offset."""
+        place = bisect_right(self.upstream, offset)
+        return self.syncs[place] if place < len(self.syncs) else None
+
+    def count_from(self, offset: int) -> int:
+        """Return how many records of this run, at most, are from a source offset or a later one."""
+        if offset < self.first.upstream:
+            return self.end
+        sync = self.nearest(offset)
+        return self.end - sync.downstream - (sync.upstream < offset)
+
+
+@dataclass(frozen=True)
+class _Extra:
+    """More records lie between two places on the target than offsets on the source, by `count`: some came twice."""
+
+    first: int
+    end: int
+    count: int
+
+
+@dataclass(frozen=True)
+class _Mirrored:
+    """A partition as it was mirrored: runs in the order of the target's log, and which of them may be relied on.
+
+    A task that is started again mirrors those records again that its connector had not stored as mirrored. From then on
+    what earlier runs have of these is superseded, but only once the new run has come as far as they had: until then
+    records may be in an earlier run only. `complete`: the last run that has.
+    """
+
+    facts: TargetFacts
+    runs: tuple[_Run, ...]
+    complete: int
+    ends: tuple[Ends, ...]
+    extras: tuple[_Extra, ...]
+
+    @classmethod
+    def from_syncs(cls, syncs: Sequence[OffsetSync], facts: TargetFacts) -> _Mirrored:
+        runs = _split_runs(syncs, facts.log.end)
+        ends = tuple(end for end in facts.ends if end.target <= facts.log.end)
+        complete = max((number for number in range(len(runs)) if _is_complete(runs, number, facts, ends)), default=0)
+        return cls(facts, runs, complete, ends, tuple(_find_extras(runs, facts, ends)))
+
+    def translate(self, offset: int) -> Translation:
+        """Return the latest offset that is proven to miss nothing."""
+        log = self.facts.log
+        if self.runs and (sync := self.runs[-1].syncs[-1]).downstream >= log.end:
+            return _unknown(
+                f"the log ends at {log.end}, an offset sync is to {sync.downstream}: truncated or made anew"
+            )
+        bounds = [*self._bounds_by_syncs(offset), *self._bounds_by_ends(offset)]
+        if not bounds:
+            return _unknown("no offset sync at or below it" if self.runs else "no offset sync of this partition")
+        best = max(bounds, key=lambda bound: bound.offset)
+        repeats = min(bound.repeats + self._count_again(bound, offset) for bound in bounds)
+        if best.offset < log.start:
+            return Translation(log.start, repeats, f"{best.reason}; the target has deleted records since")
+        return Translation(best.offset, repeats, best.reason)
+
+    def section(self, offset: int) -> tuple[int, int] | None:
+        """Return the section of the target's log (end exclusive) in which records are to be counted for an offset."""
+        for below, _, end in self._places_around(offset):
+            if end > below.downstream + 1 and below.upstream < offset:
+                return below.downstream + 1, end
+        return None
+
+    def _bounds_by_syncs(self, offset: int) -> Iterator[_Bound]:
+        run = self._run_of(offset)
+        if run is None:
+            first = self.runs[0].first if self.runs else None
+            if first and first.downstream <= self.facts.log.start:
+                yield _Bound(first.downstream, 0, f"before the offset sync at {first.upstream}")
+            return
+        sync = run.nearest(offset)
+        if sync.upstream == offset:
+            yield _Bound(sync.downstream, 0, f"the offset sync at {offset}")
+            return
+        behind = offset - sync.upstream - 1
+        yield _Bound(sync.downstream + 1, behind, f"behind the offset sync at {sync.upstream}")
+        for below, upstream, downstream in self._places_around(offset):
+            # At most `upstream - offset` records that are unread lie before this place. Gaps on the source make it
+            # less, and compaction of the target too; records that came twice would make it more.
+            count, room = self.facts.count(below.downstream + 1, downstream), upstream - below.upstream - 1
+            if count is not None and count <= room:
+                back = max(below.downstream + 1, self.facts.before(downstream, upstream - offset))
+                yield _Bound(
+                    back, min(behind, room - count), f"counted between source offsets {below.upstream} and {upstream}"
+                )
+
+    def _places_around(self, offset: int) -> Iterator[tuple[OffsetSync, int, int]]:
+        """Yield the sync at or below an offset with places above it: no record before the place is from its source
+        offset or a later one."""
+        run = self._run_of(offset)
+        if run is None:
+            return
+        below, above = run.nearest(offset), run.next_after(offset)
+        if above:
+            yield below, above.upstream, above.downstream
+        limit = above.upstream if above else None
+        places = [
+            (end.source, end.target)
+            for end in self.ends
+            if end.source is not None
+            and offset <= end.source
+            and (limit is None or end.source < limit)
+            and below.downstream < end.target <= run.end
+        ]
+        for place in sorted({min(places), max(places)} if places else ()):
+            yield below, *place
+
+    def _run_of(self, offset: int) -> _Run | None:
+        """Return the last run to rely on that has an offset."""
+        runs = [run for run in self.runs[: self.complete + 1] if run.first.upstream <= offset]
+        return runs[-1] if runs else None
+
+    def _bounds_by_ends(self, offset: int) -> Iterator[_Bound]:
+        """Yield what follows from an end of the source that the group has passed: what was mirrored before is read."""
+        passed = [end for end in self.ends if end.source is not None and end.source <= offset]
+        if not passed:
+            return
+        target = max(end.target for end in passed)
+        repeats = []
+        stored = max((end.stored for end in self.ends if end.stored is not None and end.target <= target), default=None)
+        if stored is not None:
+            repeats.append(max(0, offset - stored))
+        place = bisect_left(self._downstream, target) - 1
+        before = self._syncs[place] if place >= 0 else None
+        if before and before.upstream < offset:
+            behind = offset - before.upstream - 1
+            count = self.facts.count(before.downstream + 1, target) or 0
+            repeats.append(behind - count if count <= behind else behind)
+        if repeats:
+            yield _Bound(target, min(repeats), "all that was mirrored is read")
+
+    @cached_property
+    def _syncs(self) -> list[OffsetSync]:
+        return [sync for run in self.runs for sync in run.syncs]
+
+    @cached_property
+    def _downstream(self) -> list[int]:
+        return [sync.downstream for sync in self._syncs]
+
+    def _count_again(self, bound: _Bound, offset: int) -> int:
+        """Return how many records below a source offset may have been mirrored again from a bound on."""
+        later = [run.first.upstream for run in self.runs if run.first.downstream >= bound.offset]
+        again = max(0, offset - min(later, default=offset))
+        for extra in self.extras:
+            if extra.end > bound.offset:
+                # What came twice is in one piece: before it reaches what is read, it has what lies between.
+                between = max(0, extra.first - bound.offset - bound.repeats + 1)
+                again += max(0, extra.count - between)
+        return again
+
+
+def _unknown(reason: str) -> Translation:
+    return Translation(None, 0, reason)
+
+
+def _split_runs(syncs: Sequence[OffsetSync], end: int) -> tuple[_Run, ...]:
+    """Return the runs; what was before the target's log went back is of another log, and dropped."""
+    runs: list[list[OffsetSync]] = []
+    for sync in syncs:
+        last = runs[-1][-1] if runs else None
+        if last and (last.upstream, last.downstream) == (sync.upstream, sync.downstream):
+            continue
+        if last and sync.downstream <= last.downstream:
+            runs = []
+        if not runs or sync.upstream <= runs[-1][-1].upstream:
+            runs.append([])
+        runs[-1].append(sync)
+    ends = [run[0].downstream for run in runs[1:]] + [end] * bool(runs)
+    return tuple(
+        _Run(tuple(run), tuple(sync.upstream for sync in run), run_end) for run, run_end in zip(runs, ends, strict=True)
+    )
+
+
+def _is_complete(runs: Sequence[_Run], number: int, facts: TargetFacts, ends: Sequence[Ends]) -> bool:
+    """Tell whether a run and those after it have all that earlier ones have from its first source offset on."""
+    if number == 0:
+        return True
+    first = runs[number].first
+    reached = max(run.upstream[-1] for run in runs[number:]) + 1
+    after = [end for end in ends if end.target > first.downstream]
+    reached = max([reached, *(end.stored for end in after if end.stored is not None)])
+    if reached >= min((end.source for end in after if end.source is not None), default=reached + 1):
+        return True
+    count = facts.count(first.downstream, runs[number].end)
+    return count is not None and count >= max(run.count_from(first.upstream) for run in runs[:number])
+
+
+def _find_extras(runs: Sequence[_Run], facts: TargetFacts, ends: Sequence[Ends]) -> Iterator[_Extra]:
+    for run in runs:
+        places = [(sync.upstream, sync.downstream) for sync in run.syncs]
+        last = places[-1]
+        places += [
+            (end.source, end.target)
+            for end in ends[-1:]
+            if end.source is not None and end.source > last[0] and last[1] < end.target <= run.end
+        ]
+        for (upstream, first), (next_upstream, end) in pairwise(places):
+            count = facts.count(first + 1, end)
+            extra = (end - first - 1 if count is None else count) - (next_upstream - upstream - 1)
+            if extra > 0:
+                yield _Extra(first, end, extra)

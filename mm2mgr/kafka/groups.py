@@ -111,11 +111,11 @@ class RecordMark(NamedTuple):
 
 
 class RecordPlace(NamedTuple):
-    """So many records at most, from an offset of a partition on, before the offset `end`."""
+    """At most so many records, from an offset of a partition on, before the offset `end`."""
 
     partition: TopicPartition
     offset: int
-    count: int
+    most: int
     end: int
 
 
@@ -157,7 +157,7 @@ def _read_turn(
                 is_record = message.error() is None and message.offset() < place.end
                 if is_record and message.offset() >= place.offset:
                     read.append(_mark(message))
-                if not is_record or len(read) >= place.count or message.offset() + 1 >= place.end:
+                if not is_record or len(read) >= place.most or message.offset() + 1 >= place.end:
                     marks[place] = tuple(read)
                     del begun[partition]
     return marks

@@ -324,6 +324,21 @@ def _acl(binding: Any) -> Acl:
     )
 
 
+def refused_topics(kafka: Kafka, topics: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the topics that this login may not describe, whether or not they exist."""
+    with kafka.doing("describing topics"):
+        return tuple(
+            name
+            for names in batches(sorted(topics))
+            for name, future in kafka.admin.describe_topics(
+                confluent_kafka.TopicCollection(names), request_timeout=kafka.seconds_left()
+            ).items()
+            if not _by_code(
+                kafka, future, lambda _: True, {**dict.fromkeys(_MISSING, True), **dict.fromkeys(_REFUSALS, False)}
+            )
+        )
+
+
 def _by_code(kafka: Kafka, future: Future[Any], judged: Callable[[Any], T], by_code: Mapping[int, T]) -> T:
     try:
         return judged(kafka.result(future))

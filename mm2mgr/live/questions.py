@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mm2mgr.connect.types import Plugin, PluginsOfWorkers, SourceOffset, Validation, WorkerInfo
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.failover.syncs import Checkpoints, OffsetSyncs
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
@@ -237,7 +238,9 @@ class TopicLogs(TopicQuestion[dict[TopicPartition, Offsets]]):
 
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
-        logs = reach.kafka.offsets(cls.all_partitions(questions))
+        from mm2mgr.kafka.records import read_logs
+
+        logs = read_logs(reach.kafka, cls.all_partitions(questions)).found
         by_topic: dict[str, dict[TopicPartition, Offsets]] = {question.topic: {} for question in questions}
         for partition, log in logs.items():
             by_topic[partition.topic][partition] = log
@@ -472,6 +475,18 @@ class SettingsOfTopics(KafkaQuestion[dict[str, TopicSettings]]):
         return topic_configs(reach.kafka, self.topics)
 
 
+@dataclass(frozen=True)
+class RefusedTopics(KafkaQuestion[tuple[str, ...]]):
+    """Which of some topics mm2mgr's login may not describe, whether or not they exist."""
+
+    topics: tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> tuple[str, ...]:
+        from mm2mgr.kafka.inspection import refused_topics
+
+        return refused_topics(reach.kafka, self.topics)
+
+
 class ClusterAcls(KafkaQuestion[tuple[Acl, ...] | None]):
     """All ACLs of a cluster, none where its brokers have no authorizer; None where mm2mgr's login may not read them."""
 
@@ -491,3 +506,13 @@ class RecordMarks(KafkaQuestion[dict[RecordPlace, tuple[RecordMark, ...]]]):
         from mm2mgr.kafka.groups import record_marks
 
         return record_marks(reach.access, self.places, reach.limits.measuring_seconds)
+
+
+@dataclass(frozen=True)
+class OffsetSyncRecords(KafkaQuestion[OffsetSyncs]):
+    topic: str
+
+
+@dataclass(frozen=True)
+class CheckpointRecords(KafkaQuestion[Checkpoints]):
+    topic: str

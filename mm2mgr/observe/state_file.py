@@ -20,11 +20,11 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, cause, install
-from mm2mgr.failover.kept import KeptLooks, looks_of, rows_of
-from mm2mgr.failover.readiness import ReadinessState, readiness_states
+from mm2mgr.failover.kept import KeptLooks
 from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
 from mm2mgr.observe.audits import AuditState, audit_states
 from mm2mgr.observe.beside_records import Beats, CheckpointLook
+from mm2mgr.observe.failover_rows import ReadinessState, looks_of, readiness_states, rows_of
 from mm2mgr.observe.lag import Surplus
 from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook

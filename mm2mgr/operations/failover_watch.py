@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.failover.check import PairReadiness
-from mm2mgr.failover.readiness import ReadinessState
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.observe.failover_rows import ReadinessState
 from mm2mgr.observe.state_file import StorePlace, readiness_of, state_file
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, pause
 
@@ -79,9 +79,7 @@ class PairCheck:
             for group in readiness.worst_first[:GROUPS_SHOWN]
         )
         verdict, count = readiness.verdict, len(readiness.groups)
-        return cls(
-            *(readiness.pair, readiness.taken_at, verdict.word, verdict.reasons, lines, count, checked.warnings)
-        )
+        return cls(*(readiness.pair, readiness.taken_at, verdict.word, verdict.reasons, lines, count, checked.warnings))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mm2mgr.failover.readiness import ReadinessState
+from mm2mgr.observe.failover_rows import ReadinessState
 from mm2mgr.problems.kind import ConnectorCase, LiveProblem, ProblemEvidence, kind
 from mm2mgr.text import number_of, span_text
 

@@ -14,9 +14,9 @@ from typing import Literal
 from mm2mgr import secrets
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Failure
-from mm2mgr.failover.readiness import ReadinessState
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.audits import AuditState
+from mm2mgr.observe.failover_rows import ReadinessState
 from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.losses import LossEntry, open_entries

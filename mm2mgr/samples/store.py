@@ -251,7 +251,9 @@ class TaskStore:
 
 
 def _arrow(
-    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | FailoverCheckRow], schema: pa.Schema, **others: Sequence[str]
+    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | FailoverCheckRow],
+    schema: pa.Schema,
+    **others: Sequence[str],
 ) -> pa.Table:
     names = [name for name in schema.names if name not in others]
     values = [astuple(row) for row in rows]

@@ -518,7 +518,9 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     audit: Share | None = None
     """Share of the records, such as `2%`, that `mm2mgr audit --follow` and `serve --with audit` compare with the
     source. Where it is set, `status` reports two days without a verdict. Default: not audited by them."""
-    failover: Annotated[FailoverSettings | None, BeforeValidator(flag, json_schema_input_type=FailoverSettings | bool)] = None
+    failover: Annotated[
+        FailoverSettings | None, BeforeValidator(flag, json_schema_input_type=FailoverSettings | bool)
+    ] = None
     """Whether consumers must be able to go on at the target: true, false or settings, the same in all flows of a pair.
     Where it is set, `serve --with failover` checks that, and `status` reports a pair that is not ready, or that nothing
     checks. Default: not watched."""

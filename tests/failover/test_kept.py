@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.failover.check import PairReadiness, RecoveryPoint
-from mm2mgr.failover.kept import SYNCS_KEPT, KeptLooks, looks_of, rows_of, thin_syncs
-from mm2mgr.failover.readiness import check_row, readiness_states
+from mm2mgr.failover.kept import SYNCS_KEPT, KeptLooks, thin_syncs
 from mm2mgr.failover.syncs import OffsetSync, OffsetSyncs
 from mm2mgr.failover.translation import Ends
+from mm2mgr.observe.failover_rows import check_row, looks_of, readiness_states, rows_of
 from mm2mgr.observe.state_file import StorePlace, keep_looks, read_looks, readiness_of, record_check
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.store import CheckStore, LookStore
@@ -213,6 +213,7 @@ def test_a_row_of_another_shape_is_named_and_left_out(place: StorePlace) -> None
 _WRITER = """
 import os, signal, sys
 from pathlib import Path
+from mm2mgr.observe.failover_rows import check_row, looks_of, readiness_states, rows_of
 from mm2mgr.observe.state_file import StorePlace, keep_looks
 from mm2mgr.samples.tables import StoredTable
 from tests.failover.test_kept import NOW, PAIR, look

@@ -76,7 +76,9 @@ LAYERS: dict[str, set[str]] = {
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
+    "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
+        "failover",
         *(
             "text",
             "assignment_text",
@@ -121,9 +123,8 @@ LAYERS: dict[str, set[str]] = {
     "audit": {"timing", "errors", "partitions", "secrets", "throughput"},
     "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
     "balance": {"weeks", "text", "off_peak", "partitions", "assignment", "sizing"},
-    "failover": {"text", "remarks", "partitions", "samples"},  # of samples the rows that its values are kept as
     "observe": {
-        "failover",
+        *("defaults", "failover", "remarks", "spec"),
         "assignment",
         "assignment_text",
         "json_values",
@@ -220,6 +221,8 @@ LAYERS: dict[str, set[str]] = {
             "observe",
             "problems",
             "check",
+            "failover",
+            "remarks",
             "samples",
             "throughput",
             "assignment",
@@ -232,8 +235,7 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {  # values of everything that is shown
-        "balance",
-        "failover",
+        *("balance", "failover"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("evidence", "sizing", "operations", "audit", "timing"),
@@ -344,9 +346,12 @@ PURE = (
     "plan",
     "observe/audits",
     "observe/beside_records",
+    "observe/failover_rows",
     "observe/interruptions",
     "observe/lag",
     "observe/losses",
+    "observe/pair_look",
+    "observe/pair_readiness",
     "observe/memory",
     "observe/reading",
     "observe/lag_report",
