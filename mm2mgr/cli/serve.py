@@ -191,8 +191,7 @@ def _roll_ups(store: Path) -> operations.RollUpsOrder:
 
 
 def _failover_checks(store: Path) -> operations.FailoverChecksOrder:
-    order = operations.FailoverOrder(store)
-    return operations.FailoverChecksOrder(order, operations.check_and_keep, _FailoverPrinter())
+    return operations.FailoverChecksOrder(operations.FailoverOrder(store), report=_FailoverPrinter())
 
 
 class _FailoverPrinter:

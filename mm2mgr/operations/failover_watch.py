@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from mm2mgr.errors import Mm2mgrError, cause
-from mm2mgr.failover.check import PairReadiness
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.failover_rows import ReadinessState
 from mm2mgr.observe.state_file import StorePlace, readiness_of, state_file
+from mm2mgr.operations.failover import CheckedPair, check_and_keep
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, pause
 
 if TYPE_CHECKING:
@@ -36,14 +36,6 @@ class FailoverOrder:
 
     store: Store = DEFAULT_STORE
     started_by: str = "serve"
-
-
-@dataclass(frozen=True)
-class CheckedPair:
-    """A check of one pair, and what of it could not be kept."""
-
-    readiness: PairReadiness
-    warnings: tuple[str, ...] = ()
 
 
 class GroupLine(NamedTuple):
@@ -114,10 +106,15 @@ Check = Callable[[Workspace, str, FailoverOrder], CheckedPair]
 """Checks one pair, keeps what it saw, and returns both; may raise any exception."""
 
 
+def check_pair(workspace: Workspace, pair: str, order: FailoverOrder) -> CheckedPair:
+    """Check one pair as `failover check` does."""
+    return check_and_keep(workspace, pair, store=order.store, started_by=order.started_by)
+
+
 def watch_failover(
     workspace: Workspace,
     order: FailoverOrder,
-    check: Check,
+    check: Check = check_pair,
     *,
     clock: Callable[[], float] = time.time,
     wait: Callable[[float], object] = pause,

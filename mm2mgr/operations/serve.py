@@ -44,6 +44,7 @@ from mm2mgr.operations.failover_watch import (
     FailoverOrder,
     FailoverRound,
     FailoverView,
+    check_pair,
     refuse_without_pairs,
     watch_failover,
 )
@@ -299,7 +300,7 @@ class FailoverChecksOrder:
     """Checks of failover inside `serve`: what checks a pair, and what is called with each turn."""
 
     order: FailoverOrder
-    check: Check
+    check: Check = check_pair
     report: Callable[[FailoverRound], object] = lambda _: None
 
 
