@@ -86,6 +86,7 @@ def check(
     from mm2mgr.output.status_text import say_warnings
 
     options = operations.FailoverOptions(group, translated, sample)
+    workspace.flows((pair,))  # an unknown pair is an error before anything is asked
     with reading(workspace), invalid_arguments():
         checked = operations.check_and_keep(workspace, pair, options, store=store)
     readiness = checked.readiness
