@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import click
 
@@ -16,6 +17,7 @@ from mm2mgr.cli.options import (
     output_in,
     reading,
     snapshot_option,
+    store_option,
 )
 from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
@@ -47,6 +49,7 @@ def failover() -> None:
 )
 @option("--by", type=click.Choice(["group", "partition"]), default="group", help="What a row of the table is about.")
 @option("--rows", type=Count(min=0), default=30, metavar="N", help="Rows, worst first (JSON has all).")
+@store_option("Folder or URI of the tables in which the last looks at the source and the checks are kept.")
 @output_in("text", "json", "markdown")
 @click.pass_obj
 @snapshot_option
@@ -58,6 +61,7 @@ def check(
     sample: int,
     by: str,
     rows: int,
+    store: Path,
     output: str,
 ) -> int:
     """Say GO, GO WITH numbers, or NO-GO: could the groups of PAIR go on at its target now?
@@ -67,8 +71,10 @@ def check(
     has no offset on the target or has members there is NO-GO. On a sample, the record that a group reads next is read
     on both sides and compared. Beside groups: topics, partitions, settings, ACLs and quotas that differ, what the pair
     does not mirror, the records that would be lost, and how long a planned failover takes. What could not be read is
-    never GO; a missing right is named with the command that gives it. Where the source does not answer, checkpoints
-    and the groups on the target are what is left. Nothing is written.
+    never GO; a missing right is named with the command that gives it. Nothing is written to the clusters. What is read of
+    the source (offset syncs, what groups committed, ends of logs) is kept in the store for the day on which it does not
+    answer: a check goes by that then, and says how old it is; without it, checkpoints and the groups on the target are
+    what is left, and nothing is GO. `mm2mgr serve --with failover` checks, and keeps, every 15 minutes.
 
     \b
     Example:
@@ -77,11 +83,14 @@ def check(
     """
     from mm2mgr.output.console import say_as, say_lines
     from mm2mgr.output.failover_text import readiness_markdown, say_readiness
+    from mm2mgr.output.status_text import say_warnings
 
     options = operations.FailoverOptions(group, translated, sample)
     workspace.flows((pair,))  # an unknown pair is an error before anything is asked
     with reading(workspace), invalid_arguments():
-        readiness = operations.failover_check(workspace, pair, options)
+        checked = operations.check_and_keep(workspace, pair, options, store=store)
+    readiness = checked.readiness
+    say_warnings(checked.warnings)
     if output == "markdown":
         say_lines(readiness_markdown(readiness, rows))
     else:

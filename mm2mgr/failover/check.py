@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
+from mm2mgr.failover.kept import KeptLooks
 from mm2mgr.failover.translation import Translation
 from mm2mgr.kafka.acls import Right
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -261,7 +262,8 @@ class FailoverVerdict:
 @dataclass(frozen=True)
 class PairReadiness:
     """Whether a pair can fail over, at `taken_at` (seconds since 1970). `source_age_seconds`: how old is what is known
-    of the source (0: it was read now, None: nothing is). `translated`: see GroupReadiness."""
+    of the source (0: it was read now, None: nothing is, or not all of it). `translated`: see GroupReadiness. `looked`:
+    what was read of the source, to be kept; None where it did not answer."""
 
     pair: str
     taken_at: float
@@ -273,6 +275,7 @@ class PairReadiness:
     source_age_seconds: float | None = 0.0
     translated: bool = False
     sampled: int = 0
+    looked: KeptLooks | None = field(default=None, repr=False)
 
     json_keys = "pair taken_at verdict source_age_seconds translated recovery time remarks=shown_remarks unread groups"
 

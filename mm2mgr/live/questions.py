@@ -248,6 +248,17 @@ class TopicLogs(TopicQuestion[dict[TopicPartition, Offsets]]):
 
 
 @dataclass(frozen=True)
+class TopicIds(KafkaQuestion[dict[str, str]]):
+    """The ids of topics by name; absent: a topic that cannot be described, and every one before Kafka 2.8."""
+
+    topics: tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> dict[str, str]:
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
+            return kafka.topic_ids(self.topics)
+
+
+@dataclass(frozen=True)
 class PartitionEnds(KafkaQuestion[dict[TopicPartition, int | None]]):
     """Log ends of partitions, 0 of those that do not exist (yet), None where this login does not see the topic.
 

@@ -33,6 +33,7 @@ from mm2mgr.live.questions import (
     Quotas,
     RefusedTopics,
     SettingsOfTopics,
+    TopicIds,
     TopicLogs,
 )
 from mm2mgr.live.rights import LogIn
@@ -235,12 +236,15 @@ class PairGroups:
 
     committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     on_target: GroupOffsets | None = None
+    on_source: GroupOffsets | None = None
     source_states: Mapping[str, GroupState] = field(default_factory=dict)
     target_states: Mapping[str, GroupState] | None = None
     checkpoints: Checkpoints | None = None
     syncs: OffsetSyncs | None = None
     snapshot: Snapshot = field(default_factory=Snapshot)
     """With the answers about quotas and ACLs."""
+    syncs_are_kept: bool = False
+    """Whether the syncs are those of an earlier look."""
 
     def start_on_target(self, group: str, remote: TopicPartition) -> int | None:
         """Return the offset that a group has on the target; None: none, or it could not be read."""
@@ -283,6 +287,7 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
     read = PairGroups(
         (commits.get(source) or GroupOffsets()).offsets,
         on_target,
+        commits.get(source, GroupOffsets()) if look.source_view else None,
         states.get(source) or {},
         states.get(target),
         checkpoints,
@@ -296,7 +301,7 @@ def _with_earlier_looks(look: PairLook, read: PairGroups) -> PairGroups:
     """Return what is known of a source that does not answer: what was kept of it, or what checkpoints tell."""
     kept = look.pair.kept
     if kept is not None and read.syncs is None:
-        read = replace(read, syncs=kept.syncs)
+        read = replace(read, syncs=kept.syncs, syncs_are_kept=True)
     if look.source_view is not None:
         return read
     if kept is not None:
@@ -372,6 +377,24 @@ class PairLogs:
     open_ends: Mapping[TopicPartition, int | None]
     settings: tuple[SettingsOfTopics, SettingsOfTopics] | None
     snapshot: Snapshot
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    target_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def are_topics_of(self, topic: str, kept: KeptLooks) -> bool:
+        """Tell whether a topic of the source and its remote topic are known to be those of earlier looks."""
+        source, target = kept.topic_ids.get(topic, ("", ""))
+        return source != "" and self.source_ids.get(topic, source) == source and self._target_id(topic) == target
+
+    def are_other_topics(self, topic: str, kept: KeptLooks) -> bool:
+        """Tell whether one of them is known to have been created again since."""
+        source, target = kept.topic_ids.get(topic, ("", ""))
+        return source != "" and (self.source_ids.get(topic, source), self._target_id(topic) or target) != (
+            source,
+            target,
+        )
+
+    def _target_id(self, topic: str) -> str | None:
+        return self.target_ids.get(self.remotes[topic]) if topic in self.remotes else None
 
 
 def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
@@ -395,7 +418,10 @@ def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
             SettingsOfTopics(look.source.alias, here),
             SettingsOfTopics(look.target.alias, tuple(sorted({*remotes.values()} & there.keys()))),
         )
-    snapshot = yield [*target_logs, *(settings or ())]
+    here_ids = TopicIds(look.source.alias, tuple(sorted(remotes))) if look.source_view and remotes else None
+    there_ids = TopicIds(look.target.alias, tuple(sorted({question.topic for question in target_logs})))
+    of_ids = [question for question in (here_ids, there_ids) if question and question.topics]
+    snapshot = yield [*target_logs, *(settings or ()), *of_ids]
     source_logs = [TopicLogs(look.source.alias, topic, listed[topic]) for topic in remotes if topic in listed]
     partitions = frozenset(
         TopicPartition(topic, number) for topic in remotes if topic in listed for number in range(listed[topic])
@@ -405,7 +431,11 @@ def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
     target = _joined(look, snapshot, target_logs)
     source = _joined(look, snapshot, source_logs)
     open_ends = look.take(snapshot, open_question, "ends before open transactions") if open_question else {}
-    return PairLogs(remotes, source, target, open_ends or {}, settings, snapshot)
+    source_ids, target_ids = (
+        {} if question not in of_ids or isinstance(answer := snapshot.get(question), Mm2mgrError) else answer
+        for question in (here_ids, there_ids)
+    )
+    return PairLogs(remotes, source, target, open_ends or {}, settings, snapshot, source_ids, target_ids)
 
 
 def _joined(look: PairLook, snapshot: Snapshot, questions: Sequence[TopicLogs]) -> dict[TopicPartition, Offsets]:

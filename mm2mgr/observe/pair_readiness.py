@@ -20,7 +20,8 @@ from mm2mgr.failover.check import (
     bounds_of,
 )
 from mm2mgr.failover.differences import SHARE_GROUPS, acl_gaps, quota_gaps, streams_states
-from mm2mgr.failover.syncs import Checkpoint, Checkpoints
+from mm2mgr.failover.kept import KeptLooks
+from mm2mgr.failover.syncs import Checkpoint, Checkpoints, OffsetSync, OffsetSyncs
 from mm2mgr.failover.translation import Ends, TargetFacts, Translation, translate_all
 from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import RecordMark, RecordPlace
@@ -81,9 +82,10 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
         tuple(look.unread),
         recovery,
         _time_to_expect(look, recovery),
-        0.0 if look.source_view else max(0.0, clock() - kept.commits_at) if kept else None,
+        0.0 if look.source_view else kept.age_seconds(clock()) if kept else None,
         options.translated,
         sum(bool(position.sampled) for position in positions),
+        look_to_keep(look, groups, logs, lags, begun_at),
     )
 
 
@@ -115,11 +117,7 @@ def _positions(
             if partition.topic in logs.remotes:
                 by_partition[partition].append((group, offset))
     checkpoints = _checkpoints_by_place(groups.checkpoints)
-    stored = {
-        lag.partition: None if lag.stored is None else lag.stored + 1
-        for flow_lag in lags.values()
-        for lag in flow_lag.partitions
-    }
+    stored = _stored_positions(lags)
     plain = {flow.id for flow in look.pair.flows if is_only_writer(reading, flow)}
     believed = _believes_checkpoints(look)
     positions: list[GroupPosition] = []
@@ -131,10 +129,9 @@ def _positions(
         end = logs.source[partition].end if partition in logs.source else None
         facts = None
         if log is not None:
-            kept_ends = look.pair.kept.ends.get(partition) if look.pair.kept else None
-            ends = (*([kept_ends] if kept_ends else []), Ends(log.end, end, stored.get(partition)))
+            ends = (*_kept_ends(look, logs, partition), Ends(log.end, end, stored.get(partition)))
             facts = TargetFacts(log, ends, transactional=flow.id not in plain)
-        syncs = groups.syncs.by_partition.get(partition, ()) if groups.syncs else ()
+        syncs = _syncs_of(look, groups, logs, partition)
         offsets = [offset for _, offset in members]
         translations: Sequence[Translation | None] = (
             translate_all(offsets, syncs, facts) if facts else [None] * len(members)
@@ -158,6 +155,73 @@ def _positions(
                 )
             )
     return positions
+
+
+def _kept_ends(look: PairLook, logs: PairLogs, partition: TopicPartition) -> Sequence[Ends]:
+    """Return how far a partition was mirrored at an earlier look, where its topics are known to be the same."""
+    kept = look.pair.kept
+    if kept is None or partition not in kept.ends or not logs.are_topics_of(partition.topic, kept):
+        return ()
+    return (kept.ends[partition],)
+
+
+def _syncs_of(look: PairLook, groups: PairGroups, logs: PairLogs, partition: TopicPartition) -> Sequence[OffsetSync]:
+    """Return the offset syncs of a partition; none of an earlier look where a topic was created again since."""
+    kept = look.pair.kept
+    if groups.syncs is None or (groups.syncs_are_kept and kept and logs.are_other_topics(partition.topic, kept)):
+        return ()
+    return groups.syncs.by_partition.get(partition, ())
+
+
+def _stored_positions(lags: Mapping[str, FlowLag]) -> dict[TopicPartition, int | None]:
+    """Return the offset behind the one that the source connector stored, by partition."""
+    return {
+        lag.partition: None if lag.stored is None else lag.stored + 1
+        for flow_lag in lags.values()
+        for lag in flow_lag.partitions
+    }
+
+
+def look_to_keep(
+    look: PairLook, groups: PairGroups, logs: PairLogs, lags: Mapping[str, FlowLag], at: float
+) -> KeptLooks | None:
+    """Return what was read of the source in a look that began `at`, for the day on which it does not answer.
+
+    None where it did not answer. A part that was not read in full is no part of it; groups that were read are.
+    """
+    if look.source_view is None:
+        return None
+    offsets = groups.on_source
+    has_all = offsets is not None and not offsets.refused and look.pair.options.groups is None
+    commits = offsets.offsets if offsets else {}
+    stored, ends = _stored_positions(lags), dict[TopicPartition, Ends]()
+    wanted = [
+        TopicPartition(topic, number)
+        for topic in logs.remotes
+        for number in range(look.source_view.partitions.get(topic, 0))
+    ]
+    for partition in wanted:
+        target = logs.target.get(TopicPartition(logs.remotes[partition.topic], partition.partition))
+        if partition in logs.source:  # without the target's end nothing is claimed to be there
+            known = (target.end, stored.get(partition)) if target else (0, None)
+            ends[partition] = Ends(known[0], logs.source[partition].end, known[1])
+    ids = {
+        topic: (logs.source_ids[topic], logs.target_ids[remote])
+        for topic, remote in logs.remotes.items()
+        if topic in logs.source_ids and remote in logs.target_ids
+    }
+    has_syncs = groups.syncs is not None and not groups.syncs_are_kept
+    has_ends = len(ends) == len(wanted)
+    return KeptLooks(
+        commits,
+        at if has_all else 0.0,
+        ends if has_ends else {},
+        at if has_ends else 0.0,
+        groups.syncs if has_syncs and groups.syncs else OffsetSyncs(),
+        at if has_syncs else 0.0,
+        {} if has_all else dict.fromkeys(commits, at),
+        ids if has_ends else {},
+    )
 
 
 def _checkpoints_by_place(

@@ -62,7 +62,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
-    from mm2mgr.operations.failover import failover_check
+    from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
+    from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
@@ -87,6 +88,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         AuditsOrder,
         EstateView,
         EstateWatch,
+        FailoverChecksOrder,
         RebalancesOrder,
         RollUpsOrder,
         ServeOrder,
@@ -179,7 +181,8 @@ _HOMES: Mapping[str, str] = {
         "follow_audits record_audit repair_plan",
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
-        "operations.failover": "failover_check",
+        "operations.failover": "CheckedPair check_and_keep failover_check",
+        "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
@@ -191,7 +194,7 @@ _HOMES: Mapping[str, str] = {
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch RebalancesOrder RollUpsOrder ServeOrder "
+        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder RollUpsOrder ServeOrder "
         "WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",

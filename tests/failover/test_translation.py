@@ -12,10 +12,7 @@ import pytest
 from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.failover.translation import (
     Ends,
-    ReadSection,
     TargetFacts,
-    section_to_count,
-    translate,
     translate_all,
     translate_as_kafka,
 )
@@ -63,7 +60,9 @@ def test_no_record_is_missed_and_no_more_come_again_than_said(count: int) -> Non
             last = {source: place for place, source in sorted(mirroring.copies.items()) if source >= offset}
             missed = {source: place for source, place in last.items() if place < translation.offset}
             assert not missed, (translation, offset, read_syncs, facts, mirroring.copies)
-            again = {source for place, source in later.copies.items() if place >= translation.offset and source < offset}
+            again = {
+                source for place, source in later.copies.items() if place >= translation.offset and source < offset
+            }
             assert len(again) <= translation.repeats_at_most, (translation, offset, read_syncs, facts, mirroring.copies)
             seen["exact" if translation.repeats_at_most == 0 else "bounded"] += 1
             kafka = translate_as_kafka("4.3.1", offset, read_syncs)

@@ -149,6 +149,7 @@ LAYERS: dict[str, set[str]] = {
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
+        "failover",
     },
     "evidence": {
         "weeks",
@@ -230,6 +231,7 @@ LAYERS: dict[str, set[str]] = {
             "evidence",
             "sandbox",
             "audit",
+            "failover",
         ),
     },
     "output": {  # values of everything that is shown
@@ -238,7 +240,7 @@ LAYERS: dict[str, set[str]] = {
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("evidence", "sizing", "operations", "audit", "timing"),
     },
-    "serve": {"json_values", "timing", "errors", "problems", "operations", "output"},  # of problems their kinds
+    "serve": {"json_values", "timing", "errors", "failover", "problems", "operations", "output"},  # of problems kinds
     "cli": {
         "metric_sources",
         "json_values",
@@ -335,15 +337,16 @@ PURE = (
     "sizing",
     "balance",
     "check",
+    "failover",
     "kafka/acls",
     "lint/mirroring",
     "live/questions",
     "live/snapshot",
     "comparison",
-    "failover",
     "plan",
     "observe/audits",
     "observe/beside_records",
+    "observe/failover_rows",
     "observe/interruptions",
     "observe/lag",
     "observe/losses",
@@ -357,6 +360,7 @@ PURE = (
     "problems/arrival",
     "problems/audit",
     "problems/connectors",
+    "problems/failover",
     "problems/flows",
     "problems/health",
     "problems/kind",
@@ -506,6 +510,7 @@ def test_no_public_class_name_is_defined_twice() -> None:
 def test_families_of_commands_are_in_modules_named_as_those_of_their_operations() -> None:
     operations = {file.stem for file in (PACKAGE / "operations").glob("*.py")}
     operations -= {"__init__", "workspace", "fix", "audit_bounds", "audit_windows"}  # `fix` is `lint --fix`
+    operations -= {"failover_watch"}  # of `serve --with failover`
     operations -= {"automatic_rebalance"}  # of `serve --with rebalance` and `reconcile --rebalance`
     modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
     assert modules <= operations | OF_THE_COMMAND_LINE, "a family of commands is named as its main operation"
