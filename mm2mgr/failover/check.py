@@ -38,14 +38,14 @@ _WORD_OF: dict[State, Word] = {
 }
 
 
-class Bounds(NamedTuple):
+class PositionBounds(NamedTuple):
     """Where the true position lies: not before `lower`, and so many records that were read follow there at most."""
 
     lower: int
     repeats: int
 
 
-def bounds_of(translation: Translation | None, proven: int | None, log: Offsets | None) -> Bounds | None:
+def bounds_of(translation: Translation | None, proven: int | None, log: Offsets | None) -> PositionBounds | None:
     """Return where a true position lies; None where nothing tells.
 
     `proven`: the best checkpoint that cannot be behind it; one beyond the end of the log is of another topic.
@@ -53,9 +53,9 @@ def bounds_of(translation: Translation | None, proven: int | None, log: Offsets 
     if proven is not None and (log is None or proven > log.end):
         proven = None
     if translation is None or translation.offset is None:
-        return None if proven is None or log is None else Bounds(proven, log.end - proven)
+        return None if proven is None or log is None else PositionBounds(proven, log.end - proven)
     lower = translation.offset if proven is None else max(translation.offset, proven)
-    return Bounds(lower, max(0, translation.repeats_at_most))
+    return PositionBounds(lower, max(0, translation.repeats_at_most))
 
 
 class Risk(NamedTuple):
@@ -85,7 +85,7 @@ class GroupPosition:
     on_target: int | None = None
     checkpoint: tuple[int, int] | None = None
     checkpoint_at: float | None = None
-    bounds: Bounds | None = None
+    bounds: PositionBounds | None = None
     reason: str = ""
     log: Offsets | None = None
     sampled: Sampled = ""
@@ -131,7 +131,7 @@ class GroupPosition:
         return is_empty and (self.bounds is None or self.bounds.lower == log.end) and self.on_target in {None, log.end}
 
 
-def _risk_within(start: int, bounds: Bounds, log: Offsets) -> Risk:
+def _risk_within(start: int, bounds: PositionBounds, log: Offsets) -> Risk:
     if start > bounds.lower:
         skips = start - bounds.lower
         return Risk("skips" if skips > bounds.repeats else "unknown", bounds.repeats, skips)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.failover.check import (
-    Bounds,
+    PositionBounds,
     GroupPosition,
     GroupReadiness,
     PairReadiness,
@@ -34,7 +34,7 @@ LOG = Offsets(0, 1_000)
 def position(group: str = "billing", **more: object) -> GroupPosition:
     """Return a position whose copy of the next record is at 500, and that is level on the target."""
     usual = GroupPosition(
-        group, PARTITION, REMOTE, 500, 1_000, 500, (500, 500), 90.0, Bounds(500, 0), "between two syncs", LOG
+        group, PARTITION, REMOTE, 500, 1_000, 500, (500, 500), 90.0, PositionBounds(500, 0), "between two syncs", LOG
     )
     return replace(usual, **more)  # type: ignore[arg-type]
 
@@ -58,10 +58,10 @@ def test_all_level_and_nothing_lost_is_go() -> None:
     ("change", "word", "state"),
     [
         ({"on_target": 440}, "GO WITH", "repeats"),
-        ({"bounds": Bounds(480, 30), "on_target": 480}, "GO WITH", "repeats"),
+        ({"bounds": PositionBounds(480, 30), "on_target": 480}, "GO WITH", "repeats"),
         ({"on_target": 501}, "NO-GO", "skips"),
-        ({"bounds": Bounds(480, 30), "on_target": 481}, "not judged", "unknown"),
-        ({"bounds": Bounds(480, 30), "on_target": 511}, "NO-GO", "skips"),
+        ({"bounds": PositionBounds(480, 30), "on_target": 481}, "not judged", "unknown"),
+        ({"bounds": PositionBounds(480, 30), "on_target": 511}, "NO-GO", "skips"),
         ({"on_target": None}, "NO-GO", "absent"),
         ({"on_target": 1_001}, "NO-GO", "out of range"),
         ({"log": Offsets(600, 1_000)}, "NO-GO", "out of range"),
@@ -78,9 +78,9 @@ def test_what_one_position_makes_of_the_verdict(change: dict[str, object], word:
 
 
 def test_repeats_count_what_lies_before_the_translation_and_what_that_may_be_off() -> None:
-    risk = position(bounds=Bounds(480, 30), on_target=400).risk
+    risk = position(bounds=PositionBounds(480, 30), on_target=400).risk
     assert (risk.repeats, risk.skips) == (110, 0)
-    assert pair(group_of(position(bounds=Bounds(480, 30), on_target=400))).verdict.repeats_at_most == 110
+    assert pair(group_of(position(bounds=PositionBounds(480, 30), on_target=400))).verdict.repeats_at_most == 110
 
 
 def test_a_group_that_is_nowhere_is_fine_where_both_logs_are_empty() -> None:
@@ -91,7 +91,7 @@ def test_a_group_that_is_nowhere_is_fine_where_both_logs_are_empty() -> None:
 
 
 def test_translated_offsets_are_judged_in_the_place_of_those_on_the_target() -> None:
-    absent = group_of(position(on_target=None, bounds=Bounds(480, 30)), translated=True)
+    absent = group_of(position(on_target=None, bounds=PositionBounds(480, 30)), translated=True)
     assert (absent.word, absent.repeats) == ("GO WITH", 30)
     unknown = group_of(position(on_target=500, bounds=None), translated=True)
     assert unknown.word == "not judged"
@@ -123,11 +123,11 @@ def test_members_on_the_target_are_no_go_and_named() -> None:
 
 
 def test_a_checkpoint_sharpens_a_translation_and_stands_in_for_one() -> None:
-    assert bounds_of(Translation(480, 30, ""), 490, LOG) == Bounds(490, 30)
-    assert bounds_of(Translation(480, 30, ""), 470, LOG) == Bounds(480, 30)
-    assert bounds_of(Translation(None, 0, "no sync below"), 470, LOG) == Bounds(470, 530)
+    assert bounds_of(Translation(480, 30, ""), 490, LOG) == PositionBounds(490, 30)
+    assert bounds_of(Translation(480, 30, ""), 470, LOG) == PositionBounds(480, 30)
+    assert bounds_of(Translation(None, 0, "no sync below"), 470, LOG) == PositionBounds(470, 530)
     assert bounds_of(Translation(None, 0, "no sync below"), None, LOG) is None
-    assert bounds_of(Translation(480, 30, ""), 2_000, LOG) == Bounds(480, 30), "of another topic"
+    assert bounds_of(Translation(480, 30, ""), 2_000, LOG) == PositionBounds(480, 30), "of another topic"
     assert bounds_of(None, 470, None) is None
 
 
@@ -141,7 +141,7 @@ def truths(draw: st.DrawFn) -> tuple[int, GroupPosition]:
     log = Offsets(start, start + draw(st.integers(0, 60)))
     true = draw(st.integers(log.start, log.end))
     lower = draw(st.integers(max(0, log.start - 3), true))
-    bounds = draw(st.sampled_from([Bounds(lower, true - lower + draw(st.integers(0, 9))), None]))
+    bounds = draw(st.sampled_from([PositionBounds(lower, true - lower + draw(st.integers(0, 9))), None]))
     on_target = draw(st.one_of(st.none(), st.integers(0, log.end + 5)))
     end = draw(st.sampled_from([true, true + 5]))
     known_log = draw(st.sampled_from([log, log, log, None]))
