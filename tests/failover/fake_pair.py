@@ -28,6 +28,7 @@ from mm2mgr.live.questions import (
     RecordTimes,
     RefusedTopics,
     SettingsOfTopics,
+    TopicIds,
     TopicLogs,
 )
 from mm2mgr.live.reach import KafkaReach
@@ -58,6 +59,7 @@ class FakeCluster:
     refused_topics: set[str] = field(default_factory=set)
     syncs: OffsetSyncs = field(default_factory=OffsetSyncs)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    ids: dict[str, str] = field(default_factory=dict)
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -131,6 +133,8 @@ class FakePair:
                 return cluster.acls
             case Quotas():
                 return cluster.quotas
+            case TopicIds():
+                return {topic: cluster.ids.get(topic, f"{alias}-{topic}") for topic in question.topics}
             case RefusedTopics():
                 return tuple(sorted(cluster.refused_topics & set(question.topics)))
             case RecordTimes():
