@@ -138,7 +138,7 @@ def _positions(
         )
         earlier_end = None if look.pair.earlier is None or look.source_view else look.pair.earlier.ends.get(partition)
         known_end = earlier_end.source if earlier_end else end  # of no use for the translation: it is older than `log`
-        proven = _Proven(here.values() if believed else ())
+        proven = _Proven(here.values() if believed and _is_level(look, partition, stored, end) else ())
         for (group, committed), translation in zip(members, translations, strict=True):
             checkpoint, written_at = here.get(group, (None, None))
             positions.append(
@@ -157,6 +157,17 @@ def _positions(
                 )
             )
     return positions
+
+
+def _is_level(
+    look: PairLook, partition: TopicPartition, stored: Mapping[TopicPartition, int | None], end: int | None
+) -> bool:
+    """Tell whether checkpoints may stand in for a translation: all was mirrored, or nothing better is left, which is
+    then not judged."""
+    if look.source_view is None:
+        return look.pair.earlier is None or not look.pair.earlier.is_whole
+    mirrored = stored.get(partition)
+    return end is not None and mirrored is not None and mirrored >= end
 
 
 def _kept_ends(look: PairLook, logs: PairLogs, partition: TopicPartition) -> Sequence[Ends]:
