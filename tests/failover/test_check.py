@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.failover.check import (
-    PositionBounds,
     GroupPosition,
     GroupReadiness,
     PairReadiness,
+    PositionBounds,
     RecoveryPoint,
     TimeToExpect,
     Unread,

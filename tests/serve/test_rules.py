@@ -51,7 +51,9 @@ PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool on this machine: apt-get install prometheus")
 
 
-def workspace(folder: Path, owner: str = "ann", more: str = "max_lag: 5min, audit: 2%, balance: plugin, failover: true") -> Workspace:
+def workspace(
+    folder: Path, owner: str = "ann", more: str = "max_lag: 5min, audit: 2%, balance: plugin, failover: true"
+) -> Workspace:
     file = folder / "tree.yaml"
     file.write_text(TREE.format(owner=owner, more=more))
     return Workspace((file,))
