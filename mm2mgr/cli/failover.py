@@ -71,10 +71,10 @@ def check(
     has no offset on the target or has members there is NO-GO. On a sample, the record that a group reads next is read
     on both sides and compared. Beside groups: topics, partitions, settings, ACLs and quotas that differ, what the pair
     does not mirror, the records that would be lost, and how long a planned failover takes. What could not be read is
-    never GO; a missing right is named with the command that gives it. Nothing is written to the clusters. What is read of
-    the source (offset syncs, what groups committed, ends of logs) is kept in the store for the day on which it does not
-    answer: a check goes by that then, and says how old it is; without it, checkpoints and the groups on the target are
-    what is left, and nothing is GO. `mm2mgr serve --with failover` checks, and keeps, every 15 minutes.
+    never GO; a missing right is named with the command that gives it. Nothing is written to the clusters. What is read
+    of the source (offset syncs, what groups committed, ends of logs) is kept in the store for the day on which it does
+    not answer: a check goes by that then, and says how old it is; without it, checkpoints and the groups on the target
+    are what is left, and nothing is GO. `mm2mgr serve --with failover` checks, and keeps, every 15 minutes.
 
     \b
     Example:

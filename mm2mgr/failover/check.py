@@ -92,12 +92,12 @@ class GroupPosition:
 
     json_keys = (
         "topic=partition.topic partition=partition.partition remote_topic=remote.topic committed source_end=end "
-        "checkpoint checkpoint_at on_target translated translated_repeats_at_most reason state=risk.state "
-        "repeats_at_most=risk.repeats skips_at_most=risk.skips sampled"
+        "checkpoint checkpoint_at on_target translated=translated_offset translated_repeats_at_most reason "
+        "state=risk.state repeats_at_most=risk.repeats skips_at_most=risk.skips sampled"
     )
 
     @property
-    def translated(self) -> int | None:
+    def translated_offset(self) -> int | None:
         """The offset to start at on the target: the latest that skips nothing."""
         return self.bounds.lower if self.bounds else None
 
@@ -162,7 +162,7 @@ class GroupReadiness:
         """The risk of each position, in their order."""
         if not self.translated:
             return tuple(position.risk for position in self.positions)
-        return tuple(position.risk_at(position.translated) if position.bounds or position.risk.state == "exact"
+        return tuple(position.risk_at(position.translated_offset) if position.bounds or position.risk.state == "exact"
                      else Risk("unknown") for position in self.positions)  # fmt: skip
 
     @cached_property
@@ -196,7 +196,7 @@ class GroupReadiness:
         return None if None in times else min((time for time in times if time is not None), default=None)
 
     @property
-    def sampled(self) -> tuple[int, int]:
+    def sample_counts(self) -> tuple[int, int]:
         """How many positions records were read at, and at how many of them the same record was found."""
         return (
             sum(bool(position.sampled) for position in self.positions),
@@ -212,14 +212,14 @@ class Unread:
     """
 
     where: str
-    what: str
+    subject: str
     reason: str
     remedy: str = ""
     principal: str = ""
     rights: tuple[Right, ...] = ()
     commands: tuple[str, ...] = ()
 
-    json_keys = "where what reason remedy commands"
+    json_keys = "where what=subject reason remedy commands"
 
 
 @dataclass(frozen=True)
@@ -335,13 +335,13 @@ _TEXTS: dict[State, str] = {
 def _reasons(pair: PairReadiness) -> Iterator[tuple[Word, str]]:
     groups = sorted(pair.groups, key=lambda group: group.group)
     for state, text in _TEXTS.items():
-        yield from _about(_WORD_OF[state], [group for group in groups if group.state == state], text)
-    yield from _about("NO-GO", [group for group in groups if group.has_members], "has members on the target")
+        yield from _reason_about(_WORD_OF[state], [group for group in groups if group.state == state], text)
+    yield from _reason_about("NO-GO", [group for group in groups if group.has_members], "has members on the target")
     for remark in pair.remarks:
         if remark.effect in {"blocks", "warns"}:
             yield "NO-GO" if remark.effect == "blocks" else "GO WITH", remark.text
     for unread in pair.unread:
-        yield "not judged", f"{unread.where}: {unread.what} could not be read"
+        yield "not judged", f"{unread.where}: {unread.subject} could not be read"
     if pair.recovery.records is None:
         yield "not judged", f"records lost are not known: {pair.recovery.reason or 'the lag could not be read'}"
     elif pair.recovery.records:
@@ -354,7 +354,7 @@ def _reasons(pair: PairReadiness) -> Iterator[tuple[Word, str]]:
         yield "not judged", "the source does not answer, and no earlier look at it was kept"
 
 
-def _about(word: Word, groups: Sequence[GroupReadiness], text: str) -> Iterator[tuple[Word, str]]:
+def _reason_about(word: Word, groups: Sequence[GroupReadiness], text: str) -> Iterator[tuple[Word, str]]:
     if groups:
         yield word, f"{number_of(len(groups), 'group')} ({few([group.group for group in groups])}): {text}"
 

@@ -1,4 +1,4 @@
-"""What a consumer or producer misses on the target of a pair, beside records and offsets: ACLs, quotas, topics, state. Pure."""
+"""What clients miss on the target of a pair, beside records and offsets: ACLs, quotas, state of streams. Pure."""
 
 from __future__ import annotations
 

@@ -40,80 +40,66 @@ class Checkpoint:
 
 def parse_offset_sync(key: bytes, value: bytes | None) -> OffsetSync | None:
     """Return the offset sync of a record, None for a tombstone; ValueError for bytes of another shape."""
-    partition = _parse_sync_key(key)
-    if value is None:
-        return None
-    fields = _Fields(value)
-    sync = OffsetSync(partition, fields.int64(), fields.int64())
-    fields.end()
-    return sync
+    return _sync(_parse_sync_key(key), value)
 
 
 def parse_checkpoint(key: bytes, value: bytes | None) -> Checkpoint | None:
     """Return the checkpoint of a record, None for a tombstone; ValueError for bytes of another shape."""
-    group, partition = _parse_checkpoint_key(key)
+    return _checkpoint(*_parse_checkpoint_key(key), value)
+
+
+def _sync(partition: TopicPartition, value: bytes | None) -> OffsetSync | None:
     if value is None:
         return None
-    fields = _Fields(value)
-    if (version := fields.int16()) != _CHECKPOINT_VERSION:
+    upstream, downstream = _numbers(_OFFSETS, value)
+    return OffsetSync(partition, upstream, downstream)
+
+
+def _checkpoint(group: str, partition: TopicPartition, value: bytes | None) -> Checkpoint | None:
+    if value is None:
+        return None
+    offsets = _VERSIONED_OFFSETS.size
+    version, upstream, downstream = _numbers(_VERSIONED_OFFSETS, value[:offsets])
+    if version != _CHECKPOINT_VERSION:
         raise ValueError(f"a checkpoint of version {version}; MirrorMaker 2.7 to 4.3 writes {_CHECKPOINT_VERSION}")
-    checkpoint = Checkpoint(group, partition, fields.int64(), fields.int64(), fields.text())
-    fields.end()
-    return checkpoint
+    metadata, rest = _text(value[offsets:])
+    _check_end(rest)
+    return Checkpoint(group, partition, upstream, downstream, metadata)
 
 
 def _parse_sync_key(key: bytes) -> TopicPartition:
-    fields = _Fields(key)
-    partition = TopicPartition(fields.text(), fields.int32())
-    fields.end()
-    return partition
+    topic, rest = _text(key)
+    return TopicPartition(topic, *_numbers(_PARTITION, rest))
 
 
 def _parse_checkpoint_key(key: bytes) -> tuple[str, TopicPartition]:
-    fields = _Fields(key)
-    group = fields.text()
-    partition = TopicPartition(fields.text(), fields.int32())
-    fields.end()
-    return group, partition
+    group, rest = _text(key)
+    return group, _parse_sync_key(rest)
 
 
-class _Fields:
-    """Reads fields as org.apache.kafka.common.protocol.types.Schema writes them; ValueError where they are none."""
+# Fields as org.apache.kafka.common.protocol.types.Type writes them: INT16, INT32, INT64, and STRING.
+_PARTITION, _LENGTH = struct.Struct(">i"), struct.Struct(">h")
+_OFFSETS, _VERSIONED_OFFSETS = struct.Struct(">qq"), struct.Struct(">hqq")
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
 
-    def int16(self) -> int:
-        return self._number(">h")
+def _numbers(layout: struct.Struct, data: bytes) -> tuple[int, ...]:
+    if len(data) != layout.size:
+        raise ValueError(f"{len(data)} bytes where its fields have {layout.size}")
+    return layout.unpack(data)
 
-    def int32(self) -> int:
-        return self._number(">i")
 
-    def int64(self) -> int:
-        return self._number(">q")
+def _text(data: bytes) -> tuple[str, bytes]:
+    """Return a text, with its length in bytes before it, and what follows it."""
+    (length,) = _numbers(_LENGTH, data[: _LENGTH.size])
+    end = _LENGTH.size + length
+    if not _LENGTH.size <= end <= len(data):
+        raise ValueError(f"a text of {length} bytes in {len(data)}")
+    return data[_LENGTH.size : end].decode(), data[end:]  # a UnicodeDecodeError is a ValueError
 
-    def text(self) -> str:
-        """Return a STRING: its length in bytes as INT16, and UTF-8."""
-        length = self.int16()
-        if length < 0:
-            raise ValueError(f"a string of {length} bytes")
-        return self._take(length).decode()  # a UnicodeDecodeError is a ValueError
 
-    def end(self) -> None:
-        """Raise ValueError unless all was read."""
-        if rest := len(self._data) - self._at:
-            raise ValueError(f"{rest} bytes more than its fields have")
-
-    def _number(self, layout: str) -> int:
-        (number,) = struct.unpack(layout, self._take(struct.calcsize(layout)))
-        return int(number)
-
-    def _take(self, length: int) -> bytes:
-        if self._at + length > len(self._data):
-            raise ValueError(f"ends after {len(self._data)} bytes, within a field")
-        self._at += length
-        return self._data[self._at - length : self._at]
+def _check_end(rest: bytes) -> None:
+    if rest:
+        raise ValueError(f"{len(rest)} bytes more than its fields have")
 
 
 # --- whole topics -----------------------------------------------------------------------------------------------------
@@ -155,20 +141,21 @@ class Checkpoints:
 def collect_offset_syncs(records: Iterable[InternalRecord]) -> OffsetSyncs:
     """Return the offset syncs among the records of a topic; a tombstone removes those before it."""
     by_partition: dict[TopicPartition, list[OffsetSync]] = {}
-    names: dict[TopicPartition, TopicPartition] = {}  # held once, not once per record
+    partitions: dict[bytes, TopicPartition] = {}  # of a million records, a few keys
     written_at: float | None = None
     unreadable = 0
     for record in records:
+        key = record.key or b""
         try:
-            sync = parse_offset_sync(record.key or b"", record.value)
-            if sync is None:
-                by_partition.pop(_parse_sync_key(record.key or b""), None)
-                continue
+            partition = partitions.get(key) or partitions.setdefault(key, _parse_sync_key(key))
+            sync = _sync(partition, record.value)
         except ValueError:
             unreadable += 1
             continue
-        partition = names.setdefault(sync.partition, sync.partition)
-        by_partition.setdefault(partition, []).append(OffsetSync(partition, sync.upstream, sync.downstream))
+        if sync is None:
+            by_partition.pop(partition, None)
+            continue
+        by_partition.setdefault(partition, []).append(sync)
         written_at = max(record.written_at, written_at or record.written_at)
     return OffsetSyncs({partition: tuple(syncs) for partition, syncs in by_partition.items()}, written_at, unreadable)
 
@@ -178,12 +165,14 @@ def collect_checkpoints(records: Iterable[InternalRecord]) -> Checkpoints:
 
     Records that are no checkpoints are passed over, as there; a tombstone, which no release writes, removes one.
     """
-    newest: dict[tuple[str, TopicPartition], tuple[Checkpoint, float]] = {}
+    newest: dict[bytes, tuple[Checkpoint, float]] = {}
+    names: dict[bytes, tuple[str, TopicPartition]] = {}
     unreadable = 0
     for record in records:
+        key = record.key or b""
         try:
-            checkpoint = parse_checkpoint(record.key or b"", record.value)
-            key = _parse_checkpoint_key(record.key or b"")
+            group, partition = names.get(key) or names.setdefault(key, _parse_checkpoint_key(key))
+            checkpoint = _checkpoint(group, partition, record.value)
         except ValueError:
             unreadable += 1
             continue

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.partitions import Offsets
@@ -156,11 +157,32 @@ class Ends:
 
 @dataclass(frozen=True)
 class ReadSection:
-    """A section of a log whose records were read: from `first` to before `end`, and its offsets without a record."""
+    """A section of a log whose records were read, from `first` to before `end`.
+
+    `empty`: its offsets without a record, in order. `repeated`: those, in order, whose record has the timestamp, key and
+    value of an earlier one of the section, as it has when it was mirrored twice.
+    """
 
     first: int
     end: int
     empty: tuple[int, ...] = ()
+    repeated: tuple[int, ...] = ()
+
+
+class Place(NamedTuple):
+    """A place in the target's log before which no record is from source offset `upstream` or a later one.
+
+    `is_record`: the record from that offset is there.
+    """
+
+    upstream: int
+    downstream: int
+    is_record: bool
+
+    @property
+    def read_to(self) -> int:
+        """The end of the section that is to be read for it."""
+        return self.downstream + self.is_record
 
 
 @dataclass(frozen=True)
@@ -184,17 +206,25 @@ class TargetFacts:
         """
         if first >= end:
             return 0
-        if not self.transactional:
-            return end - first
         section = self._section_with(first, end)
         if section is None:
-            return None
+            return None if self.transactional else end - first
         return end - first - (bisect_left(section.empty, end) - bisect_left(section.empty, first))
+
+    def is_straight(self, first: int, place: Place, room: int) -> bool:
+        """Tell whether no record from an offset to before a place came twice; `room`: so many the source can have there.
+
+        Either the records were read, and none repeats another, that of the place neither; or there are exactly as many.
+        """
+        section = self._section_with(first, place.read_to)
+        if first < place.read_to and section:
+            return bisect_left(section.repeated, first) == bisect_left(section.repeated, place.read_to)
+        return self.count(first, place.downstream) == room
 
     def before(self, end: int, count: int) -> int:
         """Return the offset from which so many records lie before `end`, in a section that was read."""
         offset = end - count
-        section = self._section_with(end - 1, end) if self.transactional else None
+        section = self._section_with(end - 1, end)
         for empty in reversed(section.empty[: bisect_left(section.empty, end)] if section else ()):
             if empty < offset:
                 break
@@ -212,8 +242,11 @@ class TargetFacts:
         for section in sorted(self.sections, key=lambda section: section.first):
             if joined and section.first <= joined[-1].end:
                 before = joined.pop()
-                empty = tuple(sorted({*before.empty, *section.empty}))
-                joined.append(ReadSection(before.first, max(before.end, section.end), empty))
+                empty, repeated = (
+                    tuple(sorted({*first, *second}))
+                    for first, second in ((before.empty, section.empty), (before.repeated, section.repeated))
+                )
+                joined.append(ReadSection(before.first, max(before.end, section.end), empty, repeated))
             else:
                 joined.append(section)
         return joined
@@ -343,9 +376,11 @@ class _Mirrored:
 
     def section(self, offset: int) -> tuple[int, int] | None:
         """Return the section of the target's log (end exclusive) in which records are to be counted for an offset."""
-        for below, _, end in self._places_around(offset):
-            if end > below.downstream + 1 and below.upstream < offset:
-                return below.downstream + 1, end
+        run = self._run_of(offset)
+        below = run.nearest(offset) if run else None
+        for place in self._places_above(offset):
+            if below and below.upstream < offset and below.downstream + 1 < place.downstream:
+                return below.downstream + 1, place.read_to
         return None
 
     def _bounds_by_syncs(self, offset: int) -> Iterator[_Bound]:
@@ -361,36 +396,33 @@ class _Mirrored:
             return
         behind = offset - sync.upstream - 1
         yield _Bound(sync.downstream + 1, behind, f"behind the offset sync at {sync.upstream}")
-        for below, upstream, downstream in self._places_around(offset):
-            # At most `upstream - offset` records that are unread lie before this place. Gaps on the source make it
-            # less, and compaction of the target too; records that came twice would make it more.
-            count, room = self.facts.count(below.downstream + 1, downstream), upstream - below.upstream - 1
-            if count is not None and count <= room:
-                back = max(below.downstream + 1, self.facts.before(downstream, upstream - offset))
-                yield _Bound(
-                    back, min(behind, room - count), f"counted between source offsets {below.upstream} and {upstream}"
-                )
+        for place in self._places_above(offset):
+            # At most `place.upstream - offset` records that are unread lie before this place. Gaps on the source make
+            # it less, and compaction of the target too; records that came twice would make it more.
+            begin, room = sync.downstream + 1, place.upstream - sync.upstream - 1
+            count = self.facts.count(begin, place.downstream)
+            if count is not None and count <= room and self.facts.is_straight(begin, place, room):
+                back = max(begin, self.facts.before(place.downstream, place.upstream - offset))
+                reason = f"counted between source offsets {sync.upstream} and {place.upstream}"
+                yield _Bound(back, min(behind, room - count), reason)
 
-    def _places_around(self, offset: int) -> Iterator[tuple[OffsetSync, int, int]]:
-        """Yield the sync at or below an offset with places above it: no record before the place is from its source
-        offset or a later one."""
+    def _places_above(self, offset: int) -> Iterator[Place]:
+        """Yield the next sync above an offset in its run, and ends of the log that are nearer."""
         run = self._run_of(offset)
         if run is None:
             return
         below, above = run.nearest(offset), run.next_after(offset)
         if above:
-            yield below, above.upstream, above.downstream
-        limit = above.upstream if above else None
+            yield Place(above.upstream, above.downstream, is_record=True)
         places = [
-            (end.source, end.target)
+            Place(end.source, end.target, is_record=False)
             for end in self.ends
             if end.source is not None
             and offset <= end.source
-            and (limit is None or end.source < limit)
+            and (above is None or end.source < above.upstream)
             and below.downstream < end.target <= run.end
         ]
-        for place in sorted({min(places), max(places)} if places else ()):
-            yield below, *place
+        yield from sorted({min(places), max(places)} if places else ())
 
     def _run_of(self, offset: int) -> _Run | None:
         """Return the last run to rely on that has an offset."""

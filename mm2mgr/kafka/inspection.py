@@ -272,7 +272,7 @@ def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
 
 
 def cluster_acls(kafka: Kafka) -> tuple[Acl, ...] | None:
-    """Return every ACL of the cluster, none where its brokers have no authorizer; None: this login may not read them."""
+    """Return every ACL of the cluster, none where it has no authorizer; None where this login may not read them."""
     with kafka.doing("reading ACLs"):
         asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.seconds_left())
         try:

@@ -305,6 +305,18 @@ def read(
                     yield _record(message)
 
 
+def read_whole(kafka: Kafka, partition: TopicPartition, limit_seconds: float) -> Iterator[Record]:
+    """Yield every committed record of a partition, up to the end that it has now.
+
+    KafkaError unless all of it comes within `limit_seconds`.
+    """
+    deadline = timing.now() + limit_seconds
+    for record in read(kafka.access, [partition], timeout_seconds=limit_seconds, kafka=kafka):
+        if timing.now() > deadline:
+            raise KafkaError(f"{kafka.access.alias}: {partition} could not be read to its end in {limit_seconds:g} s")
+        yield record
+
+
 # --- the times of records: what the producer set, unless the topic has message.timestamp.type=LogAppendTime ---------
 
 _PARTITIONS_AT_ONCE = 200  # each sends a batch, of which only one record is wanted

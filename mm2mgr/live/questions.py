@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mm2mgr.connect.types import Plugin, PluginsOfWorkers, SourceOffset, Validation, WorkerInfo
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.failover.syncs import Checkpoints, OffsetSyncs
+from mm2mgr.failover.syncs import Checkpoints, OffsetSyncs, collect_checkpoints, collect_offset_syncs
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
@@ -519,11 +519,28 @@ class RecordMarks(KafkaQuestion[dict[RecordPlace, tuple[RecordMark, ...]]]):
         return record_marks(reach.access, self.places, reach.limits.measuring_seconds)
 
 
+# --- what MirrorMaker keeps in topics of its own ----------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class OffsetSyncRecords(KafkaQuestion[OffsetSyncs]):
+    """The offset syncs in a topic, which is on the source unless `offset-syncs.topic.location` is target."""
+
     topic: str
+
+    def ask(self, reach: KafkaReach) -> OffsetSyncs:
+        from mm2mgr.live.internal_topics import read_internal
+
+        return collect_offset_syncs(read_internal(reach, self.topic))
 
 
 @dataclass(frozen=True)
 class CheckpointRecords(KafkaQuestion[Checkpoints]):
+    """The newest checkpoints in a topic, which is on the target."""
+
     topic: str
+
+    def ask(self, reach: KafkaReach) -> Checkpoints:
+        from mm2mgr.live.internal_topics import read_internal
+
+        return collect_checkpoints(read_internal(reach, self.topic))

@@ -67,13 +67,13 @@ class FailoverOptions:
 
 @dataclass(frozen=True)
 class PairToJudge:
-    """The flows of a pair, and how to judge it. `kept`: what earlier looks left, for a source that does not answer."""
+    """The flows of a pair, and how to judge it. `earlier`: what was read before, for a source that does not answer."""
 
     topology: Topology
     connectors: Sequence[Connector]
     flows: Sequence[Flow]
     options: FailoverOptions = FailoverOptions()
-    kept: KeptLooks | None = None
+    earlier: KeptLooks | None = None
 
 
 @dataclass
@@ -221,9 +221,9 @@ def _take_logins(look: PairLook, snapshot: Snapshot) -> None:
                     )
                 continue
             reason, hint = (answer.failure.message, answer.failure.hint or "") if answer.failure else ("no answer", "")
-        what = "topics, groups and offset syncs" if is_source else "topics, groups and checkpoints"
-        if not is_source or look.pair.kept is None:
-            look.miss(cluster.alias, what, reason, hint)
+        subject = "topics, groups and offset syncs" if is_source else "topics, groups and checkpoints"
+        if not is_source or look.pair.earlier is None:
+            look.miss(cluster.alias, subject, reason, hint)
         else:
             look.remarks.append(
                 Remark(f"{cluster.alias} does not answer ({reason}): judged from earlier looks", "notes")
@@ -299,13 +299,13 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
 
 def _with_earlier_looks(look: PairLook, read: PairGroups) -> PairGroups:
     """Return what is known of a source that does not answer: what was kept of it, or what checkpoints tell."""
-    kept = look.pair.kept
-    if kept is not None and read.syncs is None:
-        read = replace(read, syncs=kept.syncs, syncs_are_kept=True)
+    earlier = look.pair.earlier
+    if earlier is not None and read.syncs is None:
+        read = replace(read, syncs=earlier.syncs, syncs_are_kept=True)
     if look.source_view is not None:
         return read
-    if kept is not None:
-        committed = {group: places for group, places in kept.commits.items() if look.takes_group(group)}
+    if earlier is not None:
+        committed = {group: places for group, places in earlier.commits.items() if look.takes_group(group)}
         return replace(read, committed=committed)
     return replace(read, committed=_groups_of_checkpoints(look, read.checkpoints) if read.checkpoints else {})
 
@@ -380,14 +380,14 @@ class PairLogs:
     source_ids: Mapping[str, str] = field(default_factory=dict)
     target_ids: Mapping[str, str] = field(default_factory=dict)
 
-    def are_topics_of(self, topic: str, kept: KeptLooks) -> bool:
+    def are_topics_of(self, topic: str, earlier: KeptLooks) -> bool:
         """Tell whether a topic of the source and its remote topic are known to be those of earlier looks."""
-        source, target = kept.topic_ids.get(topic, ("", ""))
+        source, target = earlier.topic_ids.get(topic, ("", ""))
         return source != "" and self.source_ids.get(topic, source) == source and self._target_id(topic) == target
 
-    def are_other_topics(self, topic: str, kept: KeptLooks) -> bool:
+    def are_other_topics(self, topic: str, earlier: KeptLooks) -> bool:
         """Tell whether one of them is known to have been created again since."""
-        source, target = kept.topic_ids.get(topic, ("", ""))
+        source, target = earlier.topic_ids.get(topic, ("", ""))
         return source != "" and (self.source_ids.get(topic, source), self._target_id(topic) or target) != (
             source,
             target,
@@ -403,7 +403,7 @@ def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
     topics: Collection[str] = listed
     if not look.source_view:
         topics = {partition.topic for places in groups.committed.values() for partition in places}
-        topics |= {partition.topic for partition in look.pair.kept.ends} if look.pair.kept else set()
+        topics |= {partition.topic for partition in look.pair.earlier.ends} if look.pair.earlier else set()
     remotes = {topic: flow.remote_topic(topic) for topic in sorted(topics) if (flow := look.flow_of(topic))}
     there = look.target_view.partitions if look.target_view else {}
     target_logs = [
@@ -428,8 +428,8 @@ def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
     )
     open_question = PartitionEnds(look.source.alias, partitions, committed=True) if partitions else None
     snapshot = yield [*source_logs, *([open_question] if open_question else [])]
-    target = _joined(look, snapshot, target_logs)
-    source = _joined(look, snapshot, source_logs)
+    target = _join_logs(look, snapshot, target_logs)
+    source = _join_logs(look, snapshot, source_logs)
     open_ends = look.take(snapshot, open_question, "ends before open transactions") if open_question else {}
     source_ids, target_ids = (
         {} if question not in of_ids or isinstance(answer := snapshot.get(question), Mm2mgrError) else answer
@@ -438,7 +438,7 @@ def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
     return PairLogs(remotes, source, target, open_ends or {}, settings, snapshot, source_ids, target_ids)
 
 
-def _joined(look: PairLook, snapshot: Snapshot, questions: Sequence[TopicLogs]) -> dict[TopicPartition, Offsets]:
+def _join_logs(look: PairLook, snapshot: Snapshot, questions: Sequence[TopicLogs]) -> dict[TopicPartition, Offsets]:
     logs: dict[TopicPartition, Offsets] = {}
     failed: dict[str, list[str]] = {}
     for question in questions:

@@ -59,7 +59,7 @@ _SYNC_SECONDS = 60.0
 
 def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]) -> Steps[PairReadiness]:
     """Return whether a pair can fail over, from answers."""
-    options, kept = pair.options, pair.kept
+    options, earlier = pair.options, pair.earlier
     if options.groups is not None and not readable(java_pattern(options.groups), topics=False):
         raise InvalidArgument("group", f"{options.groups!r} is no expression that Java reads")
     begun_at = clock()
@@ -82,7 +82,7 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
         tuple(look.unread),
         recovery,
         _time_to_expect(look, recovery),
-        0.0 if look.source_view else kept.age_seconds(clock()) if kept else None,
+        0.0 if look.source_view else earlier.age_seconds(clock()) if earlier else None,
         options.translated,
         sum(bool(position.sampled) for position in positions),
         look_to_keep(look, groups, logs, lags, begun_at),
@@ -151,7 +151,7 @@ def _positions(
                     groups.start_on_target(group, remote),
                     (checkpoint.upstream, checkpoint.downstream) if checkpoint else None,
                     written_at,
-                    bounds_of(translation, proven.at(committed), log),
+                    bounds_of(translation, proven.best_at(committed), log),
                     translation.reason if translation else "",
                     log if groups.is_read_on_target(group) else None,
                 )
@@ -161,16 +161,16 @@ def _positions(
 
 def _kept_ends(look: PairLook, logs: PairLogs, partition: TopicPartition) -> Sequence[Ends]:
     """Return how far a partition was mirrored at an earlier look, where its topics are known to be the same."""
-    kept = look.pair.kept
-    if kept is None or partition not in kept.ends or not logs.are_topics_of(partition.topic, kept):
+    earlier = look.pair.earlier
+    if earlier is None or partition not in earlier.ends or not logs.are_topics_of(partition.topic, earlier):
         return ()
-    return (kept.ends[partition],)
+    return (earlier.ends[partition],)
 
 
 def _syncs_of(look: PairLook, groups: PairGroups, logs: PairLogs, partition: TopicPartition) -> Sequence[OffsetSync]:
     """Return the offset syncs of a partition; none of an earlier look where a topic was created again since."""
-    kept = look.pair.kept
-    if groups.syncs is None or (groups.syncs_are_kept and kept and logs.are_other_topics(partition.topic, kept)):
+    earlier = look.pair.earlier
+    if groups.syncs is None or (groups.syncs_are_kept and earlier and logs.are_other_topics(partition.topic, earlier)):
         return ()
     return groups.syncs.by_partition.get(partition, ())
 
@@ -197,23 +197,23 @@ def look_to_keep(
     has_all = offsets is not None and not offsets.refused and look.pair.options.groups is None
     commits = offsets.offsets if offsets else {}
     stored, ends = _stored_positions(lags), dict[TopicPartition, Ends]()
-    wanted = [
+    partitions = [
         TopicPartition(topic, number)
         for topic in logs.remotes
         for number in range(look.source_view.partitions.get(topic, 0))
     ]
-    for partition in wanted:
+    for partition in partitions:
         target = logs.target.get(TopicPartition(logs.remotes[partition.topic], partition.partition))
         if partition in logs.source:  # without the target's end nothing is claimed to be there
-            known = (target.end, stored.get(partition)) if target else (0, None)
-            ends[partition] = Ends(known[0], logs.source[partition].end, known[1])
+            end, mirrored = (target.end, stored.get(partition)) if target else (0, None)
+            ends[partition] = Ends(end, logs.source[partition].end, mirrored)
     ids = {
         topic: (logs.source_ids[topic], logs.target_ids[remote])
         for topic, remote in logs.remotes.items()
         if topic in logs.source_ids and remote in logs.target_ids
     }
     has_syncs = groups.syncs is not None and not groups.syncs_are_kept
-    has_ends = len(ends) == len(wanted)
+    has_ends = len(ends) == len(partitions)
     return KeptLooks(
         commits,
         at if has_all else 0.0,
@@ -243,7 +243,7 @@ class _Proven:
         self._upstream = [upstream for upstream, _ in pairs]
         self._best = list(accumulate((downstream for _, downstream in pairs), max))
 
-    def at(self, committed: int) -> int | None:
+    def best_at(self, committed: int) -> int | None:
         """Return the highest target offset of a checkpoint at or below this source offset."""
         place = bisect_right(self._upstream, committed)
         return self._best[place - 1] if place else None
@@ -394,8 +394,8 @@ def _recovery(look: PairLook, lags: Mapping[str, FlowLag], now: float) -> Steps[
 
 def _kept_recovery(look: PairLook, now: float) -> RecoveryPoint:
     """Return what was not mirrored at the last look, less what Connect has stored since."""
-    kept = look.pair.kept
-    if kept is None or not kept.ends:
+    earlier = look.pair.earlier
+    if earlier is None or not earlier.ends:
         return RecoveryPoint(reason=f"{look.source.alias} does not answer, and no earlier look at its logs was kept")
     stored: dict[TopicPartition, int] = {}
     for live in look.source_connectors:
@@ -404,13 +404,13 @@ def _kept_recovery(look: PairLook, now: float) -> RecoveryPoint:
             stored |= {partition: offset + 1 for partition, offset in offsets.items()}
     lost = 0
     behind = 0
-    for partition, ends in kept.ends.items():
+    for partition, ends in earlier.ends.items():
         if look.flow_of(partition.topic) is None or ends.source is None:
             continue
         mirrored = max(stored.get(partition, 0), ends.stored or 0)
         lost += max(0, ends.source - mirrored)
         behind += ends.source > mirrored
-    return RecoveryPoint(lost, None, behind, max(0.0, now - kept.ends_at))
+    return RecoveryPoint(lost, None, behind, max(0.0, now - earlier.ends_at))
 
 
 def _time_to_expect(look: PairLook, recovery: RecoveryPoint) -> TimeToExpect:
@@ -568,8 +568,8 @@ def _unmirrored_remarks(look: PairLook, groups: PairGroups) -> Iterator[Remark]:
         names = sorted({group for topic in topics for group in readers[topic]})
         reasons = [f"{topic}: {_why_not_mirrored(look, topic)}" for topic in topics]
         text = (
-            f"{number_of(len(names), 'group')} ({few(names)}) read {number_of(len(topics), 'topic')} that this pair does "
-            f"not mirror ({few(reasons, between='; ')})"
+            f"{number_of(len(names), 'group')} ({few(names)}) read {number_of(len(topics), 'topic')} that this pair "
+            f"does not mirror ({few(reasons, between='; ')})"
         )
         yield Remark(text, "warns", "add them to a flow, or expect them missing")
     if left_out:

@@ -44,13 +44,15 @@ class CheckedPair:
 
 
 def failover_check(
-    workspace: Workspace, pair: str, options: FailoverOptions = FailoverOptions(), kept: KeptLooks | None = None
+    workspace: Workspace, pair: str, options: FailoverOptions = FailoverOptions(), earlier: KeptLooks | None = None
 ) -> PairReadiness:
     """Judge whether a pair `source->target` can fail over now. No cluster that fails raises.
 
-    `kept`: what earlier looks at the pair left, for a source that does not answer.
+    `earlier`: what earlier looks at the pair left, for a source that does not answer.
     """
-    judged = PairToJudge(workspace.topology, workspace.connectors, tuple(flows_of_pair(workspace, pair)), options, kept)
+    judged = PairToJudge(
+        workspace.topology, workspace.connectors, tuple(flows_of_pair(workspace, pair)), options, earlier
+    )
     readiness = workspace.ask(pair_readiness(judged, _memory(workspace), lambda: workspace.now), _LIMITS)
     return with_commands(workspace, readiness)
 
@@ -73,8 +75,8 @@ def check_and_keep(
         return CheckedPair(failover_check(workspace, pair, options))
     owner = str(workspace.topology.owner)
     place, aliases = StorePlace(store, owner, state_file(owner)), (flows[0].source.alias, flows[0].target.alias)
-    kept, warnings = read_looks(place, aliases)
-    readiness = failover_check(workspace, pair, options, kept)
+    earlier, warnings = read_looks(place, aliases)
+    readiness = failover_check(workspace, pair, options, earlier)
     if readiness.looked is not None:
         warnings += keep_looks(place, aliases, readiness.looked)
     if options.groups is None and not options.translated:

@@ -41,7 +41,7 @@ def say_readiness(pair: PairReadiness, *, rows: int, by_partition: bool) -> None
         style = {"blocks": "bold red", "warns": "yellow"}.get(remark.effect)
         say(f"{'!' if style else '-'} {remark.text}{f': {remark.remedy}' * bool(remark.remedy)}", style)
     for unread in pair.unread:
-        say(f"? {unread.where}: {unread.what} could not be read: {one_line(unread.reason)}", "yellow")
+        say(f"? {unread.where}: {unread.subject} could not be read: {one_line(unread.reason)}", "yellow")
         if unread.remedy:
             say(f"    {one_line(unread.remedy)}")
         for command in unread.commands:
@@ -83,10 +83,10 @@ def _facts(pair: PairReadiness) -> Iterator[str]:
         f"Once producers have stopped: {drain} until the last record is there, at the pace of the mirror so far, and "
         f"{span_text(time.checkpoint_seconds)} until its checkpoints are."
     )
-    seen = sum(group.sampled[0] for group in pair.groups)
-    same = sum(group.sampled[1] for group in pair.groups)
-    if seen:
-        yield f"Records compared at {number_of(seen, 'position')}: the same one at both offsets at {same}."
+    compared = sum(group.sample_counts[0] for group in pair.groups)
+    same = sum(group.sample_counts[1] for group in pair.groups)
+    if compared:
+        yield f"Records compared at {number_of(compared, 'position')}: the same one at both offsets at {same}."
     else:
         yield "Records compared at no position."
 
@@ -110,10 +110,10 @@ def _groups(pair: PairReadiness, most: int) -> Table:
 def _group_cells(pair: PairReadiness, group: GroupReadiness) -> tuple[str, ...]:
     again = "unknown" if group.repeats is None else f"{group.repeats}"
     age = "-" if group.checkpoint_at is None else f"{span_text(max(0.0, pair.taken_at - group.checkpoint_at))} ago"
-    return group.group, group.word, f"{group.count}", again, f"{group.skips}", age, _why(group)
+    return group.group, group.word, f"{group.count}", again, f"{group.skips}", age, _reason_text(group)
 
 
-def _why(group: GroupReadiness) -> str:
+def _reason_text(group: GroupReadiness) -> str:
     reasons = ["has members on the target"] if group.has_members else []
     worst = [
         position
@@ -138,7 +138,8 @@ _STATE_TEXTS = {
 
 
 def _partitions(pair: PairReadiness, most: int) -> Table:
-    columns = ("group", "partition", "verdict", "committed", "checkpoint", "on target", "translated", "again", "skipped", "why")  # fmt: skip
+    numbers = ("committed", "checkpoint", "on target", "translated", "again", "skipped")
+    columns = ("group", "partition", "verdict", *numbers, "why")
     cells: list[tuple[str, ...]] = []
     for group in pair.worst_first:
         cells += [
@@ -149,7 +150,7 @@ def _partitions(pair: PairReadiness, most: int) -> Table:
                 or_dash(position.committed),
                 or_dash(position.checkpoint and position.checkpoint[1]),
                 or_dash(position.on_target),
-                _translated(position),
+                _translated_text(position),
                 or_dash(risk.repeats),
                 or_dash(risk.skips),
                 position.reason,
@@ -158,11 +159,10 @@ def _partitions(pair: PairReadiness, most: int) -> Table:
         ]
         if len(cells) >= most:
             break
-    right = ("committed", "checkpoint", "on target", "translated", "again", "skipped")
-    return Table(columns, cells[:most], right=right, drop=("why", "checkpoint"), wrap=("why",))
+    return Table(columns, cells[:most], right=numbers, drop=("why", "checkpoint"), wrap=("why",))
 
 
-def _translated(position: GroupPosition) -> str:
+def _translated_text(position: GroupPosition) -> str:
     if position.bounds is None:
         return "-"
     repeats = position.bounds.repeats
@@ -194,4 +194,4 @@ def _remark_lines(pair: PairReadiness) -> Iterable[str]:
 
 def _unread_lines(pair: PairReadiness) -> Iterable[str]:
     for unread in pair.unread:
-        yield f"- {escape(f'{unread.where}: {unread.what} could not be read: {unread.reason}. {unread.remedy}')}"
+        yield f"- {escape(f'{unread.where}: {unread.subject} could not be read: {unread.reason}. {unread.remedy}')}"

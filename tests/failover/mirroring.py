@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.failover.translation import Ends, ReadSection, TargetFacts
@@ -48,6 +48,7 @@ class Mirroring:
     _last_synced: int | None = None
     _uncommitted: list[tuple[int, int]] = field(default_factory=list)
     _unwritten_sync: OffsetSync | None = None
+    _firsts: set[OffsetSync] = field(default_factory=set)
 
     def produce(self, count: int) -> None:
         for _ in range(count):
@@ -112,6 +113,8 @@ class Mirroring:
             self._last_synced = place
             if is_first or self.randomness.random() >= self.habits.lost_syncs:
                 self.syncs.append(sync)
+            if is_first:
+                self._firsts.add(sync)
             self._unwritten_sync = None
         else:
             self._unwritten_sync = sync
@@ -128,6 +131,17 @@ class Mirroring:
         self._last_copied = self._last_synced = None
         self._unwritten_sync = None
 
+    def mirror_unseen(self, count: int) -> None:
+        """Mirror on after the syncs were read: a restart would have written one."""
+        self.habits = replace(self.habits, restart=0.0)
+        for _ in range(count):
+            self.mirror()
+
+    def syncs_without_newest(self, count: int) -> list[OffsetSync]:
+        """Return the syncs without some of the newest, which were not written yet; the first of a run is at once."""
+        newest = max((place for place, sync in enumerate(self.syncs) if sync in self._firsts), default=-1)
+        return self.syncs[: max(newest + 1, len(self.syncs) - count)]
+
     def compact(self) -> None:
         """Remove the older copy of what came twice, and some records altogether, as compaction of the target does."""
         newest = {source: place for place, source in sorted(self.copies.items())}
@@ -140,10 +154,15 @@ class Mirroring:
 
     def facts(self, *, read: bool) -> TargetFacts:
         """Return what a reader knows; `read`: the whole log was read too."""
-        empty = tuple(place for place in range(self.start, self.end) if place not in self.copies)
-        sections = (ReadSection(self.start, self.end, empty),) if read else ()
-        if read and self.start:
-            sections = (ReadSection(0, self.end, (*range(self.start), *empty)),)
+        empty, repeated, copied = [], [], set[int]()
+        for place in range(self.end if read else 0):
+            if place not in self.copies:
+                empty.append(place)
+            elif self.copies[place] in copied:
+                repeated.append(place)
+            else:
+                copied.add(self.copies[place])
+        sections = (ReadSection(0, self.end, tuple(empty), tuple(repeated)),) if read else ()
         return TargetFacts(Offsets(self.start, self.end), tuple(self.looks), self.habits.exactly_once, sections)
 
 

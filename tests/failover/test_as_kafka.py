@@ -10,7 +10,6 @@ import pytest
 
 from mm2mgr.failover.syncs import Checkpoint, OffsetSync, parse_checkpoint, parse_offset_sync
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.runtime import kafka_jars
 from tools.connect_plugin import compile_classes, find_javac
 
 from .kafka_store import RELEASES, ask_kafka, class_path, random_cases
@@ -30,7 +29,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if javac is None:
         pytest.skip("needs a JDK: there is no javac beside the Java that is used")
     folder = tmp_path_factory.mktemp("harness")
-    compile_classes(javac, [Path(__file__).with_name("KafkaOffsetSyncs.java")], kafka_jars(), folder)
+    paths = class_path("3.6.2", folder)  # later ones have records, which need a newer Java
+    compile_classes(javac, [Path(__file__).with_name("KafkaOffsetSyncs.java")], paths, folder)
     return folder
 
 

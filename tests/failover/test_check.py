@@ -161,7 +161,7 @@ def test_a_skip_or_an_unknown_is_never_go_and_repeats_are_bounded(
     repeats = 0
     for true, position in drawn:
         assert position.log is not None, "what was not read is unknown"
-        start = position.translated if translated else position.on_target
+        start = position.translated_offset if translated else position.on_target
         if start is None:  # nothing to read on either side
             assert position.log.start == position.log.end
             continue
