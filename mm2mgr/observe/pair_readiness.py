@@ -136,8 +136,8 @@ def _positions(
         translations: Sequence[Translation | None] = (
             translate_all(offsets, syncs, facts) if facts else [None] * len(members)
         )
-        kept_end = look.pair.kept.ends.get(partition) if look.pair.kept and look.source_view is None else None
-        known_end = kept_end.source if kept_end else end  # of no use for the translation: it is older than `log`
+        earlier_end = None if look.pair.earlier is None or look.source_view else look.pair.earlier.ends.get(partition)
+        known_end = earlier_end.source if earlier_end else end  # of no use for the translation: it is older than `log`
         proven = _Proven(here.values() if believed else ())
         for (group, committed), translation in zip(members, translations, strict=True):
             checkpoint, written_at = here.get(group, (None, None))
