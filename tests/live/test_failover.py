@@ -7,6 +7,7 @@ Groups at the end, in the middle, idle since the first records; topics with gaps
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,8 +79,28 @@ def check(tree: Tree, *arguments: str) -> Any:
     return tree.json("failover", "check", "src->tgt", *arguments)
 
 
+Logs = dict[str, dict[int, str]]
+
+
 def positions(found: Any) -> dict[tuple[str, str], Any]:
     return {(group["group"], each["topic"]): each for group in found["groups"] for each in group["positions"]}
+
+
+def count_again(found: Any, source: Logs, target: Logs) -> int:
+    """Hold a check to what is read on the target from the offsets that it names; return what comes again."""
+    again_in_all = 0
+    for (group, topic), position in positions(found).items():
+        unread = {value for offset, value in source[topic].items() if offset >= position["committed"]}
+        for start, most in (
+            (position["on_target"], position["repeats_at_most"]),
+            (position["translated"], position["translated_repeats_at_most"]),
+        ):
+            read = [value for offset, value in target[topic].items() if offset >= start]
+            assert unread <= set(read), f"{group} skips records of {topic} from {start} on"
+            again = len(read) - len(unread)
+            assert again <= most, f"{group} reads {again} of {topic} again from {start} on, and {most} are named"
+            again_in_all += again if start == position["on_target"] else 0
+    return again_in_all
 
 
 def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(
@@ -117,18 +138,7 @@ def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(
         [(key, each["state"], each["repeats_at_most"]) for key, each in positions(found).items()],
     )
     target = {topic: records(pair.target, mirror) for topic, mirror in mirrors.items()}
-    again_in_all = 0
-    for (group, topic), position in positions(found).items():
-        unread = {value for offset, value in source[topic].items() if offset >= position["committed"]}
-        for start, most in (
-            (position["on_target"], position["repeats_at_most"]),
-            (position["translated"], position["translated_repeats_at_most"]),
-        ):
-            read = [value for offset, value in target[topic].items() if offset >= start]
-            assert unread <= set(read), f"{group} skips records of {topic} from {start} on"
-            again = len(read) - len(unread)
-            assert again <= most, f"{group} reads {again} of {topic} again from {start} on, and {most} are named"
-            again_in_all += again if start == position["on_target"] else 0
+    again_in_all = count_again(found, source, target)
     assert again_in_all <= found["verdict"]["repeats_at_most"]
     assert sum(group["skips_at_most"] for group in found["groups"]) == 0
     assert {each["sampled"] for each in positions(found).values()} <= {"", "same", "within"}
@@ -141,3 +151,14 @@ def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(
     assert (told["unread"], [remark for remark in told["remarks"] if remark["effect"] == "blocks"]) == ([], [])
     text = tree.attempt("failover", "check", "src->tgt", "--group", "at-end|behind|middle")
     assert text.splitlines()[-1].startswith("GO WITH: src->tgt: at most ")
+
+    pair.src.kill()
+    dead = check(tree, "--group", "at-end|behind|middle")
+    assert (dead["verdict"]["word"], dead["unread"]) == ("GO WITH", [])
+    assert 0 < dead["source_age_seconds"] < 600
+    assert dead["recovery"]["records"] == 0
+    assert positions(dead).keys() == positions(found).keys()
+    count_again(dead, source, target)
+    shutil.rmtree(tree.folder / ".mm2mgr" / "samples" / "failover_looks")
+    blind = tree.attempt("failover", "check", "src->tgt")
+    assert "the source does not answer, and no earlier look at it was kept" in blind
