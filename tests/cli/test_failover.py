@@ -120,6 +120,26 @@ def test_a_group_with_members_on_the_target_is_no_go(estate: Estate) -> None:
     assert estate.text(code=1).splitlines()[-1] == "NO-GO: a->east: 1 group (billing): has members on the target"
 
 
+def test_a_checkpoint_stands_in_for_lost_syncs_once_all_is_mirrored(estate: Estate) -> None:
+    estate.source.syncs = syncs_of(sync("orders", 999, 799))
+    estate.target.checkpoints = Checkpoints({checkpoint("billing", "a.orders", 590, 390): time.time()})
+    estate.target.commits["billing"][REMOTE] = 390
+    found = estate.check("--sample", "0", code=2)
+    (position,) = (each for each in found["groups"][0]["positions"] if each["topic"] == "orders")
+    assert (position["translated"], position["translated_repeats_at_most"]) == (390, 410)
+    estate.target.commits["billing"][REMOTE] = 391
+    assert estate.check("--sample", "0", code=1)["verdict"]["word"] == "not judged"
+    estate.target.commits["billing"][REMOTE] = 390
+    estate.site.east.add_offsets("mm2.a.east.source.orders", "orders", {0: 998}, alias="a")
+    assert estate.check("--sample", "0", code=1)["verdict"]["word"] == "not judged", "records may be mirrored again"
+
+
+def test_checkpoints_of_old_workers_are_not_believed(estate: Estate) -> None:
+    estate.source.syncs = syncs_of(sync("orders", 999, 799))
+    estate.site.east.version = "3.4.0"
+    assert estate.check("--sample", "0", code=1)["verdict"]["word"] == "not judged"
+
+
 def test_other_records_at_the_translated_offset_are_no_go(estate: Estate) -> None:
     estate.target.records[REMOTE] = [RecordMark(number, "x", f"{number}", 1) for number in range(800)]
     assert estate.check(code=1)["groups"][0]["state"] == "differs"
