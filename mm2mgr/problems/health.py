@@ -16,6 +16,7 @@ from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.audits import AuditState
+from mm2mgr.observe.failover_rows import ReadinessState
 from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.losses import LossEntry, open_entries
@@ -25,6 +26,7 @@ from mm2mgr.observe.trend import Trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
+from mm2mgr.problems.failover import failover_problems
 from mm2mgr.problems.flows import find_overlaps, often_interrupted
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
@@ -110,6 +112,8 @@ class Status:
     """Everything that was observed. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
 
     `losses` are not acknowledged yet; `warnings` say what was wrong with the state file and the table of losses.
+    `failover`: what checks say of each pair that declares it (None: there was none in the last days); empty where that
+    could not be read.
     """
 
     taken_at: float
@@ -120,6 +124,7 @@ class Status:
     stale_offsets: tuple[OffsetsNotStored, ...] = ()
     losses: tuple[LossEntry, ...] = ()
     warnings: tuple[str, ...] = ()
+    failover: Mapping[str, ReadinessState | None] = field(default_factory=dict)
 
     @property
     def health(self) -> Health:
@@ -159,6 +164,7 @@ class Status:
             "orphans": [to_json(orphan) | {"detail": orphan.sentence()} for orphan in self.orphans],
             "stale_offsets": [to_json(offsets) | {"detail": offsets.sentence()} for offsets in self.stale_offsets],
             "losses": to_json(self.losses),
+            "failover": to_json(self.failover),
             "problem_values": [to_json(problem) for problem in self.problems()],
             "failures": to_json(self.failures),
             "warnings": list(self.warnings),
@@ -174,9 +180,10 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
     patience: Patience | None = None,
     ledger: Iterable[LossEntry] = (),
     audits: Mapping[str, AuditState] | None = None,
+    checks: Mapping[str, ReadinessState] | None = None,
 ) -> Status:
     """Judge a reading by the memory before it and after it (`memory.remember`), by the ledger's entries, and by what is
-    known of audits of the flows that declare them (None: that could not be read)."""
+    known of audits of the flows and of checks of the pairs that declare them (None: that could not be read)."""
     losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
     patience = patience or Patience()
     (overlaps, notes), about = find_overlaps(reading), (reading, memory, patience)
@@ -194,11 +201,14 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
     return Status(
         reading.taken_at,
         tuple(flows),
-        tuple(map(_companion, companions)),
+        tuple(_companion(case, checks) for case in companions),
         reading.failures(),
         tuple(Orphan.from_connector(orphan) for connect in reading.connects.values() for orphan in connect.orphans),
         tuple(offsets_not_stored(reading, memory, patience.not_stored_seconds)),
         losses,
+        failover={}
+        if checks is None
+        else {flow.pair: checks.get(flow.pair) for flow in reading.flows if flow.failover},
     )
 
 
@@ -271,9 +281,13 @@ def _flow_health(case: FlowCase) -> Health:
     return "ok" if not lag.total_records or (moving and waiting <= moving) else "waiting"
 
 
-def _companion(case: ConnectorCase) -> ConnectorState:
-    """Without consumer groups a checkpoint connector needs no task."""
+def _companion(case: ConnectorCase, checks: Mapping[str, ReadinessState] | None) -> ConnectorState:
+    """Without consumer groups a checkpoint connector needs no task. What checks say of failover is a matter of its
+    pair's checkpoint connector."""
     problems = companion_problems(case)
+    if checks is not None and case.connector.desired.type == "checkpoint":
+        state = checks.get(case.connector.desired.pair)
+        problems += tuple(failover_problems(case, state, case.reading.taken_at))
     health: Health = "problem" if problems else "ok" if case.connector.runs else "waiting"
     return ConnectorState(*_name_fields(case), health, _tasks(case.connector), problems, companion_notes(case))
 

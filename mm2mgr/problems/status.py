@@ -23,6 +23,7 @@ from mm2mgr.observe.state_file import (
     join_shared,
     load,
     read_audits,
+    readiness_of,
     record_audit,
     settle,
     share,
@@ -70,8 +71,10 @@ async def observe(
     unshared = share(place, memory, ids) if memory.shared_at == now else ()
     entries, unsettled = settle(place, memory)
     audits, unaudited = audits_of(place, now) if any(flow.settings.audit for flow in flows) else (None, [])
-    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries, audits=audits)
-    warnings = (*unwritten, *unjoined, *unsettled, *unshared, *unaudited)
+    pairs = {flow.pair for flow in flows if flow.failover}
+    checks, unchecked = readiness_of(place, now) if pairs else (None, [])
+    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries, audits=audits, checks=checks)
+    warnings = (*unwritten, *unjoined, *unsettled, *unshared, *unaudited, *unchecked)
     return Observation(reading, lags, replace(judged, warnings=warnings), memory)
 
 

@@ -47,6 +47,7 @@ ARGUMENTS = {
     "completion": "bash",
     "describe": "orders",
     "explain": "tasks.max",
+    "failover check": "orders",
     "init": "elsewhere",
     "plugin write": "plugins",
     "link explain": "orders",
@@ -86,7 +87,7 @@ FAIL_WITHOUT_WORKERS = {
         "topics",
     ),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
-    *("offsets show", "offsets reset", "link read", "link probe"),
+    *("offsets show", "offsets reset", "link read", "link probe", "failover check"),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 Run = Callable[[str], subprocess.CompletedProcess[str]]
