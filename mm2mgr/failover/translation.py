@@ -142,7 +142,7 @@ def _update_well_spaced(original: Sequence[int], new: int, upstream: Sequence[in
 
 
 @dataclass(frozen=True)
-class Ends:
+class MirroredEnds:
     """How far a partition was mirrored at one moment, read in this order: `stored`, then `target`, then `source`.
 
     `target` is the end of its log on the target, `source` that of its log on the source (None: not readable), and
@@ -159,8 +159,8 @@ class Ends:
 class ReadSection:
     """A section of a log whose records were read, from `first` to before `end`.
 
-    `empty`: its offsets without a record, in order. `repeated`: those, in order, whose record has the timestamp, key and
-    value of an earlier one of the section, as it has when it was mirrored twice.
+    `empty`: its offsets without a record, in order. `repeated`: those, in order, whose record has the timestamp, key
+    and value of an earlier one of the section, as it has when it was mirrored twice.
     """
 
     first: int
@@ -169,7 +169,7 @@ class ReadSection:
     repeated: tuple[int, ...] = ()
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """A place in the target's log before which no record is from source offset `upstream` or a later one.
 
     `is_record`: the record from that offset is there.
@@ -195,7 +195,7 @@ class TargetFacts:
     """
 
     log: Offsets
-    ends: tuple[Ends, ...] = ()
+    ends: tuple[MirroredEnds, ...] = ()
     transactional: bool = True
     sections: tuple[ReadSection, ...] = ()
 
@@ -211,8 +211,8 @@ class TargetFacts:
             return None if self.transactional else end - first
         return end - first - (bisect_left(section.empty, end) - bisect_left(section.empty, first))
 
-    def is_straight(self, first: int, place: Place, room: int) -> bool:
-        """Tell whether no record from an offset to before a place came twice; `room`: so many the source can have there.
+    def is_straight(self, first: int, place: _Place, room: int) -> bool:
+        """Tell whether no record from an offset to before a place came twice; `room`: the offsets of the source there.
 
         Either the records were read, and none repeats another, that of the place neither; or there are exactly as many.
         """
@@ -226,7 +226,7 @@ class TargetFacts:
         count = self.count(sync.downstream + 1, later.downstream)
         return count is not None and count > later.upstream - sync.upstream - 1
 
-    def before(self, end: int, count: int) -> int:
+    def place_before(self, end: int, count: int) -> int:
         """Return the offset from which so many records lie before `end`, in a section that was read."""
         offset = end - count
         section = self._section_with(end - 1, end)
@@ -237,11 +237,11 @@ class TargetFacts:
         return offset
 
     def _section_with(self, first: int, end: int) -> ReadSection | None:
-        place = bisect_right(self._joined, first, key=lambda section: section.first) - 1
-        return self._joined[place] if place >= 0 and self._joined[place].end >= end else None
+        place = bisect_right(self._joined_sections, first, key=lambda section: section.first) - 1
+        return self._joined_sections[place] if place >= 0 and self._joined_sections[place].end >= end else None
 
     @cached_property
-    def _joined(self) -> list[ReadSection]:
+    def _joined_sections(self) -> list[ReadSection]:
         """The sections in order, those that touch joined."""
         joined: list[ReadSection] = []
         for section in sorted(self.sections, key=lambda section: section.first):
@@ -296,7 +296,7 @@ _MARGIN = 2  # a start whose sync is lost and whose repeated records are hidden 
 
 @dataclass(frozen=True)
 class _Bound:
-    """The first record that a group has not read is at `offset` or later; so many that it has read follow it at most."""
+    """The first record that a group has not read is at `offset` or later; `repeats` that it has read follow at most."""
 
     offset: int
     repeats: int
@@ -361,7 +361,7 @@ class _Mirrored:
     facts: TargetFacts
     runs: tuple[_Run, ...]
     complete: int
-    ends: tuple[Ends, ...]
+    ends: tuple[MirroredEnds, ...]
     extras: tuple[_Extra, ...]
 
     @classmethod
@@ -375,12 +375,14 @@ class _Mirrored:
         """Return the latest offset that is proven to miss nothing."""
         log = self.facts.log
         if self.runs and (sync := self.runs[-1].syncs[-1]).downstream >= log.end:
-            return _unknown(
+            return _untranslated_because(
                 f"the log ends at {log.end}, an offset sync is to {sync.downstream}: truncated or made anew"
             )
         bounds = [*self._bounds_by_syncs(offset), *self._bounds_by_ends(offset)]
         if not bounds:
-            return _unknown("no offset sync at or below it" if self.runs else "no offset sync of this partition")
+            return _untranslated_because(
+                "no offset sync at or below it" if self.runs else "no offset sync of this partition"
+            )
         best = max(bounds, key=lambda bound: bound.offset)
         repeats = min(bound.repeats + self._count_again(bound, offset) for bound in bounds)
         if best.offset < log.start:
@@ -415,20 +417,20 @@ class _Mirrored:
             begin, room = sync.downstream + 1, place.upstream - sync.upstream - 1
             count = self.facts.count(begin, place.downstream)
             if count is not None and count <= room and self.facts.is_straight(begin, place, room):
-                back = max(begin, self.facts.before(place.downstream, place.upstream - offset))
+                back = max(begin, self.facts.place_before(place.downstream, place.upstream - offset))
                 reason = f"counted between source offsets {sync.upstream} and {place.upstream}"
                 yield _Bound(back, min(behind, room - count), reason)
 
-    def _places_above(self, offset: int) -> Iterator[Place]:
+    def _places_above(self, offset: int) -> Iterator[_Place]:
         """Yield the next sync above an offset in its run, and ends of the log that are nearer."""
         run = self._run_of(offset)
         if run is None:
             return
         below, above = run.nearest(offset), run.next_after(offset)
         if above:
-            yield Place(above.upstream, above.downstream, is_record=True)
+            yield _Place(above.upstream, above.downstream, is_record=True)
         places = [
-            Place(end.source, end.target, is_record=False)
+            _Place(end.source, end.target, is_record=False)
             for end in self.ends
             if end.source is not None
             and offset <= end.source
@@ -481,15 +483,15 @@ class _Mirrored:
         return again
 
 
-def _unknown(reason: str) -> Translation:
+def _untranslated_because(reason: str) -> Translation:
     return Translation(None, 0, reason)
 
 
 def _split_runs(syncs: Sequence[OffsetSync], facts: TargetFacts) -> tuple[_Run, ...]:
     """Return the runs; what was before the target's log went back is of another log, and dropped.
 
-    A run begins where offsets of the source go back, and where more records lie before a sync than offsets of the source
-    do: a task was started again that had not gone back to before the last sync, or whose first sync is lost.
+    A run begins where offsets of the source go back, and where more records lie before a sync than offsets of the
+    source do: a task was started again that had not gone back to before the last sync, or whose first sync is lost.
     """
     runs: list[list[OffsetSync]] = []
     for sync in syncs:
@@ -507,7 +509,7 @@ def _split_runs(syncs: Sequence[OffsetSync], facts: TargetFacts) -> tuple[_Run, 
     )
 
 
-def _is_complete(runs: Sequence[_Run], number: int, facts: TargetFacts, ends: Sequence[Ends]) -> bool:
+def _is_complete(runs: Sequence[_Run], number: int, facts: TargetFacts, ends: Sequence[MirroredEnds]) -> bool:
     """Tell whether a run and those after it have all that earlier ones have from its first source offset on."""
     if number == 0:
         return True
@@ -521,7 +523,7 @@ def _is_complete(runs: Sequence[_Run], number: int, facts: TargetFacts, ends: Se
     return runs[number].count_new(facts) >= _MARGIN * overlap
 
 
-def _find_extras(runs: Sequence[_Run], facts: TargetFacts, ends: Sequence[Ends]) -> Iterator[_Extra]:
+def _find_extras(runs: Sequence[_Run], facts: TargetFacts, ends: Sequence[MirroredEnds]) -> Iterator[_Extra]:
     places = [(sync.upstream, sync.downstream) for run in runs for sync in run.syncs]
     last = places[-1] if places else (0, 0)
     places += [

@@ -21,8 +21,8 @@ from mm2mgr.failover.check import (
 )
 from mm2mgr.failover.differences import SHARE_GROUPS, acl_gaps, quota_gaps, streams_states
 from mm2mgr.failover.kept import KeptLooks
-from mm2mgr.failover.syncs import Checkpoint, Checkpoints, OffsetSync, OffsetSyncs
-from mm2mgr.failover.translation import Ends, TargetFacts, Translation, translate_all
+from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
+from mm2mgr.failover.translation import MirroredEnds, TargetFacts, Translation, translate_all
 from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import RecordMark, RecordPlace
 from mm2mgr.live.kafka_state import RunningKafka
@@ -129,7 +129,7 @@ def _positions(
         end = logs.source[partition].end if partition in logs.source else None
         facts = None
         if log is not None:
-            ends = (*_kept_ends(look, logs, partition), Ends(log.end, end, stored.get(partition)))
+            ends = (*_kept_ends(look, logs, partition), MirroredEnds(log.end, end, stored.get(partition)))
             facts = TargetFacts(log, ends, transactional=flow.id not in plain)
         syncs = _syncs_of(look, groups, logs, partition)
         offsets = [offset for _, offset in members]
@@ -170,7 +170,7 @@ def _is_level(
     return end is not None and mirrored is not None and mirrored >= end
 
 
-def _kept_ends(look: PairLook, logs: PairLogs, partition: TopicPartition) -> Sequence[Ends]:
+def _kept_ends(look: PairLook, logs: PairLogs, partition: TopicPartition) -> Sequence[MirroredEnds]:
     """Return how far a partition was mirrored at an earlier look, where its topics are known to be the same."""
     earlier = look.pair.earlier
     if earlier is None or partition not in earlier.ends or not logs.are_topics_of(partition.topic, earlier):
@@ -207,7 +207,7 @@ def look_to_keep(
     offsets = groups.on_source
     has_all = offsets is not None and not offsets.refused and look.pair.options.groups is None
     commits = offsets.offsets if offsets else {}
-    stored, ends = _stored_positions(lags), dict[TopicPartition, Ends]()
+    stored, ends = _stored_positions(lags), dict[TopicPartition, MirroredEnds]()
     partitions = [
         TopicPartition(topic, number)
         for topic in logs.remotes
@@ -217,7 +217,7 @@ def look_to_keep(
         target = logs.target.get(TopicPartition(logs.remotes[partition.topic], partition.partition))
         if partition in logs.source:  # without the target's end nothing is claimed to be there
             end, mirrored = (target.end, stored.get(partition)) if target else (0, None)
-            ends[partition] = Ends(end, logs.source[partition].end, mirrored)
+            ends[partition] = MirroredEnds(end, logs.source[partition].end, mirrored)
     ids = {
         topic: (logs.source_ids[topic], logs.target_ids[remote])
         for topic, remote in logs.remotes.items()
@@ -230,7 +230,7 @@ def look_to_keep(
         at if has_all else 0.0,
         ends if has_ends else {},
         at if has_ends else 0.0,
-        groups.syncs if has_syncs and groups.syncs else OffsetSyncs(),
+        groups.syncs if has_syncs and groups.syncs else OffsetSyncLog(),
         at if has_syncs else 0.0,
         {} if has_all else dict.fromkeys(commits, at),
         ids if has_ends else {},
@@ -238,7 +238,7 @@ def look_to_keep(
 
 
 def _checkpoints_by_place(
-    checkpoints: Checkpoints | None,
+    checkpoints: CheckpointLog | None,
 ) -> dict[TopicPartition, dict[str, tuple[Checkpoint, float]]]:
     places: dict[TopicPartition, dict[str, tuple[Checkpoint, float]]] = defaultdict(dict)
     for checkpoint, written_at in (checkpoints.newest if checkpoints else {}).items():

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.failover.syncs import OffsetSync
-from mm2mgr.failover.translation import Ends, ReadSection, TargetFacts
+from mm2mgr.failover.translation import MirroredEnds, ReadSection, TargetFacts
 from mm2mgr.partitions import Offsets, TopicPartition
 
 PARTITION = TopicPartition("t", 0)
@@ -42,7 +42,7 @@ class Mirroring:
     next_offset: int = 0  # on the source, to be mirrored
     stored: int = 0
     syncs: list[OffsetSync] = field(default_factory=list)
-    looks: list[Ends] = field(default_factory=list)
+    looks: list[MirroredEnds] = field(default_factory=list)
     start: int = 0
     _last_copied: int | None = None
     _last_synced: int | None = None
@@ -84,7 +84,7 @@ class Mirroring:
         """Read the stored offset, then the target's end, then the source's, while both go on."""
         stored, end = self.stored if self.randomness.random() < 0.7 else None, self.end
         source = len(self.source) if self.randomness.random() < 0.8 else None
-        self.looks.append(Ends(end, source, stored))
+        self.looks.append(MirroredEnds(end, source, stored))
 
     def _commit(self) -> None:
         for offset, place in self._uncommitted:

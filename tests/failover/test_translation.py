@@ -12,7 +12,7 @@ import pytest
 
 from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.failover.translation import (
-    Ends,
+    MirroredEnds,
     ReadSection,
     TargetFacts,
     Translation,
@@ -33,7 +33,7 @@ def syncs(*pairs: tuple[int, int]) -> list[OffsetSync]:
     return [OffsetSync(PARTITION, *pair) for pair in pairs]
 
 
-def plain(end: int, *ends: Ends, start: int = 0) -> TargetFacts:
+def plain(end: int, *ends: MirroredEnds, start: int = 0) -> TargetFacts:
     """Return what is known of a log without transactions that was not read."""
     return TargetFacts(Offsets(start, end), ends, transactional=False)
 
@@ -128,17 +128,17 @@ def test_records_that_came_twice_are_not_counted() -> None:
 
 def test_at_the_end_of_the_source_all_that_was_mirrored_is_read() -> None:
     newest = syncs((0, 0), (900, 900))
-    drained = plain(1000, Ends(1000, 1000, 1000))
+    drained = plain(1000, MirroredEnds(1000, 1000, 1000))
     assert at(translate(1000, newest, drained)) == (1000, 0)
     assert at(translate(990, newest, drained)) == (990, 0)
     # 30 of them are not mirrored yet, and come then.
-    assert at(translate(1000, newest, plain(970, Ends(970, 1000, 960)))) == (970, 30)
+    assert at(translate(1000, newest, plain(970, MirroredEnds(970, 1000, 960)))) == (970, 30)
     # A marker at the end of the source, behind which the group is.
-    assert at(translate(1000, newest, plain(999, Ends(999, 1000, 1000)))) == (999, 0)
+    assert at(translate(1000, newest, plain(999, MirroredEnds(999, 1000, 1000)))) == (999, 0)
 
 
 def test_an_earlier_look_helps_when_the_source_is_dead() -> None:
-    look = Ends(950, 950, 940)
+    look = MirroredEnds(950, 950, 940)
     assert at(translate(960, syncs((900, 900)), plain(1000, look))) == (950, 10)
     assert at(translate(930, syncs((900, 900)), plain(1000, look))) == (930, 0)
     assert at(translate(960, syncs((900, 900)), plain(1000))) == (901, 59)
@@ -172,7 +172,7 @@ def test_records_mirrored_again_are_taken_from_the_new_run_once_it_is_as_far() -
     assert at(translate(70, again, plain(120))) == (70, 10)  # 80 to 100 are before 101 only
     assert at(translate(70, again, plain(301))) == (102, 9)
     assert at(translate(70, [*again, *syncs((110, 151))], plain(301))) == (111, 0)
-    assert at(translate(70, again, plain(142, Ends(142, 101, 101)))) == (111, 0)
+    assert at(translate(70, again, plain(142, MirroredEnds(142, 101, 101)))) == (111, 0)
     assert at(translate(50, again, plain(142))) == (50, 0)
 
 
