@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -167,6 +167,17 @@ class ReadSection:
     end: int
     empty: tuple[int, ...] = ()
     repeated: tuple[int, ...] = ()
+
+    @classmethod
+    def from_records(cls, first: int, end: int, records: Iterable[tuple[int, Hashable]]) -> ReadSection:
+        """Make it of all records in it: each with its offset, and what tells it from others, such as a digest."""
+        contents, repeated, offsets = set[Hashable](), [], set[int]()
+        for offset, content in records:
+            offsets.add(offset)
+            if content in contents:
+                repeated.append(offset)
+            contents.add(content)
+        return cls(first, end, tuple(offset for offset in range(first, end) if offset not in offsets), tuple(repeated))
 
 
 class _Place(NamedTuple):

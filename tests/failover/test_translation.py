@@ -113,7 +113,9 @@ def test_transactions_are_counted_only_where_records_were_read() -> None:
     facts = TargetFacts(Offsets(0, 5), transactional=True)
     assert at(translate(2, both, facts)) == (1, 1)
     assert section_to_count(2, both, facts) == (1, 5)
-    read = TargetFacts(Offsets(0, 5), transactional=True, sections=(ReadSection(1, 5, empty=(2,)),))
+    section = ReadSection.from_records(1, 5, [(1, "2"), (3, "3"), (4, "4")])
+    assert section == ReadSection(1, 5, empty=(2,))
+    read = TargetFacts(Offsets(0, 5), transactional=True, sections=(section,))
     assert at(translate(3, both, read)) == (3, 1)
     assert at(translate(2, both, read)) == (1, 1)
 
@@ -122,7 +124,9 @@ def test_records_that_came_twice_are_not_counted() -> None:
     both = syncs((0, 0), (50, 20))
     straight = TargetFacts(Offsets(0, 60), sections=(ReadSection(0, 60),))
     assert at(translate(45, both, straight)) == (15, 30)
-    twice = TargetFacts(Offsets(0, 60), sections=(ReadSection(0, 60, repeated=(12,)),))
+    section = ReadSection.from_records(0, 60, ((offset, offset if offset != 12 else 7) for offset in range(60)))
+    twice = TargetFacts(Offsets(0, 60), sections=(section,))
+    assert section == ReadSection(0, 60, repeated=(12,))
     assert at(translate(45, both, twice)) == (1, 44)
 
 
@@ -142,6 +146,15 @@ def test_an_earlier_look_helps_when_the_source_is_dead() -> None:
     assert at(translate(960, syncs((900, 900)), plain(1000, look))) == (950, 10)
     assert at(translate(930, syncs((900, 900)), plain(1000, look))) == (930, 0)
     assert at(translate(960, syncs((900, 900)), plain(1000))) == (901, 59)
+
+
+def test_sections_that_touch_are_counted_together() -> None:
+    both = syncs((0, 0), (50, 40))
+    halves = ReadSection(1, 20), ReadSection(20, 41, empty=(30,))
+    assert at(translate(45, both, TargetFacts(Offsets(0, 60), sections=halves))) == (35, 11)
+    assert at(translate(25, both, TargetFacts(Offsets(0, 60), sections=halves))) == (14, 11)
+    apart = ReadSection(1, 20), ReadSection(21, 41)
+    assert at(translate(45, both, TargetFacts(Offsets(0, 60), sections=apart))) == (1, 44)
 
 
 def test_without_a_sync_below_it_is_unknown() -> None:
