@@ -1,9 +1,10 @@
 """What workers and tasks each bring on a short link: MB/s by workers × tasks, as MirrorMaker 1's published table, beside forecasts.
 
-    python benchmarks/workers_tasks.py [--workers 1 2 3] [--tasks 1 2 4 12] [--rtt 40] [--mbit 200] [--cpu 0.15] [--seconds 12]
+    python benchmarks/workers_tasks.py [--workers 1 2 3] [--tasks 1 4 12] [--rtt 40] [--mbit 200] [--cpu 0.3] [--seconds 12]
 
 Two brokers joined by an emulated link, workers of one group beside the target, a topic of 12 partitions loaded before, Kafka's default
-clients. Each worker gets a share of a processor by a control group of its own, so that a second one brings what a second machine would.
+clients. Each worker gets a share of a processor by a control group of its own once records arrive, so that a second one brings what a second
+machine would, and no share is spent on starting tasks.
 A task is limited by its connection over the link, a worker by its processor: tasks help up to what a worker moves, then workers do.
 `forecast` is the link model's for so many tasks, and no more than what each worker moves, which is taken from the row with one worker and
 most tasks. Published ("Cross Datacenter Mirroring with Kafka", 12 partitions): 1, 2 and 3 processes with 12 consumer threads 10, 19 and
@@ -40,7 +41,7 @@ FOLDER = Path(tempfile.gettempdir()) / "mm2mgr-workers-tasks"
 PARTITIONS = 12
 PUBLISHED = {1: 10.0, 2: 19.0, 3: 29.0}
 WITHIN = 0.25
-_WARM_UP_SECONDS = 5.0
+_WARM_UP_SECONDS = 12.0
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,15 @@ class Row:
 
 
 class FleetBench(Bench):
-    """The long-link bench with several workers beside the target; `on_workers`: the tasks of each in the last row."""
+    """The long-link bench with several workers beside the target, each with a share `cpu` of a processor (None: no limit).
+
+    A worker has its whole processor until the first records arrive: a share would be spent on starting tasks and
+    compiling. `on_workers`: the tasks of each in the last row.
+    """
 
     on_workers: tuple[int, ...] = ()
+    fleet: tuple[LinkWorker, ...] = ()
+    cpu: float | None = None
 
     def begin_workers(self, count: int) -> list[LinkWorker]:
         """Start more workers of the group beside the target, and return all of them."""
@@ -89,7 +96,19 @@ class FleetBench(Bench):
                 worker.begin()
             for worker in more:
                 worker.wait_ready(300)
-        return [first, *more]
+        self.fleet = (first, *more)
+        return [*self.fleet]
+
+    def _arrivals(self, topic: str, partitions: int) -> Iterator[tuple[float, int]]:
+        with ExitStack() as stack:
+            is_limited = self.cpu is None
+            for at, records in super()._arrivals(topic, partitions):
+                if records and not is_limited:
+                    is_limited = True
+                    for worker in self.fleet:
+                        if worker.running and worker.process and self.cpu is not None:
+                            stack.enter_context(limited(worker.name, worker.process.pid, self.cpu))
+                yield at, records
 
     def _watch(self, mirror: object, seconds: float) -> Outcome:
         outcome = super()._watch(mirror, seconds)  # type: ignore[arg-type]
@@ -116,9 +135,7 @@ def measure(given: argparse.Namespace) -> Iterator[Row]:
                 most = case_of(given, max(given.tasks))
                 bench.preload(most, given.megabytes)
                 bench.measure(most, _WARM_UP_SECONDS)  # compiles what is hot, before processors are limited
-                for worker in workers:
-                    assert worker.process
-                    stack.enter_context(limited(worker.name, worker.process.pid, given.cpu))
+                bench.cpu = given.cpu
                 yield from _rows(bench, workers, given)
                 link.set(0.0002, 125e6)
         finally:
@@ -129,8 +146,8 @@ def _rows(bench: FleetBench, workers: list[LinkWorker], given: argparse.Namespac
     for count in range(max(given.workers), 0, -1):
         all_tasks = [tasks for tasks in given.tasks if tasks >= count]  # with fewer, some have nothing to do
         for place, tasks in enumerate(all_tasks if count in given.workers else ()):
-            if place == 0:  # until the group is settled, and what compiles does so with the share that it has
-                bench.measure(case_of(given, max(all_tasks)), _WARM_UP_SECONDS)
+            if place == 0:  # until the group is settled
+                bench.measure(case_of(given, max(all_tasks)), 1.0)
             outcome = bench.measure(case_of(given, tasks), given.seconds)
             if outcome.stalled or outcome.error:
                 text = f"{count} workers, {tasks} tasks: {outcome.error or 'nothing arrived'}"
@@ -180,10 +197,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Print the table; return 1 when the machine lacks something or a forecast is off by more than WITHIN."""
     parser = argparse.ArgumentParser(description="MB/s by workers and tasks on a short link.")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--tasks", type=int, nargs="+", default=[1, 2, 4, 12])
+    parser.add_argument("--tasks", type=int, nargs="+", default=[1, 4, 12])
     parser.add_argument("--rtt", type=int, default=40, metavar="MS")
     parser.add_argument("--mbit", type=int, default=200)
-    parser.add_argument("--cpu", type=float, default=0.15, help="share of a processor that a worker has")
+    parser.add_argument("--cpu", type=float, default=0.3, help="share of a processor that a worker has")
     parser.add_argument("--seconds", type=float, default=12.0, help="measured after the first records")
     parser.add_argument("--megabytes", type=int, default=400, help="of the topic")
     parser.add_argument("--heap", default="512m", help="of each worker")

@@ -12,7 +12,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.failover.syncs import Checkpoint, Checkpoints, OffsetSync, OffsetSyncs
+from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, Permission, Right, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState
@@ -169,9 +169,11 @@ def answer_kafka(
             case RecordTimes() if idle:
                 return {partition: 1.0 for partition, _ in question.positions}
             case OffsetSyncRecords() if idle:
-                return OffsetSyncs({TopicPartition("orders", 0): (OffsetSync(TopicPartition("orders", 0), 2, 2),)}, 1.0)
+                return OffsetSyncLog(
+                    {TopicPartition("orders", 0): (OffsetSync(TopicPartition("orders", 0), 2, 2),)}, 1.0
+                )
             case CheckpointRecords() if idle:
-                return Checkpoints({Checkpoint("billing", TopicPartition("a.orders", 0), 3, 3, ""): 1.0})
+                return CheckpointLog({Checkpoint("billing", TopicPartition("a.orders", 0), 3, 3, ""): 1.0})
         return NotImplemented
 
     def answer(reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:

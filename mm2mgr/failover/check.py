@@ -1,10 +1,11 @@
 """Whether a pair can fail over now: where each group would start on the target, what is lost, and one verdict. Pure.
 
 The true position of a group in a remote partition is the first record there that it has not read. It is not before our
-translation, nor before a checkpoint at or below what it committed (from 3.4.1 on MirrorMaker translates to no later
-record than the one to go on with: KAFKA-12468). A group that starts behind that may skip records: by more than the
-translation may be off it does, by less it is not judged. What it starts before that may come again, together with what
-the translation may be off. What could not be read is never GO.
+translation, which may be off by so many records at most. A group that starts behind the translation may skip records:
+by more than that may be off it does, by less it is not judged. What it starts before it may come again, together with
+what the translation may be off. Where nothing translates, a checkpoint at or below what the group committed stands in,
+if all was mirrored when it was read (from 3.4.1 on MirrorMaker translates to no later record than the one to go on
+with: KAFKA-12468). What could not be read is never GO.
 """
 
 from __future__ import annotations
@@ -48,14 +49,15 @@ class PositionBounds(NamedTuple):
 def bounds_of(translation: Translation | None, proven: int | None, log: Offsets | None) -> PositionBounds | None:
     """Return where a true position lies; None where nothing tells.
 
-    `proven`: the best checkpoint that cannot be behind it; one beyond the end of the log is of another topic.
+    `proven`: the best checkpoint that cannot be behind it, for want of a translation; one beyond the end of the log is
+    of another topic. It makes no translation sharper: while records are mirrored again after a restart, MirrorMaker's
+    checkpoints are ahead of copies that are there only once.
     """
-    if proven is not None and (log is None or proven > log.end):
-        proven = None
-    if translation is None or translation.offset is None:
-        return None if proven is None or log is None else PositionBounds(proven, log.end - proven)
-    lower = translation.offset if proven is None else max(translation.offset, proven)
-    return PositionBounds(lower, max(0, translation.repeats_at_most))
+    if translation is not None and translation.offset is not None:
+        return PositionBounds(translation.offset, max(0, translation.repeats_at_most))
+    if proven is None or log is None or proven > log.end:
+        return None
+    return PositionBounds(proven, log.end - proven)
 
 
 class Risk(NamedTuple):
@@ -71,10 +73,10 @@ class Risk(NamedTuple):
 class GroupPosition:
     """A group in one partition of the source, and in its remote partition.
 
-    `committed`: the next offset that it reads on the source (None: unknown), `end`: the end of the source's log there, as it is or was
-    at the last look.
-    `on_target`: the offset that it has on the target (None: none). `checkpoint`: the newest one, as source and target
-    offset, and when it was written (seconds since 1970). `log`: the remote partition's (None: not read).
+    `committed`: the next offset that it reads on the source (None: unknown), `end`: the end of the source's log there,
+    as it is, or was at the last look. `on_target`: the offset that it has on the target (None: none). `checkpoint`: the newest
+    one, as source and target offset, and when it was written (seconds since 1970). `log`: the remote partition's (None:
+    not read).
     """
 
     group: str

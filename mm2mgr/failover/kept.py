@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from mm2mgr.failover.syncs import OffsetSync, OffsetSyncs
-from mm2mgr.failover.translation import Ends
+from mm2mgr.failover.syncs import OffsetSync, OffsetSyncLog
+from mm2mgr.failover.translation import MirroredEnds
 from mm2mgr.partitions import TopicPartition
 
 SYNCS_KEPT = 64
@@ -33,9 +33,9 @@ class KeptLooks:
 
     commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     commits_at: float = 0.0
-    ends: Mapping[TopicPartition, Ends] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, MirroredEnds] = field(default_factory=dict)
     ends_at: float = 0.0
-    syncs: OffsetSyncs = field(default_factory=OffsetSyncs)
+    syncs: OffsetSyncLog = field(default_factory=OffsetSyncLog)
     syncs_at: float = 0.0
     group_times: Mapping[str, float] = field(default_factory=dict)
     topic_ids: Mapping[str, Ids] = field(default_factory=dict)

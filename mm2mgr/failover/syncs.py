@@ -115,7 +115,7 @@ class InternalRecord:
 
 
 @dataclass(frozen=True)
-class OffsetSyncs:
+class OffsetSyncLog:
     """The offset syncs of a topic by source partition, in the order of its log: compaction keeps the newest, and older
     ones only for a while.
 
@@ -128,7 +128,7 @@ class OffsetSyncs:
 
 
 @dataclass(frozen=True)
-class Checkpoints:
+class CheckpointLog:
     """The newest checkpoint of each group and partition, with the time it was written (seconds since 1970).
 
     `unreadable`: records that are no checkpoints.
@@ -138,7 +138,7 @@ class Checkpoints:
     unreadable: int = 0
 
 
-def collect_offset_syncs(records: Iterable[InternalRecord]) -> OffsetSyncs:
+def collect_offset_syncs(records: Iterable[InternalRecord]) -> OffsetSyncLog:
     """Return the offset syncs among the records of a topic; a tombstone removes those before it."""
     by_partition: dict[TopicPartition, list[OffsetSync]] = {}
     partitions: dict[bytes, TopicPartition] = {}  # of a million records, a few keys
@@ -157,10 +157,10 @@ def collect_offset_syncs(records: Iterable[InternalRecord]) -> OffsetSyncs:
             continue
         by_partition.setdefault(partition, []).append(sync)
         written_at = max(record.written_at, written_at or record.written_at)
-    return OffsetSyncs({partition: tuple(syncs) for partition, syncs in by_partition.items()}, written_at, unreadable)
+    return OffsetSyncLog({partition: tuple(syncs) for partition, syncs in by_partition.items()}, written_at, unreadable)
 
 
-def collect_checkpoints(records: Iterable[InternalRecord]) -> Checkpoints:
+def collect_checkpoints(records: Iterable[InternalRecord]) -> CheckpointLog:
     """Return the newest checkpoint of each group and partition, as RemoteClusterUtils.translateOffsets has them.
 
     Records that are no checkpoints are passed over, as there; a tombstone, which no release writes, removes one.
@@ -180,4 +180,4 @@ def collect_checkpoints(records: Iterable[InternalRecord]) -> Checkpoints:
             newest.pop(key, None)
         else:
             newest[key] = checkpoint, record.written_at
-    return Checkpoints(dict(newest.values()), unreadable)
+    return CheckpointLog(dict(newest.values()), unreadable)

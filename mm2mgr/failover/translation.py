@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -142,7 +142,7 @@ def _update_well_spaced(original: Sequence[int], new: int, upstream: Sequence[in
 
 
 @dataclass(frozen=True)
-class Ends:
+class MirroredEnds:
     """How far a partition was mirrored at one moment, read in this order: `stored`, then `target`, then `source`.
 
     `target` is the end of its log on the target, `source` that of its log on the source (None: not readable), and
@@ -159,8 +159,8 @@ class Ends:
 class ReadSection:
     """A section of a log whose records were read, from `first` to before `end`.
 
-    `empty`: its offsets without a record, in order. `repeated`: those, in order, whose record has the timestamp, key and
-    value of an earlier one of the section, as it has when it was mirrored twice.
+    `empty`: its offsets without a record, in order. `repeated`: those, in order, whose record has the timestamp, key
+    and value of an earlier one of the section, as it has when it was mirrored twice.
     """
 
     first: int
@@ -168,8 +168,19 @@ class ReadSection:
     empty: tuple[int, ...] = ()
     repeated: tuple[int, ...] = ()
 
+    @classmethod
+    def from_records(cls, first: int, end: int, records: Iterable[tuple[int, Hashable]]) -> ReadSection:
+        """Make it of all records in it: each with its offset, and what tells it from others, such as a digest."""
+        contents, repeated, offsets = set[Hashable](), [], set[int]()
+        for offset, content in records:
+            offsets.add(offset)
+            if content in contents:
+                repeated.append(offset)
+            contents.add(content)
+        return cls(first, end, tuple(offset for offset in range(first, end) if offset not in offsets), tuple(repeated))
 
-class Place(NamedTuple):
+
+class _Place(NamedTuple):
     """A place in the target's log before which no record is from source offset `upstream` or a later one.
 
     `is_record`: the record from that offset is there.
@@ -195,7 +206,7 @@ class TargetFacts:
     """
 
     log: Offsets
-    ends: tuple[Ends, ...] = ()
+    ends: tuple[MirroredEnds, ...] = ()
     transactional: bool = True
     sections: tuple[ReadSection, ...] = ()
 
@@ -211,8 +222,8 @@ class TargetFacts:
             return None if self.transactional else end - first
         return end - first - (bisect_left(section.empty, end) - bisect_left(section.empty, first))
 
-    def is_straight(self, first: int, place: Place, room: int) -> bool:
-        """Tell whether no record from an offset to before a place came twice; `room`: so many the source can have there.
+    def is_straight(self, first: int, place: _Place, room: int) -> bool:
+        """Tell whether no record from an offset to before a place came twice; `room`: the offsets of the source there.
 
         Either the records were read, and none repeats another, that of the place neither; or there are exactly as many.
         """
@@ -221,7 +232,12 @@ class TargetFacts:
             return bisect_left(section.repeated, first) == bisect_left(section.repeated, place.read_to)
         return self.count(first, place.downstream) == room
 
-    def before(self, end: int, count: int) -> int:
+    def counts_more(self, sync: OffsetSync, later: OffsetSync) -> bool:
+        """Tell whether more records are known between two syncs than the source can have there."""
+        count = self.count(sync.downstream + 1, later.downstream)
+        return count is not None and count > later.upstream - sync.upstream - 1
+
+    def place_before(self, end: int, count: int) -> int:
         """Return the offset from which so many records lie before `end`, in a section that was read."""
         offset = end - count
         section = self._section_with(end - 1, end)
@@ -232,11 +248,11 @@ class TargetFacts:
         return offset
 
     def _section_with(self, first: int, end: int) -> ReadSection | None:
-        place = bisect_right(self._joined, first, key=lambda section: section.first) - 1
-        return self._joined[place] if place >= 0 and self._joined[place].end >= end else None
+        place = bisect_right(self._joined_sections, first, key=lambda section: section.first) - 1
+        return self._joined_sections[place] if place >= 0 and self._joined_sections[place].end >= end else None
 
     @cached_property
-    def _joined(self) -> list[ReadSection]:
+    def _joined_sections(self) -> list[ReadSection]:
         """The sections in order, those that touch joined."""
         joined: list[ReadSection] = []
         for section in sorted(self.sections, key=lambda section: section.first):
@@ -286,9 +302,12 @@ def section_to_count(upstream_offset: int, syncs: Sequence[OffsetSync], log: Tar
     return _Mirrored.from_syncs(syncs, log).section(upstream_offset)
 
 
+_MARGIN = 2  # a start whose sync is lost and whose repeated records are hidden by gaps makes a run seem longer
+
+
 @dataclass(frozen=True)
 class _Bound:
-    """The first record that a group has not read is at `offset` or later; so many that it has read follow it at most."""
+    """The first record that a group has not read is at `offset` or later; `repeats` that it has read follow at most."""
 
     offset: int
     repeats: int
@@ -319,6 +338,11 @@ class _Run:
         place = bisect_right(self.upstream, offset)
         return self.syncs[place] if place < len(self.syncs) else None
 
+    def count_new(self, facts: TargetFacts) -> int:
+        """Return how many records this run has, at least."""
+        parts = [*(sync.downstream for sync in self.syncs), self.end]
+        return sum(facts.count(first, end) or 0 for first, end in pairwise(parts))
+
     def count_from(self, offset: int) -> int:
         """Return how many records of this run, at most, are from a source offset or a later one."""
         if offset < self.first.upstream:
@@ -348,12 +372,12 @@ class _Mirrored:
     facts: TargetFacts
     runs: tuple[_Run, ...]
     complete: int
-    ends: tuple[Ends, ...]
+    ends: tuple[MirroredEnds, ...]
     extras: tuple[_Extra, ...]
 
     @classmethod
     def from_syncs(cls, syncs: Sequence[OffsetSync], facts: TargetFacts) -> _Mirrored:
-        runs = _split_runs(syncs, facts.log.end)
+        runs = _split_runs(syncs, facts)
         ends = tuple(end for end in facts.ends if end.target <= facts.log.end)
         complete = max((number for number in range(len(runs)) if _is_complete(runs, number, facts, ends)), default=0)
         return cls(facts, runs, complete, ends, tuple(_find_extras(runs, facts, ends)))
@@ -362,12 +386,14 @@ class _Mirrored:
         """Return the latest offset that is proven to miss nothing."""
         log = self.facts.log
         if self.runs and (sync := self.runs[-1].syncs[-1]).downstream >= log.end:
-            return _unknown(
+            return _untranslated_because(
                 f"the log ends at {log.end}, an offset sync is to {sync.downstream}: truncated or made anew"
             )
         bounds = [*self._bounds_by_syncs(offset), *self._bounds_by_ends(offset)]
         if not bounds:
-            return _unknown("no offset sync at or below it" if self.runs else "no offset sync of this partition")
+            return _untranslated_because(
+                "no offset sync at or below it" if self.runs else "no offset sync of this partition"
+            )
         best = max(bounds, key=lambda bound: bound.offset)
         repeats = min(bound.repeats + self._count_again(bound, offset) for bound in bounds)
         if best.offset < log.start:
@@ -402,20 +428,20 @@ class _Mirrored:
             begin, room = sync.downstream + 1, place.upstream - sync.upstream - 1
             count = self.facts.count(begin, place.downstream)
             if count is not None and count <= room and self.facts.is_straight(begin, place, room):
-                back = max(begin, self.facts.before(place.downstream, place.upstream - offset))
+                back = max(begin, self.facts.place_before(place.downstream, place.upstream - offset))
                 reason = f"counted between source offsets {sync.upstream} and {place.upstream}"
                 yield _Bound(back, min(behind, room - count), reason)
 
-    def _places_above(self, offset: int) -> Iterator[Place]:
+    def _places_above(self, offset: int) -> Iterator[_Place]:
         """Yield the next sync above an offset in its run, and ends of the log that are nearer."""
         run = self._run_of(offset)
         if run is None:
             return
         below, above = run.nearest(offset), run.next_after(offset)
         if above:
-            yield Place(above.upstream, above.downstream, is_record=True)
+            yield _Place(above.upstream, above.downstream, is_record=True)
         places = [
-            Place(end.source, end.target, is_record=False)
+            _Place(end.source, end.target, is_record=False)
             for end in self.ends
             if end.source is not None
             and offset <= end.source
@@ -468,29 +494,33 @@ class _Mirrored:
         return again
 
 
-def _unknown(reason: str) -> Translation:
+def _untranslated_because(reason: str) -> Translation:
     return Translation(None, 0, reason)
 
 
-def _split_runs(syncs: Sequence[OffsetSync], end: int) -> tuple[_Run, ...]:
-    """Return the runs; what was before the target's log went back is of another log, and dropped."""
+def _split_runs(syncs: Sequence[OffsetSync], facts: TargetFacts) -> tuple[_Run, ...]:
+    """Return the runs; what was before the target's log went back is of another log, and dropped.
+
+    A run begins where offsets of the source go back, and where more records lie before a sync than offsets of the
+    source do: a task was started again that had not gone back to before the last sync, or whose first sync is lost.
+    """
     runs: list[list[OffsetSync]] = []
     for sync in syncs:
         last = runs[-1][-1] if runs else None
         if last and (last.upstream, last.downstream) == (sync.upstream, sync.downstream):
             continue
         if last and sync.downstream <= last.downstream:
-            runs = []
-        if not runs or sync.upstream <= runs[-1][-1].upstream:
+            runs, last = [], None
+        if last is None or sync.upstream <= last.upstream or facts.counts_more(last, sync):
             runs.append([])
         runs[-1].append(sync)
-    ends = [run[0].downstream for run in runs[1:]] + [end] * bool(runs)
+    ends = [run[0].downstream for run in runs[1:]] + [facts.log.end] * bool(runs)
     return tuple(
         _Run(tuple(run), tuple(sync.upstream for sync in run), run_end) for run, run_end in zip(runs, ends, strict=True)
     )
 
 
-def _is_complete(runs: Sequence[_Run], number: int, facts: TargetFacts, ends: Sequence[Ends]) -> bool:
+def _is_complete(runs: Sequence[_Run], number: int, facts: TargetFacts, ends: Sequence[MirroredEnds]) -> bool:
     """Tell whether a run and those after it have all that earlier ones have from its first source offset on."""
     if number == 0:
         return True
@@ -500,21 +530,20 @@ def _is_complete(runs: Sequence[_Run], number: int, facts: TargetFacts, ends: Se
     reached = max([reached, *(end.stored for end in after if end.stored is not None)])
     if reached >= min((end.source for end in after if end.source is not None), default=reached + 1):
         return True
-    count = facts.count(first.downstream, runs[number].end)
-    return count is not None and count >= max(run.count_from(first.upstream) for run in runs[:number])
+    overlap = max(run.count_from(first.upstream) for run in runs[:number])
+    return runs[number].count_new(facts) >= _MARGIN * overlap
 
 
-def _find_extras(runs: Sequence[_Run], facts: TargetFacts, ends: Sequence[Ends]) -> Iterator[_Extra]:
-    for run in runs:
-        places = [(sync.upstream, sync.downstream) for sync in run.syncs]
-        last = places[-1]
-        places += [
-            (end.source, end.target)
-            for end in ends[-1:]
-            if end.source is not None and end.source > last[0] and last[1] < end.target <= run.end
-        ]
-        for (upstream, first), (next_upstream, end) in pairwise(places):
-            count = facts.count(first + 1, end)
-            extra = (end - first - 1 if count is None else count) - (next_upstream - upstream - 1)
-            if extra > 0:
-                yield _Extra(first, end, extra)
+def _find_extras(runs: Sequence[_Run], facts: TargetFacts, ends: Sequence[MirroredEnds]) -> Iterator[_Extra]:
+    places = [(sync.upstream, sync.downstream) for run in runs for sync in run.syncs]
+    last = places[-1] if places else (0, 0)
+    places += [
+        (end.source, end.target)
+        for end in ends[-1:]
+        if places and end.source is not None and end.source > last[0] and last[1] < end.target
+    ]
+    for (upstream, first), (next_upstream, end) in pairwise(places):
+        count = facts.count(first + 1, end)
+        extra = (end - first - 1 if count is None else count) - (next_upstream - upstream - 1)
+        if next_upstream > upstream and extra > 0:
+            yield _Extra(first, end, extra)

@@ -366,14 +366,15 @@ class Kafka:
         return [partition for partition in _partitions(counts) if partition not in led]
 
     def _identities(self, names: list[str]) -> dict[str, tuple[str | None, bool]]:
-        """Topic id and internal flag; a topic that cannot be described is left out, for its offsets still count."""
+        """Topic id and internal flag; a topic that no broker describes is left out, for its offsets still count.
+
+        Silence is raised: without its id, a topic that is created again cannot be told from the one before.
+        """
         identities: dict[str, tuple[str | None, bool]] = {}
         for batch in batches(names):
             asked = confluent_kafka.TopicCollection(batch)
             for name, future in self.admin.describe_topics(asked, request_timeout=self.seconds_left()).items():
-                try:
-                    described = self.result(future)
-                except confluent_kafka.KafkaException:
+                if (described := self.unless_refused(future)) is None:
                     continue
                 topic_id = str(described.topic_id)
                 identities[name] = (None if topic_id == _NO_TOPIC_ID else topic_id, bool(described.is_internal))

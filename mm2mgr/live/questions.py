@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mm2mgr.connect.types import Plugin, PluginsOfWorkers, SourceOffset, Validation, WorkerInfo
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.failover.syncs import Checkpoints, OffsetSyncs, collect_checkpoints, collect_offset_syncs
+from mm2mgr.failover.syncs import CheckpointLog, OffsetSyncLog, collect_checkpoints, collect_offset_syncs
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
@@ -523,24 +523,24 @@ class RecordMarks(KafkaQuestion[dict[RecordPlace, tuple[RecordMark, ...]]]):
 
 
 @dataclass(frozen=True)
-class OffsetSyncRecords(KafkaQuestion[OffsetSyncs]):
+class OffsetSyncRecords(KafkaQuestion[OffsetSyncLog]):
     """The offset syncs in a topic, which is on the source unless `offset-syncs.topic.location` is target."""
 
     topic: str
 
-    def ask(self, reach: KafkaReach) -> OffsetSyncs:
+    def ask(self, reach: KafkaReach) -> OffsetSyncLog:
         from mm2mgr.live.internal_topics import read_internal
 
         return collect_offset_syncs(read_internal(reach, self.topic))
 
 
 @dataclass(frozen=True)
-class CheckpointRecords(KafkaQuestion[Checkpoints]):
+class CheckpointRecords(KafkaQuestion[CheckpointLog]):
     """The newest checkpoints in a topic, which is on the target."""
 
     topic: str
 
-    def ask(self, reach: KafkaReach) -> Checkpoints:
+    def ask(self, reach: KafkaReach) -> CheckpointLog:
         from mm2mgr.live.internal_topics import read_internal
 
         return collect_checkpoints(read_internal(reach, self.topic))

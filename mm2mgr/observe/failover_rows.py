@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from mm2mgr.failover.check import WORDS, PairReadiness, Word
 from mm2mgr.failover.kept import Ids, KeptLooks
-from mm2mgr.failover.syncs import OffsetSync, OffsetSyncs
-from mm2mgr.failover.translation import Ends
+from mm2mgr.failover.syncs import OffsetSync, OffsetSyncLog
+from mm2mgr.failover.translation import MirroredEnds
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import FailoverCheckRow, KeptRow, utc_text
 from mm2mgr.text import few, fit_text, number_of, span_text
@@ -49,7 +49,7 @@ def looks_of(rows: Iterable[KeptRow]) -> KeptLooks:
     syncs: dict[TopicPartition, list[tuple[int, OffsetSync]]] = {}
     commits: dict[str, dict[TopicPartition, int]] = {}
     group_times: dict[str, float] = {}
-    ends: dict[TopicPartition, Ends] = {}
+    ends: dict[TopicPartition, MirroredEnds] = {}
     topic_ids: dict[str, Ids] = {}
     names: dict[TopicPartition, TopicPartition] = {}  # held once, not once per row
     for row in rows:
@@ -67,7 +67,7 @@ def looks_of(rows: Iterable[KeptRow]) -> KeptLooks:
             if row.partition >= 0:
                 offsets[partition] = row.offset
         elif row.kind == "end" and row.target_offset is not None:
-            ends[partition] = Ends(row.target_offset, None if row.offset < 0 else row.offset, row.stored_offset)
+            ends[partition] = MirroredEnds(row.target_offset, None if row.offset < 0 else row.offset, row.stored_offset)
             if row.topic_id is not None and row.target_topic_id is not None:
                 topic_ids[row.topic] = (row.topic_id, row.target_topic_id)
         else:
@@ -77,7 +77,7 @@ def looks_of(rows: Iterable[KeptRow]) -> KeptLooks:
         for partition, placed in syncs.items()
     }
     apart = {group: at for group, at in group_times.items() if at != times["all groups"]}
-    of_syncs = OffsetSyncs(by_partition, written_at)
+    of_syncs = OffsetSyncLog(by_partition, written_at)
     return KeptLooks(
         *(commits, times["all groups"], ends, times["all ends"], of_syncs, times["all syncs"], apart, topic_ids)
     )

@@ -19,7 +19,7 @@ from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import Unread
 from mm2mgr.failover.kept import KeptLooks
-from mm2mgr.failover.syncs import Checkpoints, OffsetSyncs
+from mm2mgr.failover.syncs import CheckpointLog, OffsetSyncLog
 from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import GroupOffsets, GroupState
 from mm2mgr.kafka.inspection import ClusterView
@@ -239,8 +239,8 @@ class PairGroups:
     on_source: GroupOffsets | None = None
     source_states: Mapping[str, GroupState] = field(default_factory=dict)
     target_states: Mapping[str, GroupState] | None = None
-    checkpoints: Checkpoints | None = None
-    syncs: OffsetSyncs | None = None
+    checkpoints: CheckpointLog | None = None
+    syncs: OffsetSyncLog | None = None
     snapshot: Snapshot = field(default_factory=Snapshot)
     """With the answers about quotas and ACLs."""
     syncs_are_kept: bool = False
@@ -348,7 +348,7 @@ def _missing_topics(look: PairLook, internal: Iterable[tuple[str, str]]) -> dict
     return {alias: tuple(sorted(topics)) for alias, topics in missing.items() if topics}
 
 
-def _groups_of_checkpoints(look: PairLook, checkpoints: Checkpoints) -> dict[str, dict[TopicPartition, int]]:
+def _groups_of_checkpoints(look: PairLook, checkpoints: CheckpointLog) -> dict[str, dict[TopicPartition, int]]:
     """Return what groups had committed when their newest checkpoints were written."""
     committed: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for checkpoint in checkpoints.newest:

@@ -21,8 +21,8 @@ from mm2mgr.failover.check import (
 )
 from mm2mgr.failover.differences import SHARE_GROUPS, acl_gaps, quota_gaps, streams_states
 from mm2mgr.failover.kept import KeptLooks
-from mm2mgr.failover.syncs import Checkpoint, Checkpoints, OffsetSync, OffsetSyncs
-from mm2mgr.failover.translation import Ends, TargetFacts, Translation, translate_all
+from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
+from mm2mgr.failover.translation import MirroredEnds, TargetFacts, Translation, translate_all
 from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import RecordMark, RecordPlace
 from mm2mgr.live.kafka_state import RunningKafka
@@ -129,7 +129,7 @@ def _positions(
         end = logs.source[partition].end if partition in logs.source else None
         facts = None
         if log is not None:
-            ends = (*_kept_ends(look, logs, partition), Ends(log.end, end, stored.get(partition)))
+            ends = (*_kept_ends(look, logs, partition), MirroredEnds(log.end, end, stored.get(partition)))
             facts = TargetFacts(log, ends, transactional=flow.id not in plain)
         syncs = _syncs_of(look, groups, logs, partition)
         offsets = [offset for _, offset in members]
@@ -138,7 +138,7 @@ def _positions(
         )
         earlier_end = None if look.pair.earlier is None or look.source_view else look.pair.earlier.ends.get(partition)
         known_end = earlier_end.source if earlier_end else end  # of no use for the translation: it is older than `log`
-        proven = _Proven(here.values() if believed else ())
+        proven = _Proven(here.values() if believed and _is_level(look, partition, stored, end) else ())
         for (group, committed), translation in zip(members, translations, strict=True):
             checkpoint, written_at = here.get(group, (None, None))
             positions.append(
@@ -159,7 +159,18 @@ def _positions(
     return positions
 
 
-def _kept_ends(look: PairLook, logs: PairLogs, partition: TopicPartition) -> Sequence[Ends]:
+def _is_level(
+    look: PairLook, partition: TopicPartition, stored: Mapping[TopicPartition, int | None], end: int | None
+) -> bool:
+    """Tell whether checkpoints may stand in for a translation: all was mirrored, or nothing better is left, which is
+    then not judged."""
+    if look.source_view is None:
+        return look.pair.earlier is None or not look.pair.earlier.is_whole
+    mirrored = stored.get(partition)
+    return end is not None and mirrored is not None and mirrored >= end
+
+
+def _kept_ends(look: PairLook, logs: PairLogs, partition: TopicPartition) -> Sequence[MirroredEnds]:
     """Return how far a partition was mirrored at an earlier look, where its topics are known to be the same."""
     earlier = look.pair.earlier
     if earlier is None or partition not in earlier.ends or not logs.are_topics_of(partition.topic, earlier):
@@ -196,7 +207,7 @@ def look_to_keep(
     offsets = groups.on_source
     has_all = offsets is not None and not offsets.refused and look.pair.options.groups is None
     commits = offsets.offsets if offsets else {}
-    stored, ends = _stored_positions(lags), dict[TopicPartition, Ends]()
+    stored, ends = _stored_positions(lags), dict[TopicPartition, MirroredEnds]()
     partitions = [
         TopicPartition(topic, number)
         for topic in logs.remotes
@@ -206,7 +217,7 @@ def look_to_keep(
         target = logs.target.get(TopicPartition(logs.remotes[partition.topic], partition.partition))
         if partition in logs.source:  # without the target's end nothing is claimed to be there
             end, mirrored = (target.end, stored.get(partition)) if target else (0, None)
-            ends[partition] = Ends(end, logs.source[partition].end, mirrored)
+            ends[partition] = MirroredEnds(end, logs.source[partition].end, mirrored)
     ids = {
         topic: (logs.source_ids[topic], logs.target_ids[remote])
         for topic, remote in logs.remotes.items()
@@ -219,7 +230,7 @@ def look_to_keep(
         at if has_all else 0.0,
         ends if has_ends else {},
         at if has_ends else 0.0,
-        groups.syncs if has_syncs and groups.syncs else OffsetSyncs(),
+        groups.syncs if has_syncs and groups.syncs else OffsetSyncLog(),
         at if has_syncs else 0.0,
         {} if has_all else dict.fromkeys(commits, at),
         ids if has_ends else {},
@@ -227,7 +238,7 @@ def look_to_keep(
 
 
 def _checkpoints_by_place(
-    checkpoints: Checkpoints | None,
+    checkpoints: CheckpointLog | None,
 ) -> dict[TopicPartition, dict[str, tuple[Checkpoint, float]]]:
     places: dict[TopicPartition, dict[str, tuple[Checkpoint, float]]] = defaultdict(dict)
     for checkpoint, written_at in (checkpoints.newest if checkpoints else {}).items():

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mm2mgr.failover.kept import KeptLooks
-from mm2mgr.failover.syncs import Checkpoints
-from mm2mgr.failover.translation import Ends
+from mm2mgr.failover.syncs import CheckpointLog
+from mm2mgr.failover.translation import MirroredEnds
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.groups import GroupState, RecordMark
 from mm2mgr.kafka.quotas import ProducerQuotas, QuotaEntity
@@ -48,7 +48,7 @@ class Estate:
         self.target = FakeCluster(
             {REMOTE: mirror, REMOTE_PAYMENTS: empty, TopicPartition(CHECKPOINTS, 0): Offsets(0, 9)},
             commits={"billing": {REMOTE: 400}},
-            checkpoints=Checkpoints({checkpoint("billing", "a.orders", 600, 400): time.time() - 20}),
+            checkpoints=CheckpointLog({checkpoint("billing", "a.orders", 600, 400): time.time() - 20}),
         )
         marks = [RecordMark(number, f"k{number}", f"v{number}", number) for number in range(200, 1_000)]
         self.source.records[ORDERS] = marks
@@ -118,6 +118,26 @@ def test_a_group_without_an_offset_on_the_target_is_no_go_unless_the_translated_
 def test_a_group_with_members_on_the_target_is_no_go(estate: Estate) -> None:
     estate.target.states["billing"] = GroupState("STABLE")
     assert estate.text(code=1).splitlines()[-1] == "NO-GO: a->east: 1 group (billing): has members on the target"
+
+
+def test_a_checkpoint_stands_in_for_lost_syncs_once_all_is_mirrored(estate: Estate) -> None:
+    estate.source.syncs = syncs_of(sync("orders", 999, 799))
+    estate.target.checkpoints = CheckpointLog({checkpoint("billing", "a.orders", 590, 390): time.time()})
+    estate.target.commits["billing"][REMOTE] = 390
+    found = estate.check("--sample", "0", code=2)
+    (position,) = (each for each in found["groups"][0]["positions"] if each["topic"] == "orders")
+    assert (position["translated"], position["translated_repeats_at_most"]) == (390, 410)
+    estate.target.commits["billing"][REMOTE] = 391
+    assert estate.check("--sample", "0", code=1)["verdict"]["word"] == "not judged"
+    estate.target.commits["billing"][REMOTE] = 390
+    estate.site.east.add_offsets("mm2.a.east.source.orders", "orders", {0: 998}, alias="a")
+    assert estate.check("--sample", "0", code=1)["verdict"]["word"] == "not judged", "records may be mirrored again"
+
+
+def test_checkpoints_of_old_workers_are_not_believed(estate: Estate) -> None:
+    estate.source.syncs = syncs_of(sync("orders", 999, 799))
+    estate.site.east.version = "3.4.0"
+    assert estate.check("--sample", "0", code=1)["verdict"]["word"] == "not judged"
 
 
 def test_other_records_at_the_translated_offset_are_no_go(estate: Estate) -> None:
@@ -257,7 +277,9 @@ def test_with_a_dead_source_checkpoints_and_groups_are_left_and_the_verdict_says
 def test_with_kept_looks_a_dead_source_is_go_with_the_age_of_what_is_known(estate: Estate) -> None:
     estate.source.dead = True
     at = time.time() - 120
-    kept = KeptLooks({"billing": {ORDERS: 600}}, at, {ORDERS: Ends(800, 1_005, 1_000)}, at, estate.source.syncs, at)
+    kept = KeptLooks(
+        {"billing": {ORDERS: 600}}, at, {ORDERS: MirroredEnds(800, 1_005, 1_000)}, at, estate.source.syncs, at
+    )
     readiness = failover_check(Workspace((estate.tree,)), PAIR, FailoverOptions(), kept)
     verdict = readiness.verdict
     assert (verdict.word, verdict.repeats_at_most, verdict.lost_at_most) == ("GO WITH", 0, 5)

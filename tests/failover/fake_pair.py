@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.errors import KafkaError, KafkaSilence, Mm2mgrError
-from mm2mgr.failover.syncs import Checkpoint, Checkpoints, OffsetSync, OffsetSyncs
+from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.inspection import ClusterView
@@ -57,8 +57,8 @@ class FakeCluster:
     refused: set[type] = field(default_factory=set)
     refused_groups: set[str] = field(default_factory=set)
     refused_topics: set[str] = field(default_factory=set)
-    syncs: OffsetSyncs = field(default_factory=OffsetSyncs)
-    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    syncs: OffsetSyncLog = field(default_factory=OffsetSyncLog)
+    checkpoints: CheckpointLog = field(default_factory=CheckpointLog)
     ids: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -157,11 +157,11 @@ def sync(topic: str, upstream: int, downstream: int, partition: int = 0) -> Offs
     return OffsetSync(TopicPartition(topic, partition), upstream, downstream)
 
 
-def syncs_of(*syncs: OffsetSync) -> OffsetSyncs:
+def syncs_of(*syncs: OffsetSync) -> OffsetSyncLog:
     by_partition: dict[TopicPartition, tuple[OffsetSync, ...]] = {}
     for each in syncs:
         by_partition[each.partition] = (*by_partition.get(each.partition, ()), each)
-    return OffsetSyncs(by_partition, 1.0)
+    return OffsetSyncLog(by_partition, 1.0)
 
 
 def checkpoint(group: str, topic: str, upstream: int, downstream: int, partition: int = 0) -> Checkpoint:

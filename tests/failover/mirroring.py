@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.failover.syncs import OffsetSync
-from mm2mgr.failover.translation import Ends, ReadSection, TargetFacts
+from mm2mgr.failover.translation import MirroredEnds, ReadSection, TargetFacts
 from mm2mgr.partitions import Offsets, TopicPartition
 
 PARTITION = TopicPartition("t", 0)
@@ -42,7 +42,7 @@ class Mirroring:
     next_offset: int = 0  # on the source, to be mirrored
     stored: int = 0
     syncs: list[OffsetSync] = field(default_factory=list)
-    looks: list[Ends] = field(default_factory=list)
+    looks: list[MirroredEnds] = field(default_factory=list)
     start: int = 0
     _last_copied: int | None = None
     _last_synced: int | None = None
@@ -84,7 +84,7 @@ class Mirroring:
         """Read the stored offset, then the target's end, then the source's, while both go on."""
         stored, end = self.stored if self.randomness.random() < 0.7 else None, self.end
         source = len(self.source) if self.randomness.random() < 0.8 else None
-        self.looks.append(Ends(end, source, stored))
+        self.looks.append(MirroredEnds(end, source, stored))
 
     def _commit(self) -> None:
         for offset, place in self._uncommitted:
@@ -131,6 +131,11 @@ class Mirroring:
         self._last_copied = self._last_synced = None
         self._unwritten_sync = None
 
+    def begin_run(self) -> None:
+        """Mirror until a run that has begun has its first record, and with that a sync."""
+        while self._last_copied is None and self.next_offset < len(self.source):
+            self.mirror(calmly=True)
+
     def mirror_unseen(self, count: int) -> None:
         """Mirror on after the syncs were read: a restart would have written one."""
         self.habits = replace(self.habits, restart=0.0)
@@ -166,13 +171,20 @@ class Mirroring:
         return TargetFacts(Offsets(self.start, self.end), tuple(self.looks), self.habits.exactly_once, sections)
 
 
-def random_mirroring(randomness: random.Random) -> Mirroring:
-    """Return a partition after a while, with looks at it; not all that is on the source is mirrored."""
+def random_mirroring(randomness: random.Random, *, blind: bool = False) -> Mirroring:
+    """Return a partition after a while, with looks at it; not all that is on the source is mirrored.
+
+    Gaps, restarts and lost syncs are not all three there unless it is `blind`: gaps as long as what came twice hide it.
+    """
+    lost_syncs = randomness.choice((0.0, 0.0, 0.5, 0.95))
+    gap, restart = randomness.choice((0.0, 0.0, 0.02, 0.2)), randomness.choice((0.0, 0.0, 0.005, 0.02))
+    if gap and restart and not blind:
+        lost_syncs = 0.0
     habits = Habits(
-        gap=randomness.choice((0.0, 0.0, 0.02, 0.2)),
+        gap=gap,
         exactly_once=randomness.random() < 0.3,
-        restart=randomness.choice((0.0, 0.0, 0.005, 0.02)),
-        lost_syncs=randomness.choice((0.0, 0.0, 0.5, 0.95)),
+        restart=restart,
+        lost_syncs=lost_syncs,
         offset_lag_max=randomness.choice((0, 5, 30, 100)),
         store=randomness.choice((0.005, 0.05)),
         look=randomness.choice((0.0, 0.01, 0.05)),
@@ -181,12 +193,13 @@ def random_mirroring(randomness: random.Random) -> Mirroring:
     for _ in range(randomness.choice((1, 2, 5))):
         mirroring.produce(randomness.choice((1, 10, 60, 150)))
         lag = randomness.choice((0, 0, 3, 40))
-        for _ in range(2000):
+        for _ in range(400):
             if mirroring.next_offset >= len(mirroring.source) - lag:
                 break
             mirroring.mirror()
             if randomness.random() < 0.1:
                 mirroring.produce(1)
+    mirroring.begin_run()
     if randomness.random() < 0.5:
         mirroring.look()
     return mirroring

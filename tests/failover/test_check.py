@@ -122,12 +122,12 @@ def test_members_on_the_target_are_no_go_and_named() -> None:
     assert "billing" in verdict.reasons[0]
 
 
-def test_a_checkpoint_sharpens_a_translation_and_stands_in_for_one() -> None:
-    assert bounds_of(Translation(480, 30, ""), 490, LOG) == PositionBounds(490, 30)
+def test_a_checkpoint_stands_in_for_a_translation_and_makes_none_sharper() -> None:
+    assert bounds_of(Translation(480, 30, ""), 490, LOG) == PositionBounds(480, 30)
     assert bounds_of(Translation(480, 30, ""), 470, LOG) == PositionBounds(480, 30)
     assert bounds_of(Translation(None, 0, "no sync below"), 470, LOG) == PositionBounds(470, 530)
     assert bounds_of(Translation(None, 0, "no sync below"), None, LOG) is None
-    assert bounds_of(Translation(480, 30, ""), 2_000, LOG) == PositionBounds(480, 30), "of another topic"
+    assert bounds_of(Translation(None, 0, ""), 2_000, LOG) is None, "of another topic"
     assert bounds_of(None, 470, None) is None
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from mm2mgr.failover.check import PairReadiness, RecoveryPoint
 from mm2mgr.failover.kept import SYNCS_KEPT, KeptLooks, thin_syncs
-from mm2mgr.failover.syncs import OffsetSync, OffsetSyncs
-from mm2mgr.failover.translation import Ends
+from mm2mgr.failover.syncs import OffsetSync, OffsetSyncLog
+from mm2mgr.failover.translation import MirroredEnds
 from mm2mgr.observe.failover_rows import check_row, looks_of, readiness_states, rows_of
 from mm2mgr.observe.state_file import StorePlace, keep_looks, read_looks, readiness_of, record_check
 from mm2mgr.partitions import TopicPartition
@@ -37,9 +37,9 @@ def look(at: float = NOW, **parts: object) -> KeptLooks:
     whole = KeptLooks(
         {"app": {ORDERS: 70, CLICKS: 5}, "idle": {}},
         at,
-        {ORDERS: Ends(80, 100, 79), CLICKS: Ends(0, None, None)},
+        {ORDERS: MirroredEnds(80, 100, 79), CLICKS: MirroredEnds(0, None, None)},
         at,
-        OffsetSyncs({ORDERS: syncs(ORDERS, (0, 0), (50, 50), (90, 88))}, at - 7),
+        OffsetSyncLog({ORDERS: syncs(ORDERS, (0, 0), (50, 50), (90, 88))}, at - 7),
         at,
         {},
         IDS,
@@ -51,10 +51,10 @@ def look(at: float = NOW, **parts: object) -> KeptLooks:
 
 
 def test_a_further_look_replaces_what_it_read_and_what_it_could_not_read_stays_with_its_time() -> None:
-    later = KeptLooks({"app": {ORDERS: 75}}, NOW + 60, {ORDERS: Ends(90, 110, 89)}, NOW + 60)
+    later = KeptLooks({"app": {ORDERS: 75}}, NOW + 60, {ORDERS: MirroredEnds(90, 110, 89)}, NOW + 60)
     kept = look().join(later)
     assert kept.commits == {"app": {ORDERS: 75}}, "a group that is gone is gone"
-    assert kept.ends == {ORDERS: Ends(90, 110, 89)}
+    assert kept.ends == {ORDERS: MirroredEnds(90, 110, 89)}
     assert kept.syncs == look().syncs
     assert (kept.commits_at, kept.ends_at, kept.syncs_at) == (NOW + 60, NOW + 60, NOW)
     assert kept.age_seconds(NOW + 100) == 100, "it is as old as its oldest part"
@@ -79,14 +79,14 @@ def test_what_was_never_read_has_no_age() -> None:
 
 
 def test_syncs_that_compaction_removed_stay_where_the_topics_are_the_same_alone() -> None:
-    compacted = OffsetSyncs({ORDERS: syncs(ORDERS, (90, 88), (120, 118))}, NOW + 50)
+    compacted = OffsetSyncLog({ORDERS: syncs(ORDERS, (90, 88), (120, 118))}, NOW + 50)
     later = look(NOW + 60, syncs=compacted)
     assert look().join(later).syncs.by_partition[ORDERS] == syncs(ORDERS, (0, 0), (50, 50), (90, 88), (120, 118))
     created_again = replace(later, topic_ids={"orders": ("id-o", "another")})
     assert look().join(created_again).syncs.by_partition == compacted.by_partition
     old_brokers = replace(later, topic_ids={})
     assert look(topic_ids={}).join(old_brokers).syncs.by_partition == compacted.by_partition, "nothing tells"
-    gone = replace(later, syncs=OffsetSyncs({}, None))
+    gone = replace(later, syncs=OffsetSyncLog({}, None))
     assert look().join(gone).syncs.by_partition == {}, "a whole look that has none"
 
 
@@ -251,14 +251,14 @@ def test_looks_of_two_processes_at_the_same_time_are_joined(place: StorePlace, m
     def read_while_another_writes(self: LookStore, file: object) -> object:
         if not beaten:
             beaten.append(file)
-            keep_looks(place, PAIR, KeptLooks(ends={ORDERS: Ends(1, 2, 3)}, ends_at=NOW + 60))
+            keep_looks(place, PAIR, KeptLooks(ends={ORDERS: MirroredEnds(1, 2, 3)}, ends_at=NOW + 60))
         return rows(self, file)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "_rows", read_while_another_writes)
     assert keep_looks(place, PAIR, KeptLooks({"app": {ORDERS: 71}}, NOW + 30)) == []
     kept, _ = read_looks(place, PAIR)
     assert kept is not None
-    assert (kept.commits, kept.ends) == ({"app": {ORDERS: 71}}, {ORDERS: Ends(1, 2, 3)})
+    assert (kept.commits, kept.ends) == ({"app": {ORDERS: 71}}, {ORDERS: MirroredEnds(1, 2, 3)})
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.failover.translation import Ends, TargetFacts, translate, translate_as_kafka
+from mm2mgr.failover.translation import MirroredEnds, TargetFacts, translate, translate_as_kafka
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import commit_group
 from mm2mgr.live.questions import CheckpointRecords, OffsetSyncRecords
@@ -70,7 +70,7 @@ def _check(release: Release) -> None:
     for sync in syncs.by_partition[partition]:
         assert values[sync.downstream] == b"%d" % sync.upstream
     end = len(values)
-    facts = TargetFacts(Offsets(0, end), (Ends(end, end),), transactional=False)
+    facts = TargetFacts(Offsets(0, end), (MirroredEnds(end, end),), transactional=False)
     for group in behind:
         offset = COMMITTED[group]
         kafka = translate_as_kafka(release.version, offset, syncs.by_partition[partition])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from mm2mgr.errors import KafkaError
+from mm2mgr.errors import KafkaError, KafkaSilence
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, ReadLimits, mean_record_bytes, read, read_logs
@@ -188,3 +189,36 @@ def test_settings_that_the_library_refuses_are_an_error_without_the_secret() -> 
         Kafka(KafkaAccess("dc1", "h:1", security))
     assert caught.value.message.startswith("dc1: the client's settings failed")
     assert "hunter2" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("code", "is_silence"),
+    [
+        (confluent_kafka.KafkaError._TIMED_OUT, True),
+        (confluent_kafka.KafkaError._TRANSPORT, True),
+        (confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
+        (confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, False),
+    ],
+)
+def test_ids_that_no_broker_gave_in_time_are_an_error_and_not_topics_without_ids(
+    mock_cluster: KafkaAccess, code: int, is_silence: bool
+) -> None:
+    """A look without ids would be remembered, and a topic created again after it would never be noticed."""
+
+    class Unheard:
+        def describe_topics(self, names: confluent_kafka.TopicCollection, request_timeout: float) -> object:
+            assert request_timeout > 0
+            answer: Future[object] = Future()
+            answer.set_exception(confluent_kafka.KafkaException(confluent_kafka.KafkaError(code)))
+            return {"t": answer}
+
+        def poll(self, timeout: float) -> int:
+            return 0
+
+    with Kafka(mock_cluster, timeout_seconds=5) as kafka:
+        kafka.admin = Unheard()  # type: ignore[assignment]
+        if is_silence:
+            with pytest.raises(KafkaSilence):
+                kafka.topic_ids(["t"])
+        else:
+            assert kafka.topic_ids(["t"]) == {}

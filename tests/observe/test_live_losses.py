@@ -26,6 +26,7 @@ from mm2mgr.kafka.records import Producer, read
 from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.observe.losses import Acknowledgement, LossEntry
 from mm2mgr.observe.read import ObserveOptions
+from mm2mgr.observe.state_file import load
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.status import acknowledge, status
@@ -174,6 +175,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             assert {result.error for result in asyncio.run(apply_plan(topology, plan))} == {None}
             for name in NAMES:
                 made.wait(name, lambda found: found.flows[0].lag_records == 0 and found.health == "ok")
+                places = load(directory / "state.json").looks[f"{name}:A->B"].topics[name]
+                assert all(place.topic_id for place in places.values()), "a later look can tell another topic"
             yield made
 
 
