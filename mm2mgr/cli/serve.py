@@ -74,7 +74,8 @@ def _address(text: str) -> tuple[str, int]:
     type=click.Choice(["audit", "failover", "rebalance", "throughput"]),
     show_default=False,
     help="Do this too (repeatable). audit: every hour, what `mm2mgr audit --follow` does; failover: check pairs that"
-    " declare it, every 15 minutes or as they say; throughput: roll samples up, every hour; rebalance: write assignments with every look, where and when `balance` of the tree allows it.",
+    " declare it, every 15 minutes or as they say; throughput: roll samples up, every hour; rebalance: write"
+    " assignments with every look, where and when `balance` of the tree allows it.",
 )
 @option(
     "--watchdog",
@@ -106,16 +107,15 @@ def serve(
     Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster.
     Nothing is written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does,
     beside other processes that watch too (one of them restarts, the others stand by), and by `--with rebalance`. The
-    page has the flows by source
-    and target, each flow with tasks, lag over time and partitions, losses, findings of lint, recent changes and the
-    plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour; with `--with throughput`, each hour
-    of the samples is rolled up when it is over, on Spark where `mm2mgr throughput` would be; with `--with rebalance`,
-    flows with `balance: plugin` get another assignment as `mm2mgr rebalance` writes it; with `--with failover`, pairs
-    that declare `failover` are checked as `mm2mgr failover check` does, and what is read of their sources is kept for the
-    day on which they do not answer. /metrics is for Prometheus,
-    /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history, /api/watchdog, /api/rebalance and /api/failover are JSON,
-    /healthz tells whether looks succeed (503 where they do not). Listens on this machine alone; elsewhere only with a login, or
-    --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the package.
+    page has the flows by source and target, each flow with tasks, lag over time and partitions, losses, findings of
+    lint, recent changes and the plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour; with
+    `--with throughput`, each hour of the samples is rolled up when it is over, on Spark where `mm2mgr throughput` would
+    be; with `--with rebalance`, flows with `balance: plugin` get another assignment as `mm2mgr rebalance` writes it;
+    with `--with failover`, pairs that declare `failover` are checked as `mm2mgr failover check` does, and what is read
+    of their sources is kept for the day on which they do not answer. /metrics is for Prometheus, /api/status,
+    /api/flow?id=FLOW, /api/findings, /api/plan, /api/history, /api/watchdog, /api/rebalance and /api/failover are JSON,
+    /healthz tells whether looks succeed (503 where they do not). Listens on this machine alone; elsewhere only with a
+    login, or --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the package.
 
     \b
     Example:

@@ -167,23 +167,23 @@ class _Watching:
         place = StorePlace(self.order.store, owner, state_file(owner))
         states, warnings = readiness_of(place, now)
         due = [pair for pair, every in declared.items() if self._due_at(pair, every, states) <= now]
-        checks = tuple(self._checked(workspace, pair) for pair in due)
+        checks = tuple(self._check_pair(workspace, pair) for pair in due)
         if checks:
             states, warnings = readiness_of(place, self.clock())
-        known = {pair: state for pair, state in (states or {}).items() if pair in declared}
-        next_at = min(self._due_at(pair, every, known) for pair, every in declared.items())
+        of_tree = {pair: state for pair, state in (states or {}).items() if pair in declared}
+        next_at = min(self._due_at(pair, every, of_tree) for pair, every in declared.items())
         wait_seconds = min(max(next_at - self.clock(), _LEAST_WAIT_SECONDS), _MOST_WAIT_SECONDS)
-        return FailoverRound(self.number, now, checks, known, tuple(warnings), wait_seconds=wait_seconds)
+        return FailoverRound(self.number, now, checks, of_tree, tuple(warnings), wait_seconds=wait_seconds)
 
     def _due_at(self, pair: str, every: float, states: Mapping[str, ReadinessState] | None) -> float:
-        """Return when a pair is to be checked by this process, in seconds since 1970; a time ahead counts for nothing."""
+        """Return when this process is to check a pair, in seconds since 1970; a time ahead counts for nothing."""
         own = self.own.get(pair, float("-inf"))
         state, now = (states or {}).get(pair), self.clock()
         if state is None or not own + _ROUNDING_SECONDS < state.checked_at <= now + _ROUNDING_SECONDS:
             return own + every
         return state.checked_at + every * _TAKE_OVER
 
-    def _checked(self, workspace: Workspace, pair: str) -> PairCheck:
+    def _check_pair(self, workspace: Workspace, pair: str) -> PairCheck:
         self.own[pair] = began = self.clock()
         try:
             checked = self.check(workspace, pair, self.order)

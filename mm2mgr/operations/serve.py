@@ -123,7 +123,8 @@ class EstateView:
     Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
-    counts. `watchdog`, `rebalances`, `failover`: None where none were asked for. `audit`: the last round of audits of this process.
+    counts. `watchdog`, `rebalances`, `failover`: None where none were asked for. `audit`: the last round of audits of
+    this process.
     """
 
     started_at: float

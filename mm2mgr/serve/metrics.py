@@ -198,8 +198,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "gauge",
             ("source", "target", "verdict"),
             "1 for what the newest check of the pair in the last week says, 0 for the others: `go`, `go-with`, `no-go`,"
-            " `not-judged`. Missing, as all that follows of failover, where the pair declares no `failover`, and without"
-            " such a check.",
+            " `not-judged`. Missing, as all that follows of failover, where the pair declares no `failover`, and where"
+            " there was no such check.",
         ),
         "mm2mgr_failover_records": ServedMetric(
             "gauge",
@@ -220,8 +220,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_failover_oldest_checkpoint_timestamp_seconds": ServedMetric(
             "gauge",
             ("source", "target"),
-            "When the oldest of the groups' newest checkpoints was written, in seconds since 1970. Missing where a group"
-            " has none.",
+            "When the oldest of the groups' newest checkpoints was written, in seconds since 1970. Missing where a"
+            " group has none.",
         ),
         "mm2mgr_failover_source_read_timestamp_seconds": ServedMetric(
             "gauge",
