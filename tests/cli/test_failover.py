@@ -57,7 +57,7 @@ class Estate:
         self.pair = FakePair({"a": self.source, "east": self.target, "west": FakeCluster()})
         self.pair.serve(site.patch)
         site.declare(FLOWS)
-        site.east.source_topics = {"orders": 1, "payments": 1, "heartbeats": 1}
+        site.east.source_topics = {"orders": 1, "payments": 1}
         self.tree = mm2mgr.tree
 
     def settle(self) -> None:
@@ -65,6 +65,7 @@ class Estate:
         _, connectors = self.site.declare(FLOWS)
         for connector in connectors:
             self.site.fakes[connector.connect].add(connector.name, dict(connector.config))
+        self.site.east.connectors["mm2.a.east.source.orders"].dealt = ["heartbeats-0,orders-0,payments-0"]
         self.site.east.add_offsets("mm2.a.east.source.orders", "orders", {0: 999}, alias="a")
 
     def check(self, *arguments: str, code: int = 0) -> Any:
