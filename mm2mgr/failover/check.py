@@ -74,9 +74,9 @@ class GroupPosition:
     """A group in one partition of the source, and in its remote partition.
 
     `committed`: the next offset that it reads on the source (None: unknown), `end`: the end of the source's log there,
-    as it is, or was at the last look. `on_target`: the offset that it has on the target (None: none). `checkpoint`: the newest
-    one, as source and target offset, and when it was written (seconds since 1970). `log`: the remote partition's (None:
-    not read).
+    as it is, or was at the last look. `on_target`: the offset that it has on the target (None: none). `checkpoint`: the
+    newest one, as source and target offset, and when it was written (seconds since 1970). `log`: the remote
+    partition's (None: not read).
     """
 
     group: str

@@ -269,10 +269,12 @@ class PartitionEnds(KafkaQuestion[dict[TopicPartition, int | None]]):
     committed: bool = False
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, int | None]:
+        from mm2mgr.kafka.records import read_logs
+
         with reach.connect(reach.limits.measuring_seconds) as kafka:
             counts = kafka.partition_counts()  # ends early where no broker listens
             there = _existing(self.partitions, counts)
-            logs = kafka.read_offsets(there, committed=self.committed).found
+            logs = read_logs(kafka, there, (), committed=self.committed).found
         missing = {partition: 0 if partition.topic in counts else None for partition in self.partitions - set(there)}
         return {**missing, **{partition: log.end for partition, log in logs.items()}}
 

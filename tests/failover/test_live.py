@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.errors import KafkaError
 from mm2mgr.failover.translation import MirroredEnds, TargetFacts, translate, translate_as_kafka
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import commit_group
@@ -65,6 +66,8 @@ def _check(release: Release) -> None:
         )
         syncs = OffsetSyncRecords("kafka", f"mm2-offset-syncs.B{release.number}.internal").ask(reach)
         written = checkpoints()
+        with pytest.raises(KafkaError, match=r"no topic mm2-offset-syncs\.C\.internal"):
+            OffsetSyncRecords("kafka", "mm2-offset-syncs.C.internal").ask(reach)
     assert set(syncs.by_partition) == {partition}
     values = seen.values(release.kafka, remote.topic)
     for sync in syncs.by_partition[partition]:
