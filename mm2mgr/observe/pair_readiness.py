@@ -389,9 +389,12 @@ def _recovery(look: PairLook, lags: Mapping[str, FlowLag], now: float) -> Steps[
     behind = []
     for flow in look.pair.flows:
         lag = lags.get(flow.id)
-        if lag is None or lag.unknown is not None or lag.total_records is None or lag.is_lower_bound:
+        if lag is None or lag.unknown is not None:
             reason = (lag.unknown if lag else None) or "its connector was not read, or is not applied"
             return RecoveryPoint(reason=f"{flow.id}: {reason}")
+        # Heartbeats are not read here: they do not count.
+        if unread := [partition for partition in lag.unread if not flow.selection.is_heartbeats(partition.topic)]:
+            return RecoveryPoint(reason=f"{flow.id}: the log of {unread[0]} could not be read")
         behind += [partition for partition in lag.counted_partitions if partition.lag_records]
     asked = tuple((lag.partition, lag.position) for lag in most_behind(behind, _MOST_TIMES))
     question = RecordTimes(look.source.alias, asked)

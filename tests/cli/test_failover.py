@@ -28,6 +28,7 @@ flows:
   orders: {sources: [a], targets: [east], topics: {include: [orders, payments]}, checkpoints: {group_offsets: true}}
 """
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
+HEARTBEATS = TopicPartition("heartbeats", 0)
 REMOTE, REMOTE_PAYMENTS = TopicPartition("a.orders", 0), TopicPartition("a.payments", 0)
 SYNCS, CHECKPOINTS = "mm2-offset-syncs.east.internal", "a.checkpoints.internal"
 PAIR = "a->east"
@@ -41,7 +42,7 @@ class Estate:
         log, mirror = Offsets(200, 1_000), Offsets(0, 800)
         empty = Offsets(0, 0)
         self.source = FakeCluster(
-            {ORDERS: log, PAYMENTS: empty, TopicPartition(SYNCS, 0): Offsets(0, 9)},
+            {ORDERS: log, PAYMENTS: empty, HEARTBEATS: Offsets(0, 50), TopicPartition(SYNCS, 0): Offsets(0, 9)},
             commits={"billing": {ORDERS: 600, PAYMENTS: 0}},
             syncs=syncs_of(sync("orders", 200, 0), sync("orders", 600, 400), sync("orders", 999, 799)),
         )
@@ -56,7 +57,7 @@ class Estate:
         self.pair = FakePair({"a": self.source, "east": self.target, "west": FakeCluster()})
         self.pair.serve(site.patch)
         site.declare(FLOWS)
-        site.east.source_topics = {"orders": 1, "payments": 1}
+        site.east.source_topics = {"orders": 1, "payments": 1, "heartbeats": 1}
         self.tree = mm2mgr.tree
 
     def settle(self) -> None:
