@@ -194,7 +194,8 @@ _HOMES: Mapping[str, str] = {
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder RollUpsOrder ServeOrder "
+        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder RollUpsOrder "
+        "ServeOrder "
         "WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mm2mgr.observe.failover_rows import ReadinessState
-from mm2mgr.problems.kind import ConnectorCase, LiveProblem, ProblemEvidence, kind
+from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject, kind
 from mm2mgr.text import number_of, span_text
+from mm2mgr.topology import Flow
 
 NOT_CHECKED_INTERVALS = 4
 """So many of the intervals that a pair declares may go by without a check, and no less than an hour."""
@@ -65,12 +66,14 @@ class FailoverNotChecked(ProblemEvidence):
         )
 
 
-def failover_problems(case: ConnectorCase, state: ReadinessState | None, now: float) -> Iterator[LiveProblem]:
-    """Yield what is wrong with the failover of the pair of a checkpoint connector; `state`: None where no check was
-    made in the last days."""
-    pair = case.connector.desired.pair
-    declared = next((flow.failover for flow in case.reading.flows_of(case.connector) if flow.failover), None)
-    since = case.memory.failover_since.get(pair)
+def failover_problems(
+    flow: Flow, subject: ProblemSubject, state: ReadinessState | None, since: float | None, now: float
+) -> Iterator[LiveProblem]:
+    """Yield what is wrong with the failover of the pair of a flow, known to declare it `since` then.
+
+    `state`: None where no check was made in the last days. Times in seconds since 1970.
+    """
+    declared, pair = flow.failover, flow.pair
     if declared is None:
         return
     if state and not state.is_ready:
@@ -85,9 +88,9 @@ def failover_problems(case: ConnectorCase, state: ReadinessState | None, now: fl
             max(0.0, now - state.checked_at),
         )
         begun = state.not_ready_since
-        yield case.problem(evidence, since=None if begun is None else max(0.0, now - begun))
+        yield LiveProblem(evidence, subject, None if begun is None else max(0.0, now - begun))
     if since is None:
         return
     seconds = now - max(since, state.checked_at if state else 0.0)
     if seconds > max(_LEAST_SECONDS, NOT_CHECKED_INTERVALS * declared.check_every):
-        yield case.problem(FailoverNotChecked(pair, seconds, declared.check_every), since=seconds)
+        yield LiveProblem(FailoverNotChecked(pair, seconds, declared.check_every), subject, seconds)

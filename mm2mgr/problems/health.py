@@ -28,7 +28,7 @@ from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
 from mm2mgr.problems.failover import failover_problems
 from mm2mgr.problems.flows import find_overlaps, often_interrupted
-from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, name_some
+from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, KafkaCluster, config_text
@@ -197,7 +197,8 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
             judged = _flow_status(case, earlier, notes.get(flow.id, ()), lost)
         else:
             judged = _unread_status(reading, flow, lost)
-        flows.append(_with_audit(judged, flow, audits, memory, reading.taken_at))
+        judged = _with_audit(judged, flow, audits, memory, reading.taken_at)
+        flows.append(_with_failover(judged, flow, checks, reading, memory))
     return Status(
         reading.taken_at,
         tuple(flows),
@@ -248,6 +249,19 @@ def _with_audit(
     return replace(status, audit=state, problems=problems, health="problem" if late else status.health)
 
 
+def _with_failover(
+    status: FlowStatus, flow: Flow, checks: Mapping[str, ReadinessState] | None, reading: Reading, memory: Memory
+) -> FlowStatus:
+    """Add what checks say of failover to the first flow of a pair whose Connect cluster cannot be read: elsewhere it is
+    a matter of the checkpoint connector."""
+    first = next(other for other in reading.flows if other.pair == flow.pair)
+    if checks is None or first is not flow or status.state != "unknown":
+        return status
+    subject, since = ProblemSubject(flow.connect.name, flow=flow.id), memory.failover_since.get(flow.pair)
+    problems = tuple(failover_problems(flow, subject, checks.get(flow.pair), since, reading.taken_at))
+    return replace(status, problems=(*status.problems, *problems), health="problem" if problems else status.health)
+
+
 def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
     desired = case.connector.desired
     return desired.connect, desired.name, desired.type, desired.pair, case.state
@@ -284,10 +298,11 @@ def _flow_health(case: FlowCase) -> Health:
 def _companion(case: ConnectorCase, checks: Mapping[str, ReadinessState] | None) -> ConnectorState:
     """Without consumer groups a checkpoint connector needs no task. What checks say of failover is a matter of its
     pair's checkpoint connector."""
-    problems = companion_problems(case)
-    if checks is not None and case.connector.desired.type == "checkpoint":
-        state = checks.get(case.connector.desired.pair)
-        problems += tuple(failover_problems(case, state, case.reading.taken_at))
+    problems, desired = companion_problems(case), case.connector.desired
+    if checks is not None and desired.type == "checkpoint":
+        flow, subject = case.reading.flows_of(case.connector)[0], ProblemSubject(desired.connect, desired.name)
+        since, now = case.memory.failover_since.get(flow.pair), case.reading.taken_at
+        problems += tuple(failover_problems(flow, subject, checks.get(flow.pair), since, now))
     health: Health = "problem" if problems else "ok" if case.connector.runs else "waiting"
     return ConnectorState(*_name_fields(case), health, _tasks(case.connector), problems, companion_notes(case))
 

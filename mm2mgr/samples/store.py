@@ -373,6 +373,7 @@ class AuditStore:
 # --- failover ---------------------------------------------------------------------------------------------------------
 
 _KEEP_TRIES = 5
+_CHECK_FILES = 20  # of today, which every look at the status reads
 Join = Callable[[Sequence[Sequence[KeptRow]]], Iterable[KeptRow]]
 """Returns the rows to keep instead of those of several files."""
 
@@ -441,7 +442,7 @@ class CheckStore:
             self._table.create()
             days, owners = [day_of(row.time_ms) for row in rows], [self._owner] * len(rows)
             self._table.append(_arrow(rows, self._table.schema, day=days, owner=owners))
-            _tidy_days(self._table, now_ms)
+            _tidy_days(self._table, now_ms, _CHECK_FILES)
 
     def read(self, since_ms: int = 0) -> list[FailoverCheckRow]:
         """Return the rows of checks that began since then, each once, oldest first; none where there is no table."""
@@ -467,13 +468,15 @@ def _expire(table: StoredTable, before_ms: int) -> list[str]:
     return list(by_period(old))
 
 
-def _tidy_days(table: StoredTable, now_ms: int) -> None:
-    """Remove days that ended more than 90 days ago, and make one file of each day that is over."""
+def _tidy_days(table: StoredTable, now_ms: int, most_of_today: int | None = None) -> None:
+    """Remove days that ended more than 90 days ago, and make one file of each day that is over, of today's too where
+    these are more than `most_of_today`."""
     state, today = table.snapshot(), day_of(now_ms)
     oldest = day_of(max(0, now_ms - _KEPT_DAYS * _DAY_MS))
     old, new = [file for file in state.files if file.values[0] < oldest], list[DataFile]()
     for day, several in by_period(state.files).items():
-        if oldest <= day < today and len(several) > 1:
+        is_due = day < today or (most_of_today is not None and len(several) > most_of_today)
+        if oldest <= day and is_due and len(several) > 1:
             names = table.file_schema.names
             read = {file: rows for file in several if (rows := table.read_or_warn(file, names)) is not None}
             if len(read) > 1:

@@ -296,6 +296,16 @@ def test_checks_are_kept_for_90_days_in_a_file_per_day(place: StorePlace) -> Non
     assert len(store._table.files()) == 2 + 2, "a day that is over is one file"
 
 
+def test_checks_of_many_pairs_in_a_day_are_few_files(place: StorePlace) -> None:
+    row = check_row(checked(NOW), "serve")
+    store = CheckStore(Path(place.store), "team")
+    for number in range(45):
+        later = replace(row, source=f"s{number % 9}", time_ms=row.time_ms + number)
+        store.append([later], later.time_ms)
+    assert len(store._table.files()) <= 21
+    assert len(store.read()) == 45
+
+
 def test_a_verdict_of_the_store_that_is_none_is_not_judged() -> None:
     row = replace(check_row(checked(NOW), "serve"), verdict="GO, believe me")
     assert readiness_states([row])["a->b"].verdict == "not judged"

@@ -70,6 +70,19 @@ def test_a_pair_that_nothing_checks_for_four_intervals_is_a_problem(tmp_path: Pa
         assert kinds(checkpoint(small, later_seconds=1)) == ["failover-not-checked"]
 
 
+def test_a_dead_connect_cluster_hides_no_pair_that_is_not_ready(tmp_path: Path) -> None:
+    with declared(tmp_path) as small:
+        small.status()
+        check(small, unread=(Unread("A", "groups", "refused"),))
+        small.connect.answer_only("/connectors", 500)
+        status = small.status(later_seconds=60)
+        (flow,) = status.flows
+        assert (flow.state, flow.health, kinds(flow)) == ("unknown", "problem", ["failover-not-ready"])
+        assert [problem.kind for problem in status.problems()] == ["failover-not-ready"]
+        check(small)
+        assert small.flow(later_seconds=60).health == "unknown"
+
+
 def test_short_intervals_wait_for_an_hour(tmp_path: Path) -> None:
     with declared(tmp_path, "failover: {check_every: 1min}") as small:
         checkpoint(small)
