@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -59,11 +59,17 @@ def stored_syncs(
 
     ValueError for a text that is no release of Kafka.
     """
-    number = _release_number(release)
-    if not syncs or number < _MANY_SYNCS:
-        return tuple(syncs[-1:])
-    keeps_older = read_checkpoints and number >= _AFTER_CHECKPOINTS
-    update = _update_well_spaced if number >= _SPACED_WELL else _update
+    return _stored_syncs(_release_number(release), tuple(syncs), started_at, read_checkpoints)
+
+
+@lru_cache(maxsize=8)  # many groups in one partition
+def _stored_syncs(
+    release: tuple[int, int, int], syncs: tuple[OffsetSync, ...], started_at: int, read_checkpoints: bool
+) -> tuple[OffsetSync, ...]:
+    if not syncs or release < _MANY_SYNCS:
+        return syncs[-1:]
+    keeps_older = read_checkpoints and release >= _AFTER_CHECKPOINTS
+    update = _update_well_spaced if release >= _SPACED_WELL else _update
     upstream = [sync.upstream for sync in syncs]
     slots = [0] * _STORED_SYNCS  # which sync; equal ones that were written twice are two
     for new in range(1, len(syncs)):
