@@ -28,6 +28,7 @@ PLAIN, COMPACTED, TRANSACTIONAL = "plain", "compacted", "transactional"
 TOPICS = (PLAIN, COMPACTED, TRANSACTIONAL)
 CLEANER = {"log.cleaner.backoff.ms": "200"}
 QUICK_TO_COMPACT = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+MARKERS = 1  # behind the last record of the transactional topic, never mirrored
 OF_GROUPS = ", checkpoints: {group_offsets: true, interval: 1s}"
 
 
@@ -130,7 +131,7 @@ def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(
 
     found = until(
         lambda: check(tree, "--group", "at-end|behind|middle"),
-        lambda found: found["verdict"]["word"] == "GO WITH" and found["recovery"]["records"] == 0,
+        lambda found: found["verdict"]["word"] == "GO WITH" and found["recovery"]["records"] <= MARKERS,
         "never ready",
     )
     print(
@@ -156,7 +157,7 @@ def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(
     dead = check(tree, "--group", "at-end|behind|middle")
     assert (dead["verdict"]["word"], dead["unread"]) == ("GO WITH", [])
     assert 0 < dead["source_age_seconds"] < 600
-    assert dead["recovery"]["records"] == 0
+    assert dead["recovery"]["records"] <= MARKERS
     assert positions(dead).keys() == positions(found).keys()
     count_again(dead, source, target)
     shutil.rmtree(tree.folder / ".mm2mgr" / "samples" / "failover_looks")
