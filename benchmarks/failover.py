@@ -125,7 +125,7 @@ def measure_broker(groups: int, partitions: int) -> float:
         logs = TopicLogs.ask_all(reach, [question])
         reach.close()
         seconds = time.perf_counter() - began
-        assert len(states) == groups
+        assert len(states) == groups, f"{len(states)} of {groups} groups are listed"
         assert sum(map(len, offsets.offsets.values())) == groups * partitions
         assert len(logs[question]) == partitions
         return seconds

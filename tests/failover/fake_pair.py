@@ -117,17 +117,19 @@ class FakePair:
                 }
                 return GroupOffsets(known, tuple(sorted(cluster.refused_groups & set(question.groups))))
             case TopicLogs():
-                return {partition: log for partition, log in cluster.logs.items() if partition.topic == question.topic}
+                there = (TopicPartition(question.topic, number) for number in range(question.partitions))
+                return {partition: cluster.logs[partition] for partition in there if partition in cluster.logs}
             case PartitionEnds():
                 return {
                     partition: cluster.open_ends.get(partition, cluster.logs[partition].end)
                     for partition in question.partitions
                 }
             case SettingsOfTopics():
+                listed = cluster.partitions
                 return {
                     topic: TopicSettings(cluster.settings.get(topic, {}), cluster.settings.get(topic, {}))
                     for topic in question.topics
-                    if topic in cluster.partitions
+                    if topic in listed
                 }
             case ClusterAcls():
                 return cluster.acls
