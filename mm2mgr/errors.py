@@ -127,6 +127,11 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.NO: "with `--once`: a Connect cluster was not watched, or a restart was not carried out",
     },
     "serve": {ExitCode.YES: "ended by a signal, within two seconds"},
+    "failover check": {
+        ExitCode.YES: "GO",
+        ExitCode.NO: "NO-GO, or not judged: something could not be read",
+        ExitCode.DIFFERS: "GO WITH the numbers of its last line",
+    },
     "sandbox status": {ExitCode.NO: "a broker or worker is down"},
 }  # fmt: skip
 """What the answers of a command are, beside what every command has in common; one that is not named has the common ones

@@ -30,7 +30,7 @@ from mm2mgr.topology import (
     with_heartbeats_marked,
 )
 
-_SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
+_SWITCHES = ("checkpoints", "heartbeats", "offset_syncs", "failover")
 _BALANCE: PathKey = ("defaults", "balance")
 
 

@@ -16,7 +16,7 @@ from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.link import BY_SYSTEM, USUAL_HEAP_BYTES, BrokerLimits, Clients, Route
 from mm2mgr.link_settings import Crossing, compile_block, may_pipeline
-from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link, Topics
+from mm2mgr.spec.models import Cluster, Connect, FailoverSettings, FlowSettings, Link, Topics
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, nearest, number_of, rate_text, whole_number
@@ -154,6 +154,12 @@ class Flow:
     def with_checkpoints(self) -> bool:
         """Whether the checkpoint connector of the pair serves it; checkpoints need offset syncs."""
         return self.settings.checkpoints.enabled and self.settings.offset_syncs.enabled
+
+    @property
+    def failover(self) -> FailoverSettings | None:
+        """What its pair declares of failover; None where that is nothing, or false."""
+        declared = self.settings.failover
+        return declared if declared and declared.enabled else None
 
     def connector_name(self, type_: ConnectorType) -> Text:
         """Return its connector's name of this type. Offsets are stored under it: a new name mirrors all again."""
@@ -313,6 +319,11 @@ class Topology:
     unused_links: tuple[tuple[str, str], ...] = ()
     """Links that no flow uses: place, and both ends."""
 
+    @property
+    def failover_pairs(self) -> dict[str, FailoverSettings]:
+        """What pairs of clusters declare of failover, by `source->target`."""
+        return {flow.pair: flow.failover for flow in self.flows if flow.failover}
+
     def flows_of(self, ids: Container[str]) -> list[Flow]:
         """Return the flows with these ids, such as those that a connector serves."""
         return [flow for flow in self.flows if flow.id in ids]
@@ -408,7 +419,7 @@ Clash = tuple[PathKey, str]
 
 # Flows of a pair share its internal topics, one checkpoint and one heartbeat connector. What lands on those (see
 # render) comes from one of the flows, so another flow's setting would be lost in silence.
-_SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs")
+_SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs", "failover")
 _SHARED_BY_CHECKPOINTS = (
     *("checkpoint_connector", "target_consumer", "source_admin", "target_admin", "refresh_interval"),
     *("checkpoints.group_offsets", "checkpoints.interval", "checkpoints.connector_name"),
@@ -437,6 +448,10 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
         yield from _unequal(group, f"the pair {pair}", _SHARED_BY_PAIR)
         yield from _unequal(checked, f"the checkpoint connector of {pair}", _SHARED_BY_CHECKPOINTS)
         yield from _unequal(with_heartbeats, f"the heartbeat connector of {pair}", _SHARED_BY_HEARTBEATS)
+        if group[0].failover and not checked:
+            message = f"the pair {pair} declares failover, and none of its flows has checkpoints with offset syncs"
+            remedy = "enable checkpoints, or write failover: false"
+            yield ("flows", group[0].name, "failover"), f"{message}: no group could go on where it was; {remedy}"
         for flow in group[1:]:
             if flow.connect != group[0].connect:
                 names = f"flows '{flow.name}' and '{group[0].name}' share the pair {pair}"

@@ -12,8 +12,10 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.acls import Acl, Permission, Right
+from mm2mgr.kafka.acls import Acl, Permission, Right, TopicSettings
+from mm2mgr.kafka.groups import GroupOffsets, GroupState
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.kafka.worker_groups import WorkerGroup
@@ -23,14 +25,22 @@ from mm2mgr.live import read as live_read
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.live.principals import principal_of
 from mm2mgr.live.questions import (
+    CheckpointRecords,
+    ClusterAcls,
     ClusterId,
+    CommittedOffsets,
     Expiring,
+    GroupMembers,
     MeasuredTopics,
     NewestRecord,
     OffsetsSince,
+    OffsetSyncRecords,
     PartitionCounts,
     PartitionEnds,
     Quotas,
+    RecordTimes,
+    RefusedTopics,
+    SettingsOfTopics,
     StoredSizes,
     TextsByKey,
     TopicLogs,
@@ -143,6 +153,27 @@ def answer_kafka(
                 return LimitsRead.from_topics(1_048_588, dict.fromkeys(question.topics, settings))
             case RequestVersions() if idle:
                 return {1: (0, 10), 0: (0, 9)}
+            case GroupMembers() if idle:
+                return {"billing": GroupState("EMPTY")}
+            case CommittedOffsets() if idle:
+                topic = "orders" if access.alias == "a" else "a.orders"
+                return GroupOffsets({"billing": {TopicPartition(topic, 0): 3}})
+            case SettingsOfTopics() if idle:
+                return dict.fromkeys(question.topics, TopicSettings({"cleanup.policy": "delete"}, {}))
+            case ClusterAcls() if idle:
+                return (Acl("User:ANONYMOUS", "*", "Read", "topic", "orders", prefixed=False, allow=True),)
+            case RefusedTopics() if idle:
+                return ()
+            case PartitionEnds() if idle:
+                return dict.fromkeys(question.partitions, 5)
+            case RecordTimes() if idle:
+                return {partition: 1.0 for partition, _ in question.positions}
+            case OffsetSyncRecords() if idle:
+                return OffsetSyncLog(
+                    {TopicPartition("orders", 0): (OffsetSync(TopicPartition("orders", 0), 2, 2),)}, 1.0
+                )
+            case CheckpointRecords() if idle:
+                return CheckpointLog({Checkpoint("billing", TopicPartition("a.orders", 0), 3, 3, ""): 1.0})
         return NotImplemented
 
     def answer(reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:

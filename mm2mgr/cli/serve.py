@@ -71,10 +71,11 @@ def _address(text: str) -> tuple[str, int]:
     "--with",
     "beside",
     multiple=True,
-    type=click.Choice(["audit", "rebalance", "throughput"]),
+    type=click.Choice(["audit", "failover", "rebalance", "throughput"]),
     show_default=False,
-    help="Do this too (repeatable). audit: every hour, what `mm2mgr audit --follow` does; throughput: roll samples up,"
-    " every hour; rebalance: write assignments with every look, where and when `balance` of the tree allows it.",
+    help="Do this too (repeatable). audit: every hour, what `mm2mgr audit --follow` does; failover: check pairs that"
+    " declare it, every 15 minutes or as they say; throughput: roll samples up, every hour; rebalance: write"
+    " assignments with every look, where and when `balance` of the tree allows it.",
 )
 @option(
     "--watchdog",
@@ -106,14 +107,15 @@ def serve(
     Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster.
     Nothing is written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does,
     beside other processes that watch too (one of them restarts, the others stand by), and by `--with rebalance`. The
-    page has the flows by source
-    and target, each flow with tasks, lag over time and partitions, losses, findings of lint, recent changes and the
-    plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour; with `--with throughput`, each hour
-    of the samples is rolled up when it is over, on Spark where `mm2mgr throughput` would be; with `--with rebalance`,
-    flows with `balance: plugin` get another assignment as `mm2mgr rebalance` writes it. /metrics is for Prometheus,
-    /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history, /api/watchdog and /api/rebalance are JSON,
-    /healthz tells whether looks succeed (503 where they do not). Listens on this machine alone; elsewhere only with a login, or
-    --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the package.
+    page has the flows by source and target, each flow with tasks, lag over time and partitions, losses, findings of
+    lint, recent changes and the plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour; with
+    `--with throughput`, each hour of the samples is rolled up when it is over, on Spark where `mm2mgr throughput` would
+    be; with `--with rebalance`, flows with `balance: plugin` get another assignment as `mm2mgr rebalance` writes it;
+    with `--with failover`, pairs that declare `failover` are checked as `mm2mgr failover check` does, and what is read
+    of their sources is kept for the day on which they do not answer. /metrics is for Prometheus, /api/status,
+    /api/flow?id=FLOW, /api/findings, /api/plan, /api/history, /api/watchdog, /api/rebalance and /api/failover are JSON,
+    /healthz tells whether looks succeed (503 where they do not). Listens on this machine alone; elsewhere only with a
+    login, or --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the package.
 
     \b
     Example:
@@ -148,8 +150,9 @@ def serve(
     roll_ups = _roll_ups(store) if "throughput" in beside else None
     balance = operations.RebalanceOrder((), order.freeze_file, store=store, reason=order.reason)
     rebalances = operations.RebalancesOrder(balance, events, _RebalancePrinter()) if "rebalance" in beside else None
+    failover = _failover_checks(store) if "failover" in beside else None
     watch = operations.serve(
-        workspace, operations.ServeOrder(every, survey_every, store, asked, audits, roll_ups, rebalances)
+        workspace, operations.ServeOrder(every, survey_every, store, asked, audits, roll_ups, rebalances, failover)
     )
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
     app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
@@ -185,6 +188,20 @@ def _roll_ups(store: Path) -> operations.RollUpsOrder:
     from mm2mgr.output.load_text import talk_roll_up
 
     return operations.RollUpsOrder(operations.RollUpOrder(store), talk_roll_up)
+
+
+def _failover_checks(store: Path) -> operations.FailoverChecksOrder:
+    return operations.FailoverChecksOrder(operations.FailoverOrder(store), report=_FailoverPrinter())
+
+
+class _FailoverPrinter:
+    def __init__(self) -> None:
+        self._printed: dict[str, str] = {}
+
+    def __call__(self, done: operations.FailoverRound) -> None:
+        from mm2mgr.output.failover_watch_text import say_failover_round
+
+        self._printed = say_failover_round(done, self._printed)
 
 
 class _WatchPrinter:

@@ -271,6 +271,18 @@ def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
         return _acls(kafka, view.operations, _EVERY_ACL)
 
 
+def cluster_acls(kafka: Kafka) -> tuple[Acl, ...] | None:
+    """Return every ACL of the cluster, none where it has no authorizer; None where this login may not read them."""
+    with kafka.doing("reading ACLs"):
+        asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.seconds_left())
+        try:
+            return _acls(kafka, _operation_names(kafka.result(asked)), _EVERY_ACL)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() != _CODES.SECURITY_DISABLED:
+                raise
+            return ()
+
+
 def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl]]:
     """Return the literal ACLs of each of these topics; nothing when this login may not read them."""
     with kafka.doing("reading ACLs"):
@@ -310,6 +322,21 @@ def _acl(binding: Any) -> Acl:
         binding.resource_pattern_type == ResourcePatternType.PREFIXED,
         binding.permission_type == AclPermissionType.ALLOW,
     )
+
+
+def refused_topics(kafka: Kafka, topics: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the topics that this login may not describe, whether or not they exist."""
+    with kafka.doing("describing topics"):
+        return tuple(
+            name
+            for names in batches(sorted(topics))
+            for name, future in kafka.admin.describe_topics(
+                confluent_kafka.TopicCollection(names), request_timeout=kafka.seconds_left()
+            ).items()
+            if not _by_code(
+                kafka, future, lambda _: True, {**dict.fromkeys(_MISSING, True), **dict.fromkeys(_REFUSALS, False)}
+            )
+        )
 
 
 def _by_code(kafka: Kafka, future: Future[Any], judged: Callable[[Any], T], by_code: Mapping[int, T]) -> T:

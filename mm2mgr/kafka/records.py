@@ -137,17 +137,20 @@ def _in_bulk(
     return call(lambda part: consumer.offsets_for_times(part, timeout=timeout_seconds), parts)
 
 
-def read_logs(kafka: Kafka, partitions: Sequence[TopicPartition], starts: Container[str] | None = None) -> OffsetsRead:
+def read_logs(
+    kafka: Kafka, partitions: Sequence[TopicPartition], starts: Container[str] | None = None, *, committed: bool = False
+) -> OffsetsRead:
     """Return log start and end per partition as `Kafka.read_offsets` does; of many at a fifth of its cost.
 
     `starts`: the topics whose log starts are wanted, None for all; of many others only the end is asked for, and the
-    start is given as 0. A broker gets two requests per 500 partitions, or one. What has no answer in bulk is asked
-    again, for the reason.
+    start is given as 0. `committed`: an end before open transactions. A broker gets two requests per 500 partitions, or
+    one. What has no answer in bulk is asked again, for the reason.
     """
     if len(partitions) <= _PARTITIONS_PER_CALL:
-        return kafka.read_offsets(partitions)
+        return kafka.read_offsets(partitions, committed=committed)
     limits = {"socket.timeout.ms": max(1000, int(kafka.timeout_seconds * 1000))}
-    consumer, _ = open_client(confluent_kafka.Consumer, kafka.access, {**_OF_ENDS, **limits})
+    isolation = {"isolation.level": "read_committed"} if committed else {}
+    consumer, _ = open_client(confluent_kafka.Consumer, kafka.access, {**_OF_ENDS, **isolation, **limits})
     read_ends: dict[TopicPartition, Offsets] = {}
     whole = [partition for partition in partitions if starts is None or partition.topic in starts]
     ends_only = [partition for partition in partitions if starts is not None and partition.topic not in starts]
@@ -171,7 +174,9 @@ def read_logs(kafka: Kafka, partitions: Sequence[TopicPartition], starts: Contai
         pass
     finally:
         consumer.close()
-    rest = kafka.read_offsets([partition for partition in partitions if partition not in read_ends])
+    rest = kafka.read_offsets(
+        [partition for partition in partitions if partition not in read_ends], committed=committed
+    )
     return replace(rest, found={**read_ends, **rest.found})
 
 
@@ -303,6 +308,18 @@ def read(
                 partition = _close_reached(message, open_ends)
                 if message.error() is None and message.offset() < ends[partition]:
                     yield _record(message)
+
+
+def read_whole(kafka: Kafka, partition: TopicPartition, limit_seconds: float) -> Iterator[Record]:
+    """Yield every committed record of a partition, up to the end that it has now.
+
+    KafkaError unless all of it comes within `limit_seconds`.
+    """
+    deadline = timing.now() + limit_seconds
+    for record in read(kafka.access, [partition], timeout_seconds=limit_seconds, kafka=kafka):
+        if timing.now() > deadline:
+            raise KafkaError(f"{kafka.access.alias}: {partition} could not be read to its end in {limit_seconds:g} s")
+        yield record
 
 
 # --- the times of records: what the producer set, unless the topic has message.timestamp.type=LogAppendTime ---------

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mm2mgr.connect.types import Plugin, PluginsOfWorkers, SourceOffset, Validation, WorkerInfo
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.failover.syncs import CheckpointLog, OffsetSyncLog, collect_checkpoints, collect_offset_syncs
+from mm2mgr.kafka.acls import Acl, TopicSettings
+from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.kafka.worker_groups import WorkerGroup, read_worker_groups
 from mm2mgr.live.reach import ClientLogin
@@ -235,11 +238,24 @@ class TopicLogs(TopicQuestion[dict[TopicPartition, Offsets]]):
 
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
-        logs = reach.kafka.offsets(cls.all_partitions(questions))
+        from mm2mgr.kafka.records import read_logs
+
+        logs = read_logs(reach.kafka, cls.all_partitions(questions)).found
         by_topic: dict[str, dict[TopicPartition, Offsets]] = {question.topic: {} for question in questions}
         for partition, log in logs.items():
             by_topic[partition.topic][partition] = log
         return {question: by_topic[question.topic] for question in questions}
+
+
+@dataclass(frozen=True)
+class TopicIds(KafkaQuestion[dict[str, str]]):
+    """The ids of topics by name; absent: a topic that cannot be described, and every one before Kafka 2.8."""
+
+    topics: tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> dict[str, str]:
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
+            return kafka.topic_ids(self.topics)
 
 
 @dataclass(frozen=True)
@@ -253,10 +269,12 @@ class PartitionEnds(KafkaQuestion[dict[TopicPartition, int | None]]):
     committed: bool = False
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, int | None]:
+        from mm2mgr.kafka.records import read_logs
+
         with reach.connect(reach.limits.measuring_seconds) as kafka:
             counts = kafka.partition_counts()  # ends early where no broker listens
             there = _existing(self.partitions, counts)
-            logs = kafka.read_offsets(there, committed=self.committed).found
+            logs = read_logs(kafka, there, (), committed=self.committed).found
         missing = {partition: 0 if partition.topic in counts else None for partition in self.partitions - set(there)}
         return {**missing, **{partition: log.end for partition, log in logs.items()}}
 
@@ -431,3 +449,100 @@ class NewestRecord(TopicQuestion[float | None]):
         for partition, at in newest_record_at(reach.kafka, cls.all_partitions(questions)).items():
             newest[partition.topic] = max(at, newest.get(partition.topic, at))
         return {question: newest.get(question.topic) for question in questions}
+
+
+# --- consumer groups, and what else a failover needs ------------------------------------------------------------------
+
+
+class GroupMembers(KafkaQuestion[dict[str, GroupState]]):
+    """The consumer groups that mm2mgr's login may see, each with its state, which tells whether it has members."""
+
+    def ask(self, reach: KafkaReach) -> dict[str, GroupState]:
+        from mm2mgr.kafka.groups import group_states
+
+        return group_states(reach.kafka)
+
+
+@dataclass(frozen=True)
+class CommittedOffsets(KafkaQuestion[GroupOffsets]):
+    """The next offset that each of these groups reads, by partition, and the groups that may not be read."""
+
+    groups: tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> GroupOffsets:
+        from mm2mgr.kafka.groups import group_offsets
+
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
+            return group_offsets(kafka, self.groups)
+
+
+@dataclass(frozen=True)
+class SettingsOfTopics(KafkaQuestion[dict[str, TopicSettings]]):
+    """The settings of topics; absent: there is no such topic, or its settings may not be read."""
+
+    topics: tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> dict[str, TopicSettings]:
+        from mm2mgr.kafka.inspection import topic_configs
+
+        return topic_configs(reach.kafka, self.topics)
+
+
+@dataclass(frozen=True)
+class RefusedTopics(KafkaQuestion[tuple[str, ...]]):
+    """Which of some topics mm2mgr's login may not describe, whether or not they exist."""
+
+    topics: tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> tuple[str, ...]:
+        from mm2mgr.kafka.inspection import refused_topics
+
+        return refused_topics(reach.kafka, self.topics)
+
+
+class ClusterAcls(KafkaQuestion[tuple[Acl, ...] | None]):
+    """All ACLs of a cluster, none where its brokers have no authorizer; None where mm2mgr's login may not read them."""
+
+    def ask(self, reach: KafkaReach) -> tuple[Acl, ...] | None:
+        from mm2mgr.kafka.inspection import cluster_acls
+
+        return cluster_acls(reach.kafka)
+
+
+@dataclass(frozen=True)
+class RecordMarks(KafkaQuestion[dict[RecordPlace, tuple[RecordMark, ...]]]):
+    """Digests of the records at some places, those of aborted transactions too; late ones are left out."""
+
+    places: tuple[RecordPlace, ...]
+
+    def ask(self, reach: KafkaReach) -> dict[RecordPlace, tuple[RecordMark, ...]]:
+        from mm2mgr.kafka.groups import record_marks
+
+        return record_marks(reach.access, self.places, reach.limits.measuring_seconds)
+
+
+# --- what MirrorMaker keeps in topics of its own ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OffsetSyncRecords(KafkaQuestion[OffsetSyncLog]):
+    """The offset syncs in a topic, which is on the source unless `offset-syncs.topic.location` is target."""
+
+    topic: str
+
+    def ask(self, reach: KafkaReach) -> OffsetSyncLog:
+        from mm2mgr.live.internal_topics import read_internal
+
+        return collect_offset_syncs(read_internal(reach, self.topic))
+
+
+@dataclass(frozen=True)
+class CheckpointRecords(KafkaQuestion[CheckpointLog]):
+    """The newest checkpoints in a topic, which is on the target."""
+
+    topic: str
+
+    def ask(self, reach: KafkaReach) -> CheckpointLog:
+        from mm2mgr.live.internal_topics import read_internal
+
+        return collect_checkpoints(read_internal(reach, self.topic))

@@ -111,7 +111,7 @@ def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
         elif isinstance(question, TaskConfigs) and isinstance(answer, tuple):
             own = declared.get((question.cluster, question.connector), {})
             answers[question] = tuple(TaskConfig(task.id, _with_secrets(task.config, own)) for task in answer)
-    answers.update(dict(together(answers)))
+    answers = {**dict(together(answers)), **answers}  # a log that was asked for by itself has its start, too
     return Snapshot(answers, taken_at, json.dumps(memory) if memory else "")
 
 

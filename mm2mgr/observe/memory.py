@@ -194,7 +194,7 @@ class Memory:
     `silent_workers` are by `connect/worker id`. `copied`: the looks at settings and at ACLs of topics, each by the ids
     of flows. `unwritten` are rows of the ledger that are not in its table yet. `shared_at`: when this machine last
     wrote points of lag into the store (seconds since 1970). `audited_since`: when a flow was first seen to declare
-    audits, by its id.
+    audits, by its id; `failover_since`: the same for a pair that declares failover.
     """
 
     without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -207,6 +207,7 @@ class Memory:
     checkpoints: Mapping[str, CheckpointLook] = field(default_factory=dict)
     silent_workers: Mapping[str, SilentWorker] = field(default_factory=dict)
     audited_since: Mapping[str, float] = field(default_factory=dict)
+    failover_since: Mapping[str, float] = field(default_factory=dict)
 
     def flow(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -271,6 +272,7 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
         looks=looks,
         unwritten=(*earlier.unwritten, *lost),
         audited_since=_audited_since(earlier.audited_since, reading),
+        failover_since=_failover_since(earlier.failover_since, reading),
     )
 
 
@@ -278,6 +280,12 @@ def _audited_since(earlier: Mapping[str, float], reading: Reading) -> dict[str, 
     begun = {flow.id: earlier.get(flow.id, reading.taken_at) for flow in reading.flows if flow.settings.audit}
     read = {flow.id for flow in reading.flows}
     return {**{flow: since for flow, since in earlier.items() if flow not in read}, **begun}
+
+
+def _failover_since(earlier: Mapping[str, float], reading: Reading) -> dict[str, float]:
+    begun = {flow.pair: earlier.get(flow.pair, reading.taken_at) for flow in reading.flows if flow.failover}
+    read = {flow.pair for flow in reading.flows}
+    return {**{pair: since for pair, since in earlier.items() if pair not in read}, **begun}
 
 
 def _surplus(

@@ -93,7 +93,7 @@ def reading_of(
         chosen = {name: [] for name in (*chosen, *topology.connects)}
     for connector in connectors_of(connectors, flows):
         chosen[connector.connect].append(connector)
-    connects = yield from side_by_side(*(_read_connect(topology, name, chosen[name], declared, how) for name in chosen))
+    connects = yield from side_by_side(*(read_connect(topology, name, chosen[name], declared, how) for name in chosen))
     by_name = {connect.name: connect if whole else replace(connect, orphans=()) for connect in connects}
     reading = Reading(how.clock(), tuple(flows), by_name, {}, whole, begun_at, declared=topology.flows)
     if how.earlier:
@@ -115,7 +115,7 @@ def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
 # --- Connect ----------------------------------------------------------------------------------------------------------
 
 
-def _read_connect(
+def read_connect(
     topology: Topology, name: str, chosen: Sequence[Connector], declared: Collection[Named], how: ObserveOptions
 ) -> Steps[SeenConnect]:
     connect, owners = topology.connects[name], Ownership.of_tree(topology)

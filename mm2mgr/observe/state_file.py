@@ -1,6 +1,7 @@
-"""What is kept between observations: the memory, one JSON file per owner, and three tables beside the samples.
+"""What is kept between observations: the memory, one JSON file per owner, and tables beside the samples.
 
-These are the ledger of losses, points of lag for processes on other machines, and what audits compared.
+These are the ledger of losses, points of lag for processes on other machines, what audits compared, and of failover
+what looks leave for the day on which a source is dead and what checks came to.
 
 What a look shows to be lost first goes into the memory, in one step with the look itself, and from there into the
 table: a store that cannot be reached, or an install without the packages for tables, delays it and loses nothing.
@@ -19,15 +20,30 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, cause, install
+from mm2mgr.failover.kept import KeptLooks
 from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
 from mm2mgr.observe.audits import AuditState, audit_states
 from mm2mgr.observe.beside_records import Beats, CheckpointLook
+from mm2mgr.observe.failover_rows import ReadinessState, looks_of, readiness_states, rows_of
 from mm2mgr.observe.lag import Surplus
 from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.reading import ConditionClock
 from mm2mgr.observe.trend import FLOW, LagPoint, join_points
-from mm2mgr.samples.schema import AUDITS, LAG, LOSSES, AuditRow, LossRow, SharedLag, Store, is_remote
+from mm2mgr.samples.schema import (
+    AUDITS,
+    FAILOVER_CHECKS,
+    FAILOVER_LOOKS,
+    LAG,
+    LOSSES,
+    AuditRow,
+    FailoverCheckRow,
+    KeptRow,
+    LossRow,
+    SharedLag,
+    Store,
+    is_remote,
+)
 from mm2mgr.text import first_few, number_of
 
 _LOCK_SECONDS = 10.0
@@ -48,6 +64,7 @@ class _MemoryFile(BaseModel):
     checkpoints: Mapping[str, CheckpointLook] = {}
     silent_workers: Mapping[str, SilentWorker] = {}
     audited_since: Mapping[str, float] = {}
+    failover_since: Mapping[str, float] = {}
 
 
 def state_file(owner: str) -> Path:
@@ -241,6 +258,96 @@ def audits_of(place: StorePlace, now: float) -> tuple[dict[str, AuditState] | No
     """Return what the audits of the last week say of each flow (None: that could not be read), and warnings."""
     rows, warnings = read_audits(place, now - _AUDITS_READ_SECONDS)
     return None if warnings and not rows else audit_states(rows), warnings
+
+
+# --- the tables of failover -------------------------------------------------------------------------------------------
+
+_CHECKS_READ_SECONDS = 7 * 86_400.0
+
+
+def keep_looks(place: StorePlace, pair: tuple[str, str], looks: KeptLooks) -> list[str]:
+    """Join what a look at a pair (aliases of source and target) read with what is kept of it; return warnings.
+
+    Nothing is written for a look that read nothing of the source.
+    """
+    if not any((looks.commits, looks.commits_at, looks.ends_at, looks.syncs_at)):
+        return []
+    if missing := _missing_packages():
+        return [f"the table of failover looks needs the Python package {missing[0]}: {install('spark')}"]
+    from mm2mgr.samples.store import LookStore
+
+    warnings: list[str] = []
+
+    def join(files: Sequence[Sequence[KeptRow]]) -> Iterable[KeptRow]:
+        earlier = _join_files(files, warnings)
+        return rows_of(earlier.join(looks) if earlier else KeptLooks().join(looks))
+
+    try:
+        LookStore(place.store, place.owner, pair, warnings.append).keep(join, is_whole=looks.is_whole)
+    except Exception as error:  # as above
+        warnings.append(f"the table of failover looks: {cause(error)}; this look is not in it")
+    return list(dict.fromkeys(warnings))  # once, however often another process was ahead
+
+
+def read_looks(place: StorePlace, pair: tuple[str, str]) -> tuple[KeptLooks | None, list[str]]:
+    """Return what is kept of a pair (aliases of source and target), and warnings.
+
+    None: nothing was kept, or it cannot be read, which a warning says.
+    """
+    warnings: list[str] = []
+    if not _may_have(place.store, FAILOVER_LOOKS):
+        return None, []
+    if missing := _missing_packages():
+        return None, [f"the table of failover looks needs the Python package {missing[0]}: {install('spark')}"]
+    from mm2mgr.samples.store import LookStore
+
+    try:
+        files = LookStore(place.store, place.owner, pair, warnings.append).read()
+    except Exception as error:  # as above
+        return None, [f"the table of failover looks: {cause(error)}"]
+    return _join_files(files, warnings), warnings
+
+
+def _join_files(files: Sequence[Sequence[KeptRow]], warnings: list[str]) -> KeptLooks | None:
+    joined: KeptLooks | None = None
+    for rows in files:
+        try:
+            looks = looks_of(rows)
+        except ValueError as error:
+            warnings.append(f"the table of failover looks has {error}; left out")
+        else:
+            joined = looks if joined is None else joined.join(looks)
+    return joined
+
+
+def record_check(place: StorePlace, row: FailoverCheckRow) -> list[str]:
+    """Write what a check of failover came to into the store; return warnings."""
+    if missing := _missing_packages():
+        return [f"the table of failover checks needs the Python package {missing[0]}: {install('spark')}"]
+    from mm2mgr.samples.store import CheckStore
+
+    warnings: list[str] = []
+    try:
+        CheckStore(place.store, place.owner, warnings.append).append([row], row.time_ms)
+    except Exception as error:  # as above
+        warnings.append(f"the table of failover checks: {cause(error)}; this check is not in it")
+    return warnings
+
+
+def readiness_of(place: StorePlace, now: float) -> tuple[dict[str, ReadinessState] | None, list[str]]:
+    """Return what the checks of the last week say of each pair (None: that could not be read), and warnings."""
+    warnings: list[str] = []
+    if not _may_have(place.store, FAILOVER_CHECKS):
+        return {}, []
+    if missing := _missing_packages():
+        return None, [f"the table of failover checks needs the Python package {missing[0]}: {install('spark')}"]
+    from mm2mgr.samples.store import CheckStore
+
+    try:
+        rows = CheckStore(place.store, place.owner, warnings.append).read(round(1000 * (now - _CHECKS_READ_SECONDS)))
+    except Exception as error:  # as above
+        return None, [f"the table of failover checks: {cause(error)}"]
+    return None if warnings and not rows else readiness_states(rows), warnings
 
 
 # --- the table of lag -------------------------------------------------------------------------------------------------

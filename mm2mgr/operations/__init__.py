@@ -39,11 +39,14 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.balance.ways import Way, compare_ways
     from mm2mgr.check.judge import Checked
     from mm2mgr.evidence.read import Changes, EvidenceOptions
+    from mm2mgr.failover.check import FailoverVerdict, GroupPosition, GroupReadiness, PairReadiness
+    from mm2mgr.failover.kept import KeptLooks
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.observe.lag_report import LagLevel
+    from mm2mgr.observe.pair_look import FailoverOptions
     from mm2mgr.off_peak import OffPeak
     from mm2mgr.operations.audit import (
         AuditHistory,
@@ -59,6 +62,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
+    from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
+    from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
@@ -83,6 +88,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         AuditsOrder,
         EstateView,
         EstateWatch,
+        FailoverChecksOrder,
         RebalancesOrder,
         RollUpsOrder,
         ServeOrder,
@@ -161,17 +167,22 @@ _HOMES: Mapping[str, str] = {
         "balance.rules": "BalanceHistory BalanceRules LoadLook",
         "balance.ways": "Way compare_ways",
         "check.judge": "Checked",
+        "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
+        "failover.kept": "KeptLooks",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
         "link_forecast": "buffer_advice",
         "lint.findings": "Finding Rule Severity",
         "problems.health": "Description Status",
         "observe.lag_report": "LagLevel",
+        "observe.pair_look": "FailoverOptions",
         "problems.watchdog": "RestartPolicy WatchAction",
         "operations.audit": "AuditHistory AuditRound FollowOrder Replay audit audit_compare audit_history "
         "follow_audits record_audit repair_plan",
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
+        "operations.failover": "CheckedPair check_and_keep failover_check",
+        "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
@@ -183,7 +194,8 @@ _HOMES: Mapping[str, str] = {
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch RebalancesOrder RollUpsOrder ServeOrder "
+        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder RollUpsOrder "
+        "ServeOrder "
         "WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",

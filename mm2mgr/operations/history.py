@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,8 @@ from mm2mgr.live.rights import LoggedIn, LogIn
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, ask, or_error, side_by_side
 from mm2mgr.live.snapshot_file import SNAPSHOT, together, write_snapshot
 from mm2mgr.observe.memory import Memory
+from mm2mgr.observe.pair_look import FailoverOptions, PairToJudge
+from mm2mgr.observe.pair_readiness import pair_readiness
 from mm2mgr.observe.read import ObserveOptions, reading_of
 from mm2mgr.observe.reading import Reading
 from mm2mgr.observe.state_file import memory_text, parse_memory, state_file, timed_looks
@@ -51,7 +54,7 @@ from mm2mgr.spec.files import OVERRIDES, yaml_text
 from mm2mgr.spec.mistakes import model_words
 from mm2mgr.spec.models import OVERRIDE_KEYS
 from mm2mgr.timing import wait_for
-from mm2mgr.topology import Topology
+from mm2mgr.topology import Topology, by_pair
 
 
 @dataclass(frozen=True)
@@ -286,6 +289,7 @@ async def _take(workspace: Workspace) -> Snapshot:
         ask(_whole(topology, taken)),
         check(topology, connectors, topology.flows, workspace.spec),
         *map(or_error, workers),
+        *map(or_error, _readiness_of_pairs(workspace, parse_memory(memory) if memory else Memory())),
     )
     (reading, *_), taken = await run_steps(steps, clusters, _LIMITS, taken)
     taken = await read(_of_lag(reading), clusters, _LIMITS, taken)
@@ -302,6 +306,14 @@ def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[object]]:
         for name, info in {} if isinstance(infos, Mm2mgrError) else infos.items():
             if type_of(info.config.get("connector.class", "")) == "source":
                 yield from (StoredOffsets(connect.name, name), TaskConfigs(connect.name, name))
+
+
+def _readiness_of_pairs(workspace: Workspace, memory: Memory) -> Iterator[Steps[object]]:
+    """Yield what `failover check` asks about each pair; records are not compared for a file."""
+    topology, options = workspace.topology, FailoverOptions(sample=0)
+    for flows in by_pair(topology.flows).values():
+        pair = PairToJudge(topology, workspace.connectors, tuple(flows), options)
+        yield pair_readiness(pair, memory, time.time)
 
 
 def _of_lag(reading: Reading) -> Iterator[Question[object]]:

@@ -3,8 +3,8 @@
 Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
 another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
 time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, one rebalances
-(these two alone write to clusters), one audits, the same as `audit --follow`, and one rolls up, the same as
-`sample --follow --throughput`.
+(these two alone write to clusters), one audits, the same as `audit --follow`, one rolls up, the same as
+`sample --follow --throughput`, and one checks failover, the same as `failover check`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,15 @@ from mm2mgr.operations.automatic_rebalance import (
     RebalanceRound,
     RebalancesView,
     rebalances,
+)
+from mm2mgr.operations.failover_watch import (
+    Check,
+    FailoverOrder,
+    FailoverRound,
+    FailoverView,
+    check_pair,
+    refuse_without_pairs,
+    watch_failover,
 )
 from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
@@ -114,7 +123,8 @@ class EstateView:
     Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
-    counts. `watchdog`, `rebalances`: None where none were asked for. `audit`: the last round of audits of this process.
+    counts. `watchdog`, `rebalances`, `failover`: None where none were asked for. `audit`: the last round of audits of
+    this process.
     """
 
     started_at: float
@@ -131,6 +141,7 @@ class EstateView:
     watchdog: WatchdogView | None = None
     audit: AuditRound | None = None
     rebalances: RebalancesView | None = None
+    failover: FailoverView | None = None
     started_tick: float | None = None
     looked_tick: float | None = None
 
@@ -286,11 +297,20 @@ class RebalancesOrder:
 
 
 @dataclass(frozen=True)
+class FailoverChecksOrder:
+    """Checks of failover inside `serve`: what checks a pair, and what is called with each turn."""
+
+    order: FailoverOrder
+    check: Check = check_pair
+    report: Callable[[FailoverRound], object] = lambda _: None
+
+
+@dataclass(frozen=True)
 class ServeOrder:
     """How often to look (seconds between the end of one look and the next), and how often to make the slow part;
     `store`: as for `lag`.
 
-    `watchdog`, `rebalances`: without both nothing is ever written to clusters. `audits`: None for no audits.
+    `watchdog`, `rebalances`: without both nothing is ever written to clusters. `audits`, `failover`: None for none.
     `roll_ups`: None for none, and then no Spark session ever starts for them.
     """
 
@@ -301,6 +321,7 @@ class ServeOrder:
     audits: AuditsOrder | None = None
     roll_ups: RollUpsOrder | None = None
     rebalances: RebalancesOrder | None = None
+    failover: FailoverChecksOrder | None = None
 
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
@@ -397,6 +418,12 @@ class EstateWatch:
                 target=self._rebalance, args=(rebalances,), name="mm2mgr-rebalances", daemon=True
             )
             self._threads.append(balancing)
+        if failover := self._order.failover:
+            self._view = replace(self._view, failover=FailoverView())
+            checking = threading.Thread(
+                target=self._check_failover, args=(failover,), name="mm2mgr-failover", daemon=True
+            )
+            self._threads.append(checking)
 
     @property
     def view(self) -> EstateView:
@@ -550,6 +577,23 @@ class EstateWatch:
         finally:
             self._halt = None
 
+    def _check_failover(self, asked: FailoverChecksOrder) -> None:
+        """Check failover until the end; whatever goes wrong is published, and it begins anew."""
+        while not self._closing.is_set():
+            try:
+                with closing(
+                    watch_failover(self._workspace, asked.order, asked.check, clock=self._clock, wait=self._wait)
+                ) as rounds:
+                    for done in rounds:
+                        self._publish_failover(asked, done)
+            except BaseException as error:  # the server outlives it
+                self._publish_failover(asked, FailoverRound(0, self._clock(), error=cause(error)))
+                timing.wait(self._closing, self._order.survey_seconds)
+
+    def _publish_failover(self, asked: FailoverChecksOrder, done: FailoverRound) -> None:
+        self._publish(lambda view: replace(view, failover=view.failover and view.failover.after_round(done)))
+        asked.report(done)
+
     def _publish_rebalance(self, asked: RebalancesOrder, done: RebalanceRound) -> None:
         self._publish(lambda view: replace(view, rebalances=view.rebalances and view.rebalances.after_round(done)))
         asked.report(done)
@@ -585,4 +629,6 @@ def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
         from mm2mgr.operations.audit import followed_flows
 
         followed_flows(workspace, order.audits.order)
+    if order and order.failover:
+        refuse_without_pairs(workspace.topology)
     return EstateWatch(workspace, order)

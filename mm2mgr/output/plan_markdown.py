@@ -6,26 +6,25 @@ break a table, nor mention people.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from mm2mgr.output.markdown import code, escape
 from mm2mgr.output.plan_text import entity_text, group_entries, plan_counts_text, price_text, quota_text, resting, short
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.quotas import QuotaChange
-from mm2mgr.text import few, fit_text, number_of, one_line, visible
+from mm2mgr.text import few, number_of
 
 MOST_BYTES = 60_000
-_TABLE_BYTES, _LONGEST_CELL = 10_000, 300
-_MARKUP = re.compile(r"[\\`*_\[\]<>#|~&]|:(?=//)")
+_TABLE_BYTES = 10_000
 
 
 def plan_markdown(plan: Plan) -> str:
     """Return the plan as Markdown of at most MOST_BYTES."""
     costs = price_text(plan.price)
     parts = [
-        f"### mm2mgr plan: {_text(plan_counts_text(plan))}",
-        *([f"**Price:** {_text(costs)}"] if costs else []),
+        f"### mm2mgr plan: {escape(plan_counts_text(plan))}",
+        *([f"**Price:** {escape(costs)}"] if costs else []),
         *_clusters(plan.clusters),
         *_costly(change for change in plan.changes if change.action != "blocked"),
         *_blocked_changes(change for change in plan.changes if change.action == "blocked"),
@@ -46,7 +45,7 @@ def _clusters(clusters: Sequence[ClusterPlan]) -> Iterator[str]:
         notes += resting(cluster.changes)
         if cluster.left_over:
             notes.append(f"no longer declared: {few(cluster.left_over)}")
-        rows.append([_code(cluster.connect), *map(str, numbers), _text("; ".join(notes))])
+        rows.append([code(cluster.connect), *map(str, numbers), escape("; ".join(notes))])
     titles = ("Connect cluster", "create", "update", "delete", "unchanged", "blocked", "notes")
     yield Table(titles, rows).markdown(_TABLE_BYTES)
 
@@ -55,7 +54,7 @@ def _lists(clusters: Iterable[ClusterPlan]) -> Iterator[str]:
     rows = []
     for alike in group_entries(entry for cluster in clusters for entry in cluster.lists):
         names, first = few([f"{entry.connector} ({entry.place})" for entry in alike]), alike[0]
-        rows.append([_code(first.list), _text(names), _text(first.says), "can go" if first.done else "needed"])
+        rows.append([code(first.list), escape(names), escape(first.says), "can go" if first.done else "needed"])
     if rows:
         yield "#### Connectors that change hands"
         yield Table(("list", "connectors", "what happens", "line"), rows).markdown(_TABLE_BYTES)
@@ -64,10 +63,10 @@ def _lists(clusters: Iterable[ClusterPlan]) -> Iterator[str]:
 def _quotas(quotas: Sequence[QuotaChange]) -> Iterator[str]:
     rows = [
         [
-            _code(quota.kafka),
-            _code(entity_text(quota)),
+            code(quota.kafka),
+            code(entity_text(quota)),
             quota.action,
-            _text("; ".join((quota_text(quota), *quota.notes))),
+            escape("; ".join((quota_text(quota), *quota.notes))),
         ]
         for quota in quotas
         if quota.action != "no-op"
@@ -82,7 +81,7 @@ def _costly(changes: Iterable[Change]) -> Iterator[str]:
     for change in changes:
         if change.price.again or change.price.irreversible:
             costs = "; ".join(filter(None, (price_text(change.price), *change.price.irreversible)))
-            rows.append([_code(change.connect), _code(change.connector), change.action, _text(costs)])
+            rows.append([code(change.connect), code(change.connector), change.action, escape(costs)])
     if rows:
         yield "#### Costly"
         yield Table(("Connect cluster", "connector", "change", "costs"), rows).markdown(_TABLE_BYTES)
@@ -97,7 +96,7 @@ def _blocked_changes(changes: Iterable[Change]) -> Iterator[str]:
         costs = sorted(filter(None, {price_text(change.price) for change in alike}))[:1]
         names = few([f"{change.connect}/{change.connector}" for change in alike])
         text = "; ".join(filter(None, (reason, *(f"would cost: {cost}" for cost in costs))))
-        rows.append([_code(names), _text(text), _text(remedy)])
+        rows.append([code(names), escape(text), escape(remedy)])
     if rows:
         yield "#### Blocked"
         yield Table(("connectors", "reason", "what to do"), rows).markdown(_TABLE_BYTES)
@@ -109,7 +108,7 @@ def _warnings(changes: Iterable[Change]) -> Iterator[str]:
         for warning in change.warnings:
             names.setdefault(warning, []).append(f"{change.connect}/{change.connector}")
     if names:
-        rows = [[_code(few(connectors)), _text(warning)] for warning, connectors in names.items()]
+        rows = [[code(few(connectors)), escape(warning)] for warning, connectors in names.items()]
         yield "#### Warnings"
         yield Table(("connectors", "warning"), rows).markdown(_TABLE_BYTES)
 
@@ -125,7 +124,7 @@ def _details(clusters: Iterable[ClusterPlan], left: int) -> Iterator[str]:
                 shown.append(block)
         missing += len(cluster.writes) - len(shown)
         if shown:
-            title = f"{_code(cluster.connect)}: {number_of(len(cluster.writes), 'change')}"
+            title = f"{code(cluster.connect)}: {number_of(len(cluster.writes), 'change')}"
             yield "\n\n".join((f"<details><summary>{title}</summary>", *shown, "</details>"))
     if missing:
         yield f"{number_of(missing, 'more change')} not shown here: `mm2mgr plan -o json` has them all."
@@ -138,25 +137,12 @@ def _change(change: Change) -> str:
         notes.append(f"state: {change.state[0] or 'none'} -> {change.state[1]}")
     if change.takes and change.takes.topics:
         notes.append(f"takes {len(change.takes.topics)} of {change.takes.of} topics")
-    lines = [f"- {change.action} {_code(change.connector)}", *(f"  - {_text(note)}" for note in notes if note)]
+    lines = [f"- {change.action} {code(change.connector)}", *(f"  - {escape(note)}" for note in notes if note)]
     text = "\n".join(lines)
     if change.action != "update" or not change.keys:
         return text
     rows = [
-        [_code(key.key), _code(short(key.masked_before or "")), _code(short(key.masked_after or "")), _code(key.origin)]
+        [code(key.key), code(short(key.masked_before or "")), code(short(key.masked_after or "")), code(key.origin)]
         for key in change.keys
     ]
     return f"{text}\n\n{Table(('key', 'before', 'after', 'from'), rows).markdown(_TABLE_BYTES)}"
-
-
-def _code(text: str) -> str:
-    return f"<code>{_escape(text)}</code>" if text else ""
-
-
-def _text(text: str) -> str:
-    return _escape(text).replace("@", "<span>@</span>")
-
-
-def _escape(text: str) -> str:
-    line = fit_text(visible(one_line(text)), _LONGEST_CELL)
-    return _MARKUP.sub(lambda sign: f"&#{ord(sign[0])};", line)

@@ -14,6 +14,8 @@ from typing import TypeVar
 from urllib.parse import urlencode
 
 from mm2mgr.evidence.flow_load import TaskLoad
+from mm2mgr.failover.check import WORDS
+from mm2mgr.observe.failover_rows import ReadinessState
 from mm2mgr.observe.lag_report import LagLevel, LagRow
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.automatic_rebalance import LastRound, RebalancesView
@@ -44,6 +46,7 @@ PAGES = {
     "plan": "Plan",
     "watchdog": "Watchdog",
     "rebalance": "Rebalances",
+    "failover": "Failover",
 }
 """The pages by path, in the order of the navigation."""
 SIGNS = {"problem": "✕", "unknown": "?", "waiting": "…", "ok": "✓"}
@@ -410,6 +413,70 @@ def rebalance(view: RebalancesView | None) -> Context:
     notes += [f"The last look failed: {view.last.error}"] if view.last.error else []
     notes += [view.last.note] if view.last.note else []
     return _table_page("rebalance", heading, f"Looked last at {utc(view.last.taken_at)}.", tables, notes)
+
+
+def failover(now: float, view: EstateView) -> Context:
+    """Return whether pairs that declare it could fail over, as the newest checks say, and the groups of those that this
+    process checked."""
+    heading, states = "Failover", view.look.status.failover if view.look else {}
+    if not states:
+        reason = "No pair declares `failover`, or the store could not be read." if view.look else "No look has ended."
+        return _table_page("failover", heading, reason, [], list(_failover_notes(view)))
+    columns = (
+        *("pair", "verdict", "checked", "groups", "not ready", "would repeat", "would skip", "would lose"),
+        *("oldest checkpoint", "source read", "why"),
+    )
+    order = {word: place for place, word in enumerate(WORDS)}
+    rows = [
+        _failover_row(now, pair, state)
+        for pair, state in sorted(states.items(), key=lambda item: (order[item[1].verdict] if item[1] else 1, item[0]))
+    ]
+    tables = [Table(columns, rows[:MOST_ROWS], right=columns[3:8])]
+    for check in sorted(view.failover.checks.values(), key=lambda check: check.pair) if view.failover else ():
+        groups = [
+            (
+                f"{check.pair}: {group.group}",
+                f"{group.verdict} ({group.state})",
+                or_dash(group.repeated),
+                str(group.skipped),
+                _ago(now, group.checkpoint_at),
+            )
+            for group in check.groups[:MOST_ROWS]
+        ]
+        if groups:
+            right = ("would repeat", "would skip")
+            tables.append(Table(("group", "verdict", *right, "oldest checkpoint"), groups, right=right))
+    lead = (
+        "Could consumers go on at the target now? Records at most; mm2mgr failover check names each partition. What is"
+        " kept of a source that does not answer is as old as `source read`."
+    )
+    return _table_page("failover", heading, lead, tables, list(_failover_notes(view)))
+
+
+def _failover_row(now: float, pair: str, state: ReadinessState | None) -> tuple[str, ...]:
+    if state is None:
+        return (pair, "not checked", *("-",) * 9)
+    return (
+        *(pair, state.verdict, _ago(now, state.checked_at), str(state.groups), str(state.groups_not_ready)),
+        *(or_dash(state.repeated), str(state.skipped), or_dash(state.lost)),
+        *(_ago(now, state.checkpoint_at), _ago(now, state.source_at), state.reason or "-"),
+    )
+
+
+def _failover_notes(view: EstateView) -> Iterator[str]:
+    if view.failover is None:
+        yield "Nothing is checked by this process: mm2mgr serve --with failover, or mm2mgr failover check."
+        return
+    for check in view.failover.checks.values():
+        if check.error:
+            yield f"{check.pair}: the last check failed: {check.error}"
+        yield from (f"{check.pair}: {warning}" for warning in check.warnings)
+    if last := view.failover.last:
+        yield from filter(None, (last.note, last.error and f"The last turn failed: {last.error}", *last.warnings))
+
+
+def _ago(now: float, at: float | None) -> str:
+    return "unknown" if at is None else f"{span_text(max(0.0, now - at))} ago"
 
 
 def _last_round_text(last: LastRound | None) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from mm2mgr.problems import arrival, audit, connectors, flows, loss
+from mm2mgr.problems import arrival, audit, connectors, failover, flows, loss
 from mm2mgr.problems.kind import REGISTERED, ConnectorCase, FlowCase, LiveProblem, ProblemEvidence
 
-_MODULES = [REGISTERED[module.__name__] for module in (connectors, flows, arrival, loss, audit)]
+_MODULES = [REGISTERED[module.__name__] for module in (connectors, flows, arrival, loss, audit, failover)]
 KINDS: Mapping[str, type[ProblemEvidence]] = MappingProxyType(
     {evidence.kind: evidence for module in _MODULES for evidence in module.kinds}
 )

@@ -16,6 +16,7 @@ from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.audits import AuditState
+from mm2mgr.observe.failover_rows import ReadinessState
 from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.losses import LossEntry, open_entries
@@ -25,8 +26,9 @@ from mm2mgr.observe.trend import Trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
+from mm2mgr.problems.failover import failover_problems
 from mm2mgr.problems.flows import find_overlaps, often_interrupted
-from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, name_some
+from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, KafkaCluster, config_text
@@ -115,6 +117,8 @@ class Status:
     """Everything that was observed. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
 
     `losses` are not acknowledged yet; `warnings` say what was wrong with the state file and the table of losses.
+    `failover`: what checks say of each pair that declares it (None: there was none in the last days); empty where that
+    could not be read.
     """
 
     taken_at: float
@@ -125,6 +129,7 @@ class Status:
     stale_offsets: tuple[OffsetsNotStored, ...] = ()
     losses: tuple[LossEntry, ...] = ()
     warnings: tuple[str, ...] = ()
+    failover: Mapping[str, ReadinessState | None] = field(default_factory=dict)
 
     @property
     def health(self) -> Health:
@@ -164,6 +169,7 @@ class Status:
             "orphans": [to_json(orphan) | {"detail": orphan.sentence()} for orphan in self.orphans],
             "stale_offsets": [to_json(offsets) | {"detail": offsets.sentence()} for offsets in self.stale_offsets],
             "losses": to_json(self.losses),
+            "failover": to_json(self.failover),
             "problem_values": [to_json(problem) for problem in self.problems()],
             "failures": to_json(self.failures),
             "warnings": list(self.warnings),
@@ -179,9 +185,10 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
     patience: Patience | None = None,
     ledger: Iterable[LossEntry] = (),
     audits: Mapping[str, AuditState] | None = None,
+    checks: Mapping[str, ReadinessState] | None = None,
 ) -> Status:
     """Judge a reading by the memory before it and after it (`memory.remember`), by the ledger's entries, and by what is
-    known of audits of the flows that declare them (None: that could not be read)."""
+    known of audits of the flows and of checks of the pairs that declare them (None: that could not be read)."""
     losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
     patience = patience or Patience()
     (overlaps, notes), about = find_overlaps(reading), (reading, memory, patience)
@@ -196,11 +203,12 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
         else:
             judged = _unread_status(reading, flow, lost)
         judged = replace(judged, lane_of=flow.whole_id if flow.lane_of else None)
-        flows.append(_with_audit(judged, flow, audits, memory, reading.taken_at))
+        judged = _with_audit(judged, flow, audits, memory, reading.taken_at)
+        flows.append(_with_failover(judged, flow, checks, reading, memory))
     return Status(
         reading.taken_at,
         tuple(flows),
-        tuple(map(_companion, companions)),
+        tuple(_companion(case, checks) for case in companions),
         reading.failures(),
         tuple(
             Orphan.from_connector(orphan, {flow.id for flow in reading.declared})
@@ -209,6 +217,9 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
         ),
         tuple(offsets_not_stored(reading, memory, patience.not_stored_seconds)),
         losses,
+        failover={}
+        if checks is None
+        else {flow.pair: checks.get(flow.pair) for flow in reading.flows if flow.failover},
     )
 
 
@@ -249,6 +260,19 @@ def _with_audit(
     return replace(status, audit=state, problems=problems, health="problem" if late else status.health)
 
 
+def _with_failover(
+    status: FlowStatus, flow: Flow, checks: Mapping[str, ReadinessState] | None, reading: Reading, memory: Memory
+) -> FlowStatus:
+    """Add what checks say of failover to the first flow of a pair whose Connect cluster cannot be read: elsewhere it is
+    a matter of the checkpoint connector."""
+    first = next(other for other in reading.flows if other.pair == flow.pair)
+    if checks is None or first is not flow or status.state != "unknown":
+        return status
+    subject, since = ProblemSubject(flow.connect.name, flow=flow.id), memory.failover_since.get(flow.pair)
+    problems = tuple(failover_problems(flow, subject, checks.get(flow.pair), since, reading.taken_at))
+    return replace(status, problems=(*status.problems, *problems), health="problem" if problems else status.health)
+
+
 def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
     desired = case.connector.desired
     return desired.connect, desired.name, desired.type, desired.pair, case.state
@@ -282,9 +306,14 @@ def _flow_health(case: FlowCase) -> Health:
     return "ok" if not lag.total_records or (moving and waiting <= moving) else "waiting"
 
 
-def _companion(case: ConnectorCase) -> ConnectorState:
-    """Without consumer groups a checkpoint connector needs no task."""
-    problems = companion_problems(case)
+def _companion(case: ConnectorCase, checks: Mapping[str, ReadinessState] | None) -> ConnectorState:
+    """Without consumer groups a checkpoint connector needs no task. What checks say of failover is a matter of its
+    pair's checkpoint connector."""
+    problems, desired = companion_problems(case), case.connector.desired
+    if checks is not None and desired.type == "checkpoint":
+        flow, subject = case.reading.flows_of(case.connector)[0], ProblemSubject(desired.connect, desired.name)
+        since, now = case.memory.failover_since.get(flow.pair), case.reading.taken_at
+        problems += tuple(failover_problems(flow, subject, checks.get(flow.pair), since, now))
     health: Health = "problem" if problems else "ok" if case.connector.runs else "waiting"
     return ConnectorState(*_name_fields(case), health, _tasks(case.connector), problems, companion_notes(case))
 

@@ -144,8 +144,8 @@ ALERTS: tuple[Alert, ...] = (
 
 
 def alerts(topology: Topology) -> Iterator[Alert]:
-    """Yield the alerts that can fire on an estate: none for heartbeats, lag limits, audits or rebalances that no flow
-    has."""
+    """Yield the alerts that can fire on an estate: none for heartbeats, lag limits, audits, rebalances or failover that
+    no flow has."""
     with_heartbeats = any(flow.with_heartbeats for flow in topology.flows)
     without = set[str]()
     if not any(flow.settings.max_lag for flow in topology.flows):
@@ -154,6 +154,8 @@ def alerts(topology: Topology) -> Iterator[Alert]:
         without.add(_REBALANCE_HELD)
     if not any(flow.settings.audit for flow in topology.flows):
         without.add(alert_name("not-audited"))
+    if not topology.failover_pairs:
+        without |= {alert_name("failover-not-ready"), alert_name("failover-not-checked")}
     for alert in ALERTS:
         if alert.name not in without and (with_heartbeats or "Heartbeat" not in alert.name):
             yield alert
@@ -311,6 +313,21 @@ PANELS: tuple[Panel, ...] = (
     Panel(
         "Age of the last audit", "timeseries",
         (Query(f"time() - mm2mgr_flow_audit_judged_timestamp_seconds{{{_CHOSEN}}}", "{{flow}}"),), "s", 12, 9,
+    ),
+    Panel(
+        "Failover: records at risk", "timeseries",
+        (Query(f"topk({_SHOWN}, mm2mgr_failover_records_at_risk{{OWN}})", "{{source}}->{{target}}"),), "short", 12, 9,
+        "Records that would be lost or skipped, at most, if consumers went over to the target now.",
+    ),
+    Panel(
+        "Failover: age of the oldest checkpoint", "timeseries",
+        (
+            Query(
+                f"topk({_SHOWN}, time() - mm2mgr_failover_oldest_checkpoint_timestamp_seconds{{OWN}})",
+                "{{source}}->{{target}}",
+            ),
+        ),
+        "s", 12, 9,
     ),
     Panel(
         "Tasks that do not run", "timeseries",

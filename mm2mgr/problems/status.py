@@ -23,6 +23,7 @@ from mm2mgr.observe.state_file import (
     join_shared,
     load,
     read_audits,
+    readiness_of,
     record_audit,
     settle,
     share,
@@ -70,13 +71,15 @@ async def observe(
     unshared = share(place, memory, ids) if memory.shared_at == now else ()
     entries, unsettled = settle(place, memory)
     audits, unaudited = audits_of(place, now) if any(flow.settings.audit for flow in flows) else (None, [])
-    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries, audits=audits)
+    pairs = {flow.pair for flow in flows if flow.failover}
+    checks, unchecked = readiness_of(place, now) if pairs else (None, [])
+    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries, audits=audits, checks=checks)
     unidentified = [
         f"kafka {alias}: no broker gave the ids of topics in time, so this look finds no loss; the next one does"
         for alias, kafka in reading.clusters.items()
         if kafka.ids_unread
     ]
-    warnings = (*unwritten, *unidentified, *unjoined, *unsettled, *unshared, *unaudited)
+    warnings = (*unwritten, *unidentified, *unjoined, *unsettled, *unshared, *unaudited, *unchecked)
     return Observation(reading, lags, replace(judged, warnings=warnings), memory)
 
 

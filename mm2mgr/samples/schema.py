@@ -48,7 +48,7 @@ _OTHERS = [kind.column for kind in METRIC_SOURCES]
 _SOURCE = TableColumn("source", "string", "", f"{', '.join([KAFKA_OFFSETS, *_OTHERS[:-1]])} or {_OTHERS[-1]}")
 
 SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES, LAG = "samples", "task_offsets", "throughput", "losses", "lag"
-AUDITS = "audits"
+AUDITS, FAILOVER_LOOKS, FAILOVER_CHECKS = "audits", "failover_looks", "failover_checks"
 
 TABLES: Mapping[str, tuple[TableColumn, ...]] = {
     SAMPLES: (
@@ -200,12 +200,71 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("engine", "string", "", "what did the work"),
         TableColumn("started_by", "string", "", "command, follow or serve"),
     ),
+    FAILOVER_LOOKS: (
+        TableColumn("owner", "string", "", "owner of the tree that declares the pair; the table is partitioned by it"),
+        TableColumn("source", "string", "", "alias of the source cluster; partitioned by it"),
+        TableColumn("target", "string", "", "alias of the target cluster; partitioned by it"),
+        TableColumn(
+            "kind",
+            "string",
+            "",
+            "sync, group (what it committed) or end of a partition; all syncs, all groups, all ends: the time at which"
+            " all of them were read",
+        ),
+        TableColumn("group", "string", "", "name of the consumer group, of a group", True),
+        TableColumn("topic", "string", "", "name of the topic on the source; empty where the row is of none"),
+        TableColumn("partition", "int32", "", "number of the partition; -1 where the topic is empty"),
+        TableColumn("place", "int32", "", "place of an offset sync among those kept of its partition, oldest first"),
+        TableColumn(
+            "offset",
+            "int64",
+            "offset",
+            "on the source: of a sync, the next one that a group reads, or the end of the log (-1: not read); of all"
+            " syncs the time of the newest one in ms since 1970 UTC",
+        ),
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "when it was read"),
+        TableColumn("target_offset", "int64", "offset", "on the target: of a sync, or the end of the log", True),
+        TableColumn(
+            "stored_offset", "int64", "offset", "of an end: the offset behind the one that the connector stored", True
+        ),
+        TableColumn("topic_id", "string", "", "of an end: id of the topic on the source (null before Kafka 2.8)", True),
+        TableColumn("target_topic_id", "string", "", "of an end: id of the topic on the target", True),
+    ),
+    FAILOVER_CHECKS: (
+        TableColumn("day", "string", "UTC", "day of the check; the table is partitioned by it"),
+        TableColumn("owner", "string", "", "owner of the tree that declares the pair"),
+        TableColumn("source", "string", "", "alias of the source cluster"),
+        TableColumn("target", "string", "", "alias of the target cluster"),
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "when the check began"),
+        TableColumn("verdict", "string", "", "GO, GO WITH, NO-GO or not judged"),
+        TableColumn("reason", "string", "", "why it is no better one; empty for GO"),
+        TableColumn("groups", "int32", "", "consumer groups that were judged"),
+        TableColumn("groups_not_ready", "int32", "", "of these, NO-GO or not judged"),
+        TableColumn("repeated", "int64", "records", "that would come again at most; null where not known", True),
+        TableColumn("skipped", "int64", "records", "that would be skipped at most, where that is known"),
+        TableColumn("lost", "int64", "records", "not on the target at most; null where not known", True),
+        TableColumn(
+            "lost_ms", "int64", "ms", "age of the oldest record that would be lost; null where not known", True
+        ),
+        TableColumn(
+            "checkpoint_ms",
+            "int64",
+            "ms since 1970 UTC",
+            "when the oldest of the groups' newest checkpoints was written; null where a group has none",
+            True,
+        ),
+        TableColumn(
+            "source_ms", "int64", "ms since 1970 UTC", "when the source was read; null where it never was", True
+        ),
+        TableColumn("started_by", "string", "", "command or serve"),
+    ),
 }
 """Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows
 count once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10),
 not both. Ranges in `losses` may overlap and repeat, as several processes write what each saw: they count once, less the
 ranges acknowledged for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what
 earlier rows of an hour say, and keeps two hours. `audits` has a row per partition and audit, and keeps 90 days.
+`failover_looks` has the newest of each key alone; `failover_checks` has a row per pair and check, and keeps 90 days.
 """
 
 PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
@@ -215,6 +274,8 @@ PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
     LOSSES: ("owner",),
     LAG: ("hour",),
     AUDITS: ("day",),
+    FAILOVER_LOOKS: ("owner", "source", "target"),
+    FAILOVER_CHECKS: ("day",),
 }
 
 
@@ -281,6 +342,42 @@ class AuditRow:
     not_judged: str | None
     verdict: str
     engine: str
+    started_by: str
+
+
+class KeptRow(NamedTuple):
+    """One row of `failover_looks` without owner, source and target, field by field: one offset of the last look."""
+
+    kind: str
+    group: str | None
+    topic: str
+    partition: int
+    place: int
+    offset: int
+    time_ms: int
+    target_offset: int | None = None
+    stored_offset: int | None = None
+    topic_id: str | None = None
+    target_topic_id: str | None = None
+
+
+@dataclass(frozen=True)
+class FailoverCheckRow:
+    """One row of `failover_checks` without its day and owner, field by field: what one check of a pair came to."""
+
+    source: str
+    target: str
+    time_ms: int
+    verdict: str
+    reason: str
+    groups: int
+    groups_not_ready: int
+    repeated: int | None
+    skipped: int
+    lost: int | None
+    lost_ms: int | None
+    checkpoint_ms: int | None
+    source_ms: int | None
     started_by: str
 
 

@@ -23,12 +23,16 @@ import pyarrow.compute as pc
 from mm2mgr.samples.batch import Batch, Real, Whole
 from mm2mgr.samples.schema import (
     AUDITS,
+    FAILOVER_CHECKS,
+    FAILOVER_LOOKS,
     HOUR_MS,
     LAG,
     LOSSES,
     SAMPLES,
     TASK_OFFSETS,
     AuditRow,
+    FailoverCheckRow,
+    KeptRow,
     LossRow,
     SharedLag,
     Store,
@@ -247,7 +251,9 @@ class TaskStore:
 
 
 def _arrow(
-    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow], schema: pa.Schema, **others: Sequence[str]
+    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | FailoverCheckRow],
+    schema: pa.Schema,
+    **others: Sequence[str],
 ) -> pa.Table:
     names = [name for name in schema.names if name not in others]
     values = [astuple(row) for row in rows]
@@ -330,7 +336,7 @@ class LagStore:
 
 # --- audits -----------------------------------------------------------------------------------------------------------
 
-_AUDITS_KEPT_DAYS = 90
+_KEPT_DAYS = 90
 _DAY_MS = 24 * HOUR_MS
 
 
@@ -350,7 +356,7 @@ class AuditStore:
         self._table.create()
         days, owners = [day_of(row.time_ms) for row in rows], [self._owner] * len(rows)
         self._table.append(_arrow(rows, self._table.schema, day=days, owner=owners))
-        self._tidy(now_ms)
+        _tidy_days(self._table, now_ms)
 
     def read(self, since_ms: int = 0) -> list[AuditRow]:
         """Return the rows of audits that began since then, each once, oldest first; none where there is no table."""
@@ -363,24 +369,92 @@ class AuditStore:
         recent = (row for row in rows if row.time_ms >= since_ms)
         return sorted(recent, key=lambda row: (row.time_ms, row.flow, row.topic, row.partition, row.source_first))
 
-    def _tidy(self, now_ms: int) -> None:
-        state, today = self._table.snapshot(), day_of(now_ms)
-        oldest = day_of(max(0, now_ms - _AUDITS_KEPT_DAYS * _DAY_MS))
-        old, new = [file for file in state.files if file.values[0] < oldest], list[DataFile]()
-        for day, several in by_period(state.files).items():
-            if oldest <= day < today and len(several) > 1:
-                names = self._table.file_schema.names
-                read = {file: rows for file in several if (rows := self._table.read_or_warn(file, names)) is not None}
-                if len(read) > 1:
-                    with writing(self._table.uri):
-                        tables = [rows.cast(self._table.file_schema) for rows in read.values()]
-                        file = self._table.write_file((day,), tables)
-                    old += read
-                    new += [file] if file else []
-        if old:
-            with suppress(Conflict):
-                self._table.replace(state, old, new)
-            self._table.vacuum()
+
+# --- failover ---------------------------------------------------------------------------------------------------------
+
+_KEEP_TRIES = 5
+_CHECK_FILES = 20  # of today, which every look at the status reads
+Join = Callable[[Sequence[Sequence[KeptRow]]], Iterable[KeptRow]]
+"""Returns the rows to keep instead of those of several files."""
+
+
+class LookStore:
+    """What the last looks at one pair of clusters left of its source: one file, replaced as a whole.
+
+    `warn` receives a sentence for every damaged file that was left out.
+    """
+
+    def __init__(self, store: Store, owner: str, pair: tuple[str, str], warn: Callable[[str], None] = _warn) -> None:
+        self._table, self._values = StoredTable(store, FAILOVER_LOOKS, warn), (owner, *pair)
+
+    def keep(self, join: Join, *, is_whole: bool) -> None:
+        """Put what `join` makes of the rows that are there into their place, in one commit; the table is created with
+        the first ones.
+
+        A file that cannot be read stays, unless what is kept is whole without it. Where another process keeps a look at
+        the same time, both are joined; Conflict where that fails again and again.
+        """
+        self._table.create()
+        for left in reversed(range(_KEEP_TRIES)):
+            state = self._table.snapshot()
+            old = self._files(state.files)
+            read = {file: rows for file in old if (rows := self._rows(file)) is not None}
+            with writing(self._table.uri):
+                new = self._table.write_file(self._values, [self._arrow(join(list(read.values())))])
+            try:
+                self._table.replace(state, old if is_whole else list(read), [new] if new else [])
+                break
+            except Conflict:  # vacuum will delete the new file
+                if not left:
+                    raise
+        self._table.vacuum()
+
+    def read(self) -> list[list[KeptRow]]:
+        """Return the rows of each file; none where nothing was kept."""
+        return [rows for file in self._files(self._table.files()) if (rows := self._rows(file)) is not None]
+
+    def _files(self, files: Iterable[DataFile]) -> list[DataFile]:
+        return [file for file in files if file.values == self._values]
+
+    def _rows(self, file: DataFile) -> list[KeptRow] | None:
+        table = self._table.read_or_warn(file, KeptRow._fields)
+        if table is None:
+            return None
+        columns = [_share_equal_values(table[name].to_pylist()) for name in KeptRow._fields]
+        return [KeptRow(*row) for row in zip(*columns, strict=True)]
+
+    def _arrow(self, rows: Iterable[KeptRow]) -> pa.Table:
+        columns = list(zip(*rows, strict=True)) or [()] * len(KeptRow._fields)
+        values = dict(zip(KeptRow._fields, columns, strict=True))
+        schema = self._table.file_schema
+        return pa.table([pa.array(values[field.name], field.type) for field in schema], schema=schema)
+
+
+class CheckStore:
+    """What checks of failover came to for the pairs of one owner, a row per check. `warn` as for `LossStore`."""
+
+    def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
+        self._table, self._owner = StoredTable(store, FAILOVER_CHECKS, warn), owner
+
+    def append(self, rows: Sequence[FailoverCheckRow], now_ms: int) -> None:
+        """Add rows in one commit, and remove old ones as `AuditStore` does; the table is created with the first."""
+        if rows:
+            self._table.create()
+            days, owners = [day_of(row.time_ms) for row in rows], [self._owner] * len(rows)
+            self._table.append(_arrow(rows, self._table.schema, day=days, owner=owners))
+            _tidy_days(self._table, now_ms, _CHECK_FILES)
+
+    def read(self, since_ms: int = 0) -> list[FailoverCheckRow]:
+        """Return the rows of checks that began since then, each once, oldest first; none where there is no table."""
+        names = [field.name for field in fields(FailoverCheckRow)]
+        files = (file for file in self._table.files() if file.values[0] >= day_of(since_ms))
+        tables = (self._table.read_or_warn(file, ["owner", *names]) for file in files)
+        mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in tables if table is not None]
+        columns = ([table[name].to_pylist() for name in names] for table in mine)
+        rows = {FailoverCheckRow(*row) for column_block in columns for row in zip(*column_block, strict=True)}
+        return sorted(
+            (row for row in rows if row.time_ms >= since_ms), key=lambda row: (row.time_ms, row.source, row.target)
+        )
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -392,6 +466,28 @@ def _expire(table: StoredTable, before_ms: int) -> list[str]:
     with suppress(Conflict):
         table.replace(state, old, [])
     return list(by_period(old))
+
+
+def _tidy_days(table: StoredTable, now_ms: int, most_of_today: int | None = None) -> None:
+    """Remove days that ended more than 90 days ago, and make one file of each day that is over, of today's too where
+    these are more than `most_of_today`."""
+    state, today = table.snapshot(), day_of(now_ms)
+    oldest = day_of(max(0, now_ms - _KEPT_DAYS * _DAY_MS))
+    old, new = [file for file in state.files if file.values[0] < oldest], list[DataFile]()
+    for day, several in by_period(state.files).items():
+        is_due = day < today or (most_of_today is not None and len(several) > most_of_today)
+        if oldest <= day and is_due and len(several) > 1:
+            names = table.file_schema.names
+            read = {file: rows for file in several if (rows := table.read_or_warn(file, names)) is not None}
+            if len(read) > 1:
+                with writing(table.uri):
+                    file = table.write_file((day,), [rows.cast(table.file_schema) for rows in read.values()])
+                old += read
+                new += [file] if file else []
+    if old:
+        with suppress(Conflict):
+            table.replace(state, old, new)
+        table.vacuum()
 
 
 def _may_name(file: DataFile, alias: str, prefix: str) -> bool:

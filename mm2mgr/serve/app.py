@@ -149,6 +149,7 @@ def application(
         Route("/api/flow", pages.api_flow),
         Route("/api/watchdog", pages.api_watchdog),
         Route("/api/rebalance", pages.api_rebalance),
+        Route("/api/failover", pages.api_failover),
         *(Route(f"/api/{part}", pages.api_survey) for part in ("findings", "plan", "history")),
         Route("/", pages.overview),
         Route("/flows", pages.flows),
@@ -156,6 +157,7 @@ def application(
         Route("/losses", pages.losses),
         Route("/watchdog", pages.watchdog),
         Route("/rebalance", pages.rebalance),
+        Route("/failover", pages.failover),
         *(Route(f"/{part}", pages.show_survey) for part in ("findings", "changes", "plan")),
     ]
     return _Guard(_app_of_routes([Route(_OPEN, pages.healthz)]), _app_of_routes(routes), login, hosts)
@@ -206,6 +208,12 @@ class _Pages:
             return JSONResponse({"error": "no flow was judged yet"}, 503)
         return JSONResponse(to_json(rebalances))
 
+    def api_failover(self, request: Request) -> Response:
+        view = self._view()
+        if view.look is None:
+            return JSONResponse({"error": "no look has ended yet"}, 503)
+        return JSONResponse({"pairs": to_json(view.look.status.failover), "this_process": to_json(view.failover)})
+
     def api_survey(self, request: Request) -> Response:
         survey = self._view().survey
         if survey is None:
@@ -242,6 +250,10 @@ class _Pages:
     def rebalance(self, request: Request) -> Response:
         view = self._view()
         return self._html(request, "table", view, serve_page.rebalance(view.rebalances))
+
+    def failover(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "table", view, serve_page.failover(self._clock(), view))
 
     def show_survey(self, request: Request) -> Response:
         view = self._view()

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mm2mgr import __version__
+from mm2mgr.failover.check import WORDS
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.problems import KINDS
 
@@ -194,6 +195,44 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_audit_differences": ServedMetric(
             "gauge", ("flow", "kind"), "Records that this audit found missing, duplicated, altered, reordered or extra."
         ),
+        "mm2mgr_failover_verdict": ServedMetric(
+            "gauge",
+            ("source", "target", "verdict"),
+            "1 for what the newest check of the pair in the last week says, 0 for the others: `go`, `go-with`, `no-go`,"
+            " `not-judged`. Missing, as all that follows of failover, where the pair declares no `failover`, and where"
+            " there was no such check.",
+        ),
+        "mm2mgr_failover_records": ServedMetric(
+            "gauge",
+            ("source", "target", "kind"),
+            "Records that this check counted, at most: that would be `lost`, `skipped`, or come again (`repeated`)."
+            " Missing where unknown.",
+        ),
+        "mm2mgr_failover_records_at_risk": ServedMetric(
+            "gauge",
+            ("source", "target"),
+            "Records that would be lost or skipped, at most: those that nobody would read. Missing where unknown.",
+        ),
+        "mm2mgr_failover_groups": ServedMetric(
+            "gauge",
+            ("source", "target", "readiness"),
+            "Consumer groups of the pair that this check judged `ready` and `not-ready`.",
+        ),
+        "mm2mgr_failover_oldest_checkpoint_timestamp_seconds": ServedMetric(
+            "gauge",
+            ("source", "target"),
+            "When the oldest of the groups' newest checkpoints was written, in seconds since 1970. Missing where a"
+            " group has none.",
+        ),
+        "mm2mgr_failover_source_read_timestamp_seconds": ServedMetric(
+            "gauge",
+            ("source", "target"),
+            "When what this check knew of the source was read, in seconds since 1970: the check itself, or with a dead"
+            " source what earlier looks kept of it. Missing where nothing was kept.",
+        ),
+        "mm2mgr_failover_checked_timestamp_seconds": ServedMetric(
+            "gauge", ("source", "target"), "When this check was made, in seconds since 1970."
+        ),
         "mm2mgr_flow_known_timestamp_seconds": ServedMetric(
             "gauge", ("flow",), "When the flow could last be read, in seconds since 1970."
         ),
@@ -272,7 +311,7 @@ class _Collected(Collector):
 def families(view: EstateView, tick: float, closed: Mapping[str, int] = MappingProxyType({})) -> Iterator[Metric]:
     """Yield every metric with its values, those without a value too."""
     samples = {**_of_looks(view, tick, closed), **_of_flows(view), **_of_load(view), **_of_the_estate(view)}
-    samples |= _of_rebalances(view)
+    samples |= {**_of_rebalances(view), **_of_failover(view)}
     for name, metric in METRICS.items():
         family_class = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
         family = family_class(name, metric.meaning, labels=("owner", *metric.labels))
@@ -395,6 +434,30 @@ def _of_rebalances(view: EstateView) -> dict[str, list[Row]]:
             add("mm2mgr_flow_last_rebalance_timestamp_seconds", flow.last.at_seconds, flow.flow)
             add("mm2mgr_flow_last_rebalance_balance_ratio", flow.last.before, flow.flow, "before")
             add("mm2mgr_flow_last_rebalance_balance_ratio", flow.last.after, flow.flow, "after")
+    return rows
+
+
+def _of_failover(view: EstateView) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {}
+
+    def add(name: str, value: float | None, *labels: str) -> None:
+        if value is not None:
+            rows.setdefault(f"mm2mgr_failover_{name}", []).append((labels, float(value)))
+
+    for pair, state in view.look.status.failover.items() if view.look else ():
+        if state is None:
+            continue
+        source, _, target = pair.partition("->")
+        for word in WORDS:
+            add("verdict", state.verdict == word, source, target, word.lower().replace(" ", "-"))
+        for kind, records in (("lost", state.lost), ("skipped", state.skipped), ("repeated", state.repeated)):
+            add("records", records, source, target, kind)
+        add("records_at_risk", state.records_at_risk, source, target)
+        add("groups", state.groups - state.groups_not_ready, source, target, "ready")
+        add("groups", state.groups_not_ready, source, target, "not-ready")
+        add("oldest_checkpoint_timestamp_seconds", state.checkpoint_at, source, target)
+        add("source_read_timestamp_seconds", state.source_at, source, target)
+        add("checked_timestamp_seconds", state.checked_at, source, target)
     return rows
 
 

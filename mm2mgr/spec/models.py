@@ -467,6 +467,16 @@ class Sync(Model, json_schema_extra=_example(topic_acls=True)):
     """Topic settings that are not copied, added to Kafka's own list."""
 
 
+class FailoverSettings(Model, json_schema_extra=_example(check_every="15min")):
+    """How closely it is watched that consumers of a pair of clusters could go on at its target."""
+
+    enabled: bool = True
+    """`failover: true` is short for this with all defaults."""
+    check_every: Annotated[TimeSpan, Field(ge=60)] = 900
+    """How often `serve --with failover` does what `mm2mgr failover check` does. With the source dead, a check goes by
+    what the last one kept of it, and all that was written since is not known."""
+
+
 class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.orders", "logs[.].*"]})):
     """Everything about a flow except which clusters it connects. Nearest value wins: pair, flow, defaults."""
 
@@ -511,6 +521,12 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     audit: Share | None = None
     """Share of the records, such as `2%`, that `mm2mgr audit --follow` and `serve --with audit` compare with the
     source. Where it is set, `status` reports two days without a verdict. Default: not audited by them."""
+    failover: Annotated[
+        FailoverSettings | None, BeforeValidator(flag, json_schema_input_type=FailoverSettings | bool)
+    ] = None
+    """Whether consumers must be able to go on at the target: true, false or settings, the same in all flows of a pair.
+    Where it is set, `serve --with failover` checks that, and `status` reports a pair that is not ready, or that nothing
+    checks. Default: not watched."""
     source_consumer: ClientSettings = Field(default_factory=dict)
     """The consumer that reads the source. Plain consumer keys; null drops a default of mm2mgr."""
     record_producer: ClientSettings = Field(default_factory=dict)

@@ -53,6 +53,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("simulate", "--store", "store", "--traffic", "2"),
     ("check",),
     ("check", "orders:a->east"),
+    ("failover", "check", "a->east", "--sample", "0"),
 )
 MOVING = {"taken_at", "since", "heartbeat_seconds", "seconds"}
 

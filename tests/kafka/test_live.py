@@ -6,17 +6,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 import trustme
 from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives import serialization
 
 from mm2mgr.errors import KafkaError
+from mm2mgr.kafka import records
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.kafka.lease import Holder, Lease, read_holder
-from mm2mgr.kafka.records import Producer, commit_group, mean_record_bytes, read
+from mm2mgr.kafka.records import Producer, commit_group, mean_record_bytes, read, read_logs
 from mm2mgr.link import BrokerLimits
 from mm2mgr.live.questions import TranslatedGroups
 from mm2mgr.live.reach import KafkaReach, Limits
@@ -338,3 +340,21 @@ def test_link_probe_reads_only_topics_with_records(link: Command, access: KafkaA
     probe = ("link", "probe", "open", "tls", "--bandwidth", "--topic")
     assert "topic 'hollow' has no records" in link(*probe, "hollow", code=1).err
     assert "no topic 'absent'" in link(*probe, "absent", code=1).err
+
+
+def test_an_open_transaction_ends_a_log_in_bulk_too(access: KafkaAccess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_PARTITIONS_PER_CALL", 1)
+    both = [TopicPartition("transactional", number) for number in range(2)]
+    producer = confluent_kafka.Producer({"bootstrap.servers": access.bootstrap_servers, "transactional.id": "open"})
+    with Kafka(access) as kafka:
+        kafka.create_topics({"transactional": (2, 1, {})})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("transactional", b"x", partition=1)
+        assert producer.flush(30) == 0
+        ends = {
+            committed: [log.end for log in read_logs(kafka, both, (), committed=committed).found.values()]
+            for committed in (False, True)
+        }
+        producer.abort_transaction(30)
+    assert {committed: sorted(found) for committed, found in ends.items()} == {False: [0, 1], True: [0, 0]}

@@ -144,6 +144,7 @@ def test_it_holds_no_config_values(small: Estate) -> None:
         "without_status",
         "silent_workers",
         "audited_since",
+        "failover_since",
         "beats",
         "copied",
         "checkpoints",

@@ -76,7 +76,9 @@ LAYERS: dict[str, set[str]] = {
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
+    "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
+        "failover",
         *(
             "text",
             "assignment_text",
@@ -122,6 +124,7 @@ LAYERS: dict[str, set[str]] = {
     "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
     "balance": {"weeks", "text", "off_peak", "partitions", "assignment", "sizing"},
     "observe": {
+        *("defaults", "failover", "remarks", "spec"),
         "assignment",
         "assignment_text",
         "json_values",
@@ -146,6 +149,7 @@ LAYERS: dict[str, set[str]] = {
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
+        "failover",
     },
     "evidence": {
         "weeks",
@@ -217,6 +221,8 @@ LAYERS: dict[str, set[str]] = {
             "observe",
             "problems",
             "check",
+            "failover",
+            "remarks",
             "samples",
             "throughput",
             "assignment",
@@ -225,15 +231,16 @@ LAYERS: dict[str, set[str]] = {
             "evidence",
             "sandbox",
             "audit",
+            "failover",
         ),
     },
     "output": {  # values of everything that is shown
-        "balance",
+        *("balance", "failover"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("evidence", "sizing", "operations", "audit", "timing"),
     },
-    "serve": {"json_values", "timing", "errors", "problems", "operations", "output"},  # of problems their kinds
+    "serve": {"json_values", "timing", "errors", "failover", "problems", "operations", "output"},  # of problems kinds
     "cli": {
         "metric_sources",
         "json_values",
@@ -330,6 +337,7 @@ PURE = (
     "sizing",
     "balance",
     "check",
+    "failover",
     "kafka/acls",
     "lint/mirroring",
     "live/questions",
@@ -338,9 +346,12 @@ PURE = (
     "plan",
     "observe/audits",
     "observe/beside_records",
+    "observe/failover_rows",
     "observe/interruptions",
     "observe/lag",
     "observe/losses",
+    "observe/pair_look",
+    "observe/pair_readiness",
     "observe/memory",
     "observe/reading",
     "observe/lag_report",
@@ -349,6 +360,7 @@ PURE = (
     "problems/arrival",
     "problems/audit",
     "problems/connectors",
+    "problems/failover",
     "problems/flows",
     "problems/health",
     "problems/kind",
@@ -498,6 +510,7 @@ def test_no_public_class_name_is_defined_twice() -> None:
 def test_families_of_commands_are_in_modules_named_as_those_of_their_operations() -> None:
     operations = {file.stem for file in (PACKAGE / "operations").glob("*.py")}
     operations -= {"__init__", "workspace", "fix", "audit_bounds", "audit_windows"}  # `fix` is `lint --fix`
+    operations -= {"failover_watch"}  # of `serve --with failover`
     operations -= {"automatic_rebalance"}  # of `serve --with rebalance` and `reconcile --rebalance`
     modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
     assert modules <= operations | OF_THE_COMMAND_LINE, "a family of commands is named as its main operation"

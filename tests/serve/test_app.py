@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from mm2mgr import timing
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import MeasuredLoad
+from mm2mgr.observe.failover_rows import ReadinessState
 from mm2mgr.operations.automatic_rebalance import RebalancesView
+from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
 from mm2mgr.operations.serve import EstateView, after_look
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.serve_page import flow_link
@@ -39,7 +41,7 @@ from tests.serve.estate import (
 )  # fmt: skip
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
-PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance")
+PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance", "/failover")
 FLOW = "orders:a->b"
 
 
@@ -182,6 +184,44 @@ def test_the_page_of_the_watchdog_says_whether_it_runs_and_what_it_did() -> None
     assert "restart 2 was not carried out: no leader" in text
 
 
+def test_the_page_of_failover_says_what_the_newest_checks_came_to() -> None:
+    state = ReadinessState(
+        *("a->b", NOW - 60, "NO-GO", "1 group (app): would skip records", 7, 1, 40, 3, 20, 5.0, NOW - 600, NOW - 60),
+        not_ready_since=NOW - 960,
+    )
+    view = small()
+    assert view.look is not None
+    text = html.unescape(ask(view, "/failover").text)
+    assert "No pair declares `failover`" in text
+    assert "mm2mgr serve --with failover" in text
+    status = replace(view.look.status, failover={"a->b": state, "b->c": None})
+    view = replace(view, look=replace(view.look, status=status))
+    text = html.unescape(ask(view, "/failover").text)
+    assert all(words in text for words in ("NO-GO", "65 s ago", "10.1 min ago", "would skip records", "not checked"))
+    answer = ask(view, "/api/failover").json()
+    assert (answer["pairs"]["a->b"]["verdict"], answer["pairs"]["b->c"]) == ("NO-GO", None)
+    assert answer["this_process"] is None
+    metrics = exposition(view, NOW).decode().splitlines()
+    of_pair = 'owner="ann",source="a",target="b"'
+    for line in (
+        f'mm2mgr_failover_verdict{{{of_pair},verdict="no-go"}} 1.0',
+        f'mm2mgr_failover_verdict{{{of_pair},verdict="go"}} 0.0',
+        f'mm2mgr_failover_records{{kind="lost",{of_pair}}} 20.0',
+        f"mm2mgr_failover_records_at_risk{{{of_pair}}} 23.0",
+        'mm2mgr_failover_groups{owner="ann",readiness="not-ready",source="a",target="b"} 1.0',
+        f"mm2mgr_failover_oldest_checkpoint_timestamp_seconds{{{of_pair}}} {NOW - 600}",
+        f"mm2mgr_failover_source_read_timestamp_seconds{{{of_pair}}} {NOW - 60}",
+        f"mm2mgr_failover_checked_timestamp_seconds{{{of_pair}}} {NOW - 60}",
+    ):
+        name, value = line.rsplit(" ", 1)
+        assert any(
+            shown.startswith(f"{name} ") and float(shown.rsplit(" ", 1)[1]) == float(value) for shown in metrics
+        ), line
+    assert not any('target="c"' in shown for shown in metrics if shown.startswith("mm2mgr_failover")), (
+        "no check, no row"
+    )
+
+
 def test_the_page_of_rebalances_says_what_was_done_and_what_holds_a_flow() -> None:
     def said(view: EstateView) -> tuple[int, str]:
         return ask(view, "/api/rebalance").status_code, html.unescape(ask(view, "/rebalance").text)
@@ -280,7 +320,13 @@ def hostile(name: str) -> EstateView:
     )
     dog = watchdog_view(status.flow, name, name)
     balance = rebalances_view(status.flow, None, name)
-    return view_of(look, survey=SURVEY, error=name, tree_error=name, watchdog=dog, rebalances=balance)
+    ready = ReadinessState(f"{name}->b", NOW, "NO-GO", name, started_by=name)
+    look = replace(look, status=replace(look.status, failover={ready.pair: ready}))
+    check = PairCheck(ready.pair, NOW, "NO-GO", (name,), (GroupLine(name, "NO-GO", "skips", 1, 1, NOW),), 1, (name,))
+    failover = FailoverView().after_round(FailoverRound(1, NOW, (check,), warnings=(name,)))
+    return view_of(
+        look, survey=SURVEY, error=name, tree_error=name, watchdog=dog, rebalances=balance, failover=failover
+    )
 
 
 @pytest.mark.parametrize("name", HOSTILE)

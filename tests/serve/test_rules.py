@@ -51,7 +51,9 @@ PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool on this machine: apt-get install prometheus")
 
 
-def workspace(folder: Path, owner: str = "ann", more: str = "max_lag: 5min, audit: 2%, balance: plugin") -> Workspace:
+def workspace(
+    folder: Path, owner: str = "ann", more: str = "max_lag: 5min, audit: 2%, balance: plugin, failover: true"
+) -> Workspace:
     file = folder / "tree.yaml"
     file.write_text(TREE.format(owner=owner, more=more))
     return Workspace((file,))
@@ -95,6 +97,7 @@ def test_alerts_that_the_tree_cannot_need_are_left_out(tmp_path: Path) -> None:
     assert "MirrorLagAboveMaximum" not in found
     assert "MirrorNotAudited" not in found, "no flow declares audits"
     assert "MirrorRebalanceHeld" not in found, "no flow has the plugin"
+    assert not {name for name in found if "Failover" in name}, "no pair declares failover"
     assert not {name for name in found if "Heartbeat" in name}
 
 

@@ -15,13 +15,17 @@ import pytest
 from mm2mgr.audit.report import AuditReport
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.flow_load import TaskLoad, measured_load
+from mm2mgr.failover.check import PairReadiness, RecoveryPoint
 from mm2mgr.operations.audit import AuditRound, FollowOrder
+from mm2mgr.operations.failover import CheckedPair
+from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound, FailoverView
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
 from mm2mgr.operations.serve import (
     AuditsOrder,
     EstateLook,
     EstateWatch,
+    FailoverChecksOrder,
     ServeOrder,
     Survey,
     serve,
@@ -34,7 +38,7 @@ from mm2mgr.serve.app import application
 from tests.audit.reports import DIFFERS, EQUAL
 from tests.cli.command import until
 from tests.cli.load import measured
-from tests.clock import ShownClock, go_by
+from tests.clock import Clock, ShownClock, go_by
 from tests.serve.estate import NOW, SURVEY, ask_application, flow_status, look_of
 from tests.sizing.assignments import assigned
 
@@ -270,6 +274,56 @@ def test_an_audit_that_fails_ends_neither_the_server_nor_the_audits(workspace: W
     rounds = audited(replace(workspace), order, [ValueError("password=geheim123 was refused"), EQUAL])
     assert "geheim123" not in str(rounds[0].error)
     assert rounds[-1].verdict == "equal"
+
+
+# --- failover ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_checks_pairs_and_publishes_what_they_came_to_whatever_fails(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tree.yaml").write_text(TREE.replace("topics:", "failover: true, topics:"))
+    answers: list[PairReadiness | Exception] = [
+        ValueError("password=geheim123 was refused"),
+        PairReadiness("a->b", NOW + 900, recovery=RecoveryPoint(3)),
+    ]
+    now, rounds = [NOW], list[FailoverRound]()
+
+    def check(_: Workspace, pair: str, order: FailoverOrder) -> CheckedPair:
+        assert (pair, order.started_by) == ("a->b", "serve")
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return CheckedPair(answer, ("the store is full",))
+
+    def turn_ended(done: FailoverRound) -> None:
+        rounds.append(done)
+        now[0] += 900
+        if not answers:
+            watch.stop()
+
+    order = FailoverChecksOrder(FailoverOrder(tmp_path / "store"), check, turn_ended)
+    watch = EstateWatch(
+        replace(workspace), ServeOrder(failover=order), look=Looks(), survey=lambda *_: SURVEY, clock=lambda: now[0]
+    )
+    assert watch.view.failover == FailoverView()
+    watch.look_once()
+    app = application(lambda: watch.view, clock=lambda: NOW + 960)
+    assert "No pair declares" in ask_application(app, "/failover").text
+    go_by(Clock(), monkeypatch)
+    watch._check_failover(order)
+    assert "geheim123" not in repr(rounds)
+    assert [check.error != "" for done in rounds for check in done.checks] == [True, False]
+    assert watch.view.failover is not None
+    (checked,) = watch.view.failover.checks.values()
+    assert (checked.verdict, checked.warnings) == ("GO WITH", ("the store is full",))
+    assert "a-&gt;b: the store is full" in ask_application(app, "/failover").text
+
+
+def test_a_server_that_has_nothing_to_check_says_so_at_the_start(workspace: Workspace, tmp_path: Path) -> None:
+    order = ServeOrder(failover=FailoverChecksOrder(FailoverOrder(tmp_path / "store")))
+    with pytest.raises(Mm2mgrError, match="no flow of the tree declares failover"):
+        serve(workspace, order)
 
 
 def test_a_server_that_has_nothing_to_audit_says_so_at_the_start(workspace: Workspace, tmp_path: Path) -> None:

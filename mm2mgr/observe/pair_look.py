@@ -1,0 +1,464 @@
+"""One look at a pair of clusters for a failover: groups, checkpoints, offset syncs and logs, in an order that is safe.
+
+Stored offsets are read before groups and offset syncs, those before the target's logs, and the source's logs last: so
+nothing that is mirrored or committed is beyond the end that is known. What cannot be read is kept as a value, with the
+right that is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from mm2mgr import defaults
+from mm2mgr.connectors import Connector
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.failover.check import Unread
+from mm2mgr.failover.kept import KeptLooks
+from mm2mgr.failover.syncs import CheckpointLog, OffsetSyncLog
+from mm2mgr.kafka.acls import Right
+from mm2mgr.kafka.groups import GroupOffsets, GroupState
+from mm2mgr.kafka.inspection import ClusterView
+from mm2mgr.live.questions import (
+    CheckpointRecords,
+    ClusterAcls,
+    CommittedOffsets,
+    GroupMembers,
+    OffsetSyncRecords,
+    PartitionEnds,
+    Quotas,
+    RefusedTopics,
+    SettingsOfTopics,
+    TopicIds,
+    TopicLogs,
+)
+from mm2mgr.live.rights import LogIn
+from mm2mgr.live.snapshot import Question, Snapshot, Steps, ask, side_by_side
+from mm2mgr.observe.read import ObserveOptions, read_connect
+from mm2mgr.observe.reading import LiveConnector, SeenConnect
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.remarks import Remark
+from mm2mgr.render import connectors_of
+from mm2mgr.spec.scalars import java_pattern
+from mm2mgr.text import few, number_of
+from mm2mgr.topics.names import NameFilter
+from mm2mgr.topology import Flow, KafkaCluster, Topology
+
+Answer = TypeVar("Answer")
+SAMPLE = 20
+
+
+@dataclass(frozen=True)
+class FailoverOptions:
+    """`groups`: a Java expression that the names of the groups to judge match (None: all).
+
+    `translated`: judge as if the translated offsets were committed on the target first. `sample`: at so many positions
+    the records on both sides are read and compared.
+    """
+
+    groups: str | None = None
+    translated: bool = False
+    sample: int = SAMPLE
+
+
+@dataclass(frozen=True)
+class PairToJudge:
+    """The flows of a pair, and how to judge it. `earlier`: what was read before, for a source that does not answer."""
+
+    topology: Topology
+    connectors: Sequence[Connector]
+    flows: Sequence[Flow]
+    options: FailoverOptions = FailoverOptions()
+    earlier: KeptLooks | None = None
+
+
+@dataclass
+class PairLook:
+    """One look at a pair, while its clusters are asked."""
+
+    pair: PairToJudge
+    connect: SeenConnect
+    source_view: ClusterView | None = None
+    target_view: ClusterView | None = None
+    principals: dict[str, str] = field(default_factory=dict)
+    unread: list[Unread] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+    @property
+    def source(self) -> KafkaCluster:
+        return self.pair.flows[0].source
+
+    @property
+    def target(self) -> KafkaCluster:
+        return self.pair.flows[0].target
+
+    @property
+    def syncs_at(self) -> str:
+        """The cluster with the offset syncs."""
+        return (self.source if self._syncs_on_source else self.target).alias
+
+    @property
+    def _syncs_on_source(self) -> bool:
+        return self.pair.flows[0].settings.offset_syncs.location == "source"
+
+    @property
+    def syncs_topic(self) -> str:
+        """MirrorClientConfig and ReplicationPolicy.offsetSyncsTopic: named after the other cluster."""
+        mark = self.pair.flows[0].selection.internal_separator
+        other = self.target if self._syncs_on_source else self.source
+        return f"mm2-offset-syncs{mark}{other.alias}{mark}internal"
+
+    @property
+    def checkpoints_topic(self) -> str:
+        return self.pair.flows[0].selection.checkpoints_topic
+
+    def view(self, alias: str) -> ClusterView | None:
+        return self.source_view if alias == self.source.alias else self.target_view
+
+    def take(
+        self, snapshot: Snapshot, question: Question[Answer], subject: str, right: Right | None = None
+    ) -> Answer | None:
+        """Return an answer; None where there is none, which is then among what is unread."""
+        answer = snapshot.get(question)
+        if not isinstance(answer, Mm2mgrError):
+            return answer
+        is_right = right is not None and "authoriz" in answer.message.lower()
+        remedy = f"mm2mgr's login needs {right}" if is_right else answer.hint or ""
+        self.miss(question.cluster, subject, answer.one_line, remedy, [right] if is_right and right else [])
+        return None
+
+    def miss(self, where: str, subject: str, reason: str, remedy: str = "", rights: Iterable[Right] = ()) -> None:
+        """Note what could not be read, and which rights would let it be."""
+        missing = Unread(where, subject, reason, remedy, self.principals.get(where, ""), tuple(rights))
+        if missing not in self.unread:
+            self.unread.append(missing)
+
+    def miss_rights(self, where: str, subject: str, rights: Sequence[Right]) -> None:
+        names = few([str(right) for right in rights])
+        self.miss(where, subject, "mm2mgr's login may not", f"mm2mgr's login needs {names}", rights)
+
+    @property
+    def source_connectors(self) -> list[LiveConnector]:
+        return [live for live in self.connect.connectors.values() if live.desired.type == "source"]
+
+    def takes_group(self, group: str) -> bool:
+        """Tell whether a group is to be judged: MirrorMaker's own exclusions are no groups of applications."""
+        return self._asked_groups.matches(group) and not _OF_TOOLS.matches(group)
+
+    @cached_property
+    def _asked_groups(self) -> NameFilter:
+        return NameFilter((java_pattern(self.pair.options.groups),) if self.pair.options.groups else (".*",), ())
+
+    def is_synced(self, group: str) -> bool:
+        """Tell whether the checkpoint connector translates a group, by the tree."""
+        return any(names.matches(group) for names in self._synced_groups)
+
+    @cached_property
+    def _synced_groups(self) -> list[NameFilter]:
+        groups = (flow.settings.checkpoints.groups for flow in self.pair.flows if flow.with_checkpoints)
+        return [
+            NameFilter(tuple(map(java_pattern, names.include)), tuple(map(java_pattern, names.exclude)))
+            for names in groups
+        ]
+
+    @cached_property
+    def checkpoint_connector(self) -> LiveConnector | None:
+        return next((live for live in self.connect.connectors.values() if live.desired.type == "checkpoint"), None)
+
+    @cached_property
+    def flow_of(self) -> Callable[[str], Flow | None]:
+        """Return the flow that carries a topic of the source."""
+        flows: dict[str, Flow | None] = {}
+
+        def find(topic: str) -> Flow | None:
+            if topic not in flows:
+                flows[topic] = next((flow for flow in self.pair.flows if flow.carries(topic)), None)
+            return flows[topic]
+
+        return find
+
+
+_OF_TOOLS = NameFilter(tuple(defaults.GROUPS_EXCLUDE), ())
+
+
+def look_at_pair(pair: PairToJudge) -> Steps[PairLook]:
+    """Ask Connect, and log in to both clusters."""
+    name = pair.flows[0].connect.name
+    declared = {(connector.connect, connector.name) for connector in pair.connectors}
+    chosen = [connector for connector in connectors_of(pair.connectors, pair.flows) if connector.connect == name]
+    aliases = pair.flows[0].source.alias, pair.flows[0].target.alias
+    connect, snapshot = yield from side_by_side(
+        read_connect(pair.topology, name, chosen, declared, ObserveOptions()),
+        ask([LogIn(alias) for alias in aliases]),
+    )
+    look = PairLook(pair, connect)
+    _take_logins(look, snapshot)
+    if connect.failure:
+        look.miss(f"connect {connect.name}", "connectors", connect.failure.message, connect.failure.hint or "")
+    return look
+
+
+def _take_logins(look: PairLook, snapshot: Snapshot) -> None:
+    """Keep what mm2mgr's own login sees of both clusters. A source that does not answer is what this is for."""
+    for cluster in (look.source, look.target):
+        answer, is_source = snapshot.get(LogIn(cluster.alias)), cluster is look.source
+        if isinstance(answer, Mm2mgrError):
+            reason, hint = answer.one_line, answer.hint or ""
+        else:
+            look.principals[cluster.alias] = answer.principal.name
+            if answer.view:
+                if is_source:
+                    look.source_view = answer.view
+                else:
+                    look.target_view = answer.view
+                if "Describe" not in answer.view.operations:
+                    look.miss_rights(
+                        cluster.alias, "groups that this login may not describe", [Right("Describe", "cluster")]
+                    )
+                continue
+            reason, hint = (answer.failure.message, answer.failure.hint or "") if answer.failure else ("no answer", "")
+        subject = "topics, groups and offset syncs" if is_source else "topics, groups and checkpoints"
+        if not is_source or look.pair.earlier is None:
+            look.miss(cluster.alias, subject, reason, hint)
+        else:
+            look.remarks.append(
+                Remark(f"{cluster.alias} does not answer ({reason}): judged from earlier looks", "notes")
+            )
+
+
+@dataclass(frozen=True)
+class PairGroups:
+    """What was read of groups and of MirrorMaker's internal topics; `committed` may be of an earlier look."""
+
+    committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    on_target: GroupOffsets | None = None
+    on_source: GroupOffsets | None = None
+    source_states: Mapping[str, GroupState] = field(default_factory=dict)
+    target_states: Mapping[str, GroupState] | None = None
+    checkpoints: CheckpointLog | None = None
+    syncs: OffsetSyncLog | None = None
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    """With the answers about quotas and ACLs."""
+    syncs_are_kept: bool = False
+    """Whether the syncs are those of an earlier look."""
+
+    def start_on_target(self, group: str, remote: TopicPartition) -> int | None:
+        """Return the offset that a group has on the target; None: none, or it could not be read."""
+        return self.on_target.offsets.get(group, {}).get(remote) if self.on_target else None
+
+    def is_read_on_target(self, group: str) -> bool:
+        """Tell whether the group's offsets on the target are known."""
+        return self.on_target is not None and group not in self.on_target.refused
+
+
+def read_groups(look: PairLook) -> Steps[PairGroups]:
+    """Ask for groups, syncs and checkpoints: before the logs, so that no offset is behind the end that is read."""
+    source, target = look.source.alias, look.target.alias
+    of_checkpoints = CheckpointRecords(target, look.checkpoints_topic)
+    of_syncs = OffsetSyncRecords(look.syncs_at, look.syncs_topic)
+    missing = _missing_topics(look, [(question.cluster, question.topic) for question in (of_checkpoints, of_syncs)])
+    refusals = {alias: RefusedTopics(alias, topics) for alias, topics in missing.items()}
+    names = {
+        alias: tuple(sorted(filter(look.takes_group, view.groups)))
+        for alias in (source, target)
+        if (view := look.view(alias))
+    }
+    offsets = {alias: CommittedOffsets(alias, groups) for alias, groups in names.items() if groups}
+    snapshot = yield [
+        *(question for question in (of_checkpoints, of_syncs) if _is_listed(look, question)),
+        *offsets.values(),
+        *refusals.values(),
+        *(kind(alias) for alias in names for kind in (GroupMembers, Quotas, ClusterAcls)),
+    ]
+    for alias, refusal in refusals.items():
+        if refused := look.take(snapshot, refusal, "topics that are not listed"):
+            look.miss_rights(alias, f"topics {few(refused)}", [Right("Describe", "topic", name) for name in refused])
+    commits = {alias: _take_offsets(look, snapshot, question) for alias, question in offsets.items()}
+    states = {
+        alias: look.take(snapshot, GroupMembers(alias), "groups", Right("Describe", "cluster")) for alias in names
+    }
+    checkpoints = _take_internal(look, snapshot, of_checkpoints, "checkpoints")
+    syncs = _take_internal(look, snapshot, of_syncs, "offset syncs")
+    on_target = commits.get(target, GroupOffsets()) if look.target_view else None
+    read = PairGroups(
+        (commits.get(source) or GroupOffsets()).offsets,
+        on_target,
+        commits.get(source, GroupOffsets()) if look.source_view else None,
+        states.get(source) or {},
+        states.get(target),
+        checkpoints,
+        syncs,
+        snapshot,
+    )
+    return _with_earlier_looks(look, read)
+
+
+def _with_earlier_looks(look: PairLook, read: PairGroups) -> PairGroups:
+    """Return what is known of a source that does not answer: what was kept of it, or what checkpoints tell."""
+    earlier = look.pair.earlier
+    if earlier is not None and read.syncs is None:
+        read = replace(read, syncs=earlier.syncs, syncs_are_kept=True)
+    if look.source_view is not None:
+        return read
+    if earlier is not None:
+        committed = {group: places for group, places in earlier.commits.items() if look.takes_group(group)}
+        return replace(read, committed=committed)
+    return replace(read, committed=_groups_of_checkpoints(look, read.checkpoints) if read.checkpoints else {})
+
+
+def _is_listed(look: PairLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
+    view = look.view(question.cluster)
+    return view is not None and question.topic in view.partitions
+
+
+def _take_internal(
+    look: PairLook, snapshot: Snapshot, question: CheckpointRecords | OffsetSyncRecords, noun: str
+) -> Any:
+    """Return what an internal topic holds; None where it is not there, or could not be read."""
+    if not _is_listed(look, question):
+        return None
+    return look.take(snapshot, question, f"{noun} ({question.topic})", Right("Read", "topic", question.topic))
+
+
+def _take_offsets(look: PairLook, snapshot: Snapshot, question: CommittedOffsets) -> GroupOffsets | None:
+    answer = look.take(snapshot, question, "group offsets", Right("Describe", "group", "*"))
+    if answer and answer.refused:
+        rights = [Right("Describe", "group", name) for name in answer.refused]
+        look.miss_rights(question.cluster, f"offsets of {number_of(len(rights), 'group')}", rights)
+    return answer
+
+
+def _missing_topics(look: PairLook, internal: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return by cluster the topics that should be there and are not listed: there is none, or none for this login."""
+    missing: dict[str, set[str]] = defaultdict(set)
+    for alias, topic in internal:
+        if (view := look.view(alias)) and topic not in view.partitions:
+            missing[alias].add(topic)
+    if look.source_view:
+        listed = look.source_view.partitions
+        tasks = {topic for live in look.source_connectors for topic in live.assignment.topics}
+        missing[look.source.alias] |= {topic for topic in tasks if topic not in listed}
+        if look.target_view:
+            remotes = (flow.remote_topic(topic) for topic in listed if (flow := look.flow_of(topic)))
+            missing[look.target.alias] |= {remote for remote in remotes if remote not in look.target_view.partitions}
+    return {alias: tuple(sorted(topics)) for alias, topics in missing.items() if topics}
+
+
+def _groups_of_checkpoints(look: PairLook, checkpoints: CheckpointLog) -> dict[str, dict[TopicPartition, int]]:
+    """Return what groups had committed when their newest checkpoints were written."""
+    committed: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for checkpoint in checkpoints.newest:
+        partition = _upstream(look, checkpoint.partition)
+        if partition and look.takes_group(checkpoint.group):
+            committed[checkpoint.group][partition] = checkpoint.upstream
+    return committed
+
+
+def _upstream(look: PairLook, remote: TopicPartition) -> TopicPartition | None:
+    for flow in look.pair.flows:
+        topic = flow.selection.upstream(remote.topic)
+        if topic is not None and flow.carries(topic):
+            return TopicPartition(topic, remote.partition)
+    return None
+
+
+@dataclass(frozen=True)
+class PairLogs:
+    """Logs of mirrored topics on both sides; `remotes`: names on the target by topic. `open_ends`: the ends before open
+    transactions, where they could be read. `snapshot` has settings of topics."""
+
+    remotes: Mapping[str, str]
+    source: Mapping[TopicPartition, Offsets]
+    target: Mapping[TopicPartition, Offsets]
+    open_ends: Mapping[TopicPartition, int | None]
+    settings: tuple[SettingsOfTopics, SettingsOfTopics] | None
+    snapshot: Snapshot
+    source_ids: Mapping[str, str] = field(default_factory=dict)
+    target_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def are_topics_of(self, topic: str, earlier: KeptLooks) -> bool:
+        """Tell whether a topic of the source and its remote topic are known to be those of earlier looks."""
+        source, target = earlier.topic_ids.get(topic, ("", ""))
+        return source != "" and self.source_ids.get(topic, source) == source and self._target_id(topic) == target
+
+    def are_other_topics(self, topic: str, earlier: KeptLooks) -> bool:
+        """Tell whether one of them is known to have been created again since."""
+        source, target = earlier.topic_ids.get(topic, ("", ""))
+        return source != "" and (self.source_ids.get(topic, source), self._target_id(topic) or target) != (
+            source,
+            target,
+        )
+
+    def _target_id(self, topic: str) -> str | None:
+        return self.target_ids.get(self.remotes[topic]) if topic in self.remotes else None
+
+
+def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
+    """Ask for the logs of the target, and then for those of the source: what is mirrored is never beyond its end."""
+    listed = look.source_view.partitions if look.source_view else {}
+    topics: Collection[str] = listed
+    if not look.source_view:
+        topics = {partition.topic for places in groups.committed.values() for partition in places}
+        topics |= {partition.topic for partition in look.pair.earlier.ends} if look.pair.earlier else set()
+    remotes = {topic: flow.remote_topic(topic) for topic in sorted(topics) if (flow := look.flow_of(topic))}
+    there = look.target_view.partitions if look.target_view else {}
+    target_logs = [
+        TopicLogs(look.target.alias, remote, there[remote])
+        for remote in dict.fromkeys(remotes.values())
+        if remote in there
+    ]
+    settings = None
+    if look.source_view and look.target_view and remotes:
+        here = tuple(sorted(remotes))
+        settings = (
+            SettingsOfTopics(look.source.alias, here),
+            SettingsOfTopics(look.target.alias, tuple(sorted({*remotes.values()} & there.keys()))),
+        )
+    here_ids = TopicIds(look.source.alias, tuple(sorted(remotes))) if look.source_view and remotes else None
+    there_ids = TopicIds(look.target.alias, tuple(sorted({question.topic for question in target_logs})))
+    of_ids = [question for question in (here_ids, there_ids) if question and question.topics]
+    snapshot = yield [*target_logs, *(settings or ()), *of_ids]
+    source_logs = [TopicLogs(look.source.alias, topic, listed[topic]) for topic in remotes if topic in listed]
+    partitions = frozenset(
+        TopicPartition(topic, number) for topic in remotes if topic in listed for number in range(listed[topic])
+    )
+    open_question = PartitionEnds(look.source.alias, partitions, committed=True) if partitions else None
+    snapshot = yield [*source_logs, *([open_question] if open_question else [])]
+    target = _join_logs(look, snapshot, target_logs)
+    source = _join_logs(look, snapshot, source_logs)
+    open_ends = look.take(snapshot, open_question, "ends before open transactions") if open_question else {}
+    source_ids, target_ids = (
+        {} if question not in of_ids or isinstance(answer := snapshot.get(question), Mm2mgrError) else answer
+        for question in (here_ids, there_ids)
+    )
+    return PairLogs(remotes, source, target, open_ends or {}, settings, snapshot, source_ids, target_ids)
+
+
+def _join_logs(look: PairLook, snapshot: Snapshot, questions: Sequence[TopicLogs]) -> dict[TopicPartition, Offsets]:
+    logs: dict[TopicPartition, Offsets] = {}
+    failed: dict[str, list[str]] = {}
+    for question in questions:
+        answer = snapshot.get(question)
+        if isinstance(answer, Mm2mgrError):
+            failed.setdefault(answer.one_line, []).append(question.topic)
+            continue
+        logs.update(answer)
+        if len(answer) < question.partitions:
+            failed.setdefault("the brokers do not tell", []).append(question.topic)
+    for reason, topics in failed.items():
+        rights = [Right("Describe", "topic", topic) for topic in topics] if "authoriz" in reason.lower() else []
+        look.miss(questions[0].cluster, f"logs of {few(topics)}", reason, rights=rights)
+    return logs
+
+
+def is_internal(topic: str) -> bool:
+    """Tell whether a topic is Kafka's, Connect's or MirrorMaker's own."""
+    return (
+        topic.startswith("__")
+        or topic.endswith((".internal", "-internal"))
+        or re.search(r"(^|[.])heartbeats$", topic) is not None
+    )

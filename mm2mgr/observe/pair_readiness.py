@@ -1,0 +1,636 @@
+"""Whether a pair can fail over, from one look at it: positions of groups, what would be lost, what differs. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from mm2mgr import defaults
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.failover.check import (
+    GroupPosition,
+    GroupReadiness,
+    PairReadiness,
+    RecoveryPoint,
+    Sampled,
+    TimeToExpect,
+    bounds_of,
+)
+from mm2mgr.failover.differences import SHARE_GROUPS, acl_gaps, quota_gaps, streams_states
+from mm2mgr.failover.kept import KeptLooks
+from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
+from mm2mgr.failover.translation import MirroredEnds, TargetFacts, Translation, translate_all
+from mm2mgr.kafka.acls import Right
+from mm2mgr.kafka.groups import RecordMark, RecordPlace
+from mm2mgr.live.kafka_state import RunningKafka
+from mm2mgr.live.questions import ClusterAcls, Quotas, RecordMarks, RecordTimes
+from mm2mgr.live.snapshot import Steps
+from mm2mgr.observe.beside_records import COPIED, TopicSync, config_sync
+from mm2mgr.observe.lag import FlowLag, is_only_writer, most_behind
+from mm2mgr.observe.memory import Memory, measure_lags
+from mm2mgr.observe.pair_look import (
+    PairGroups,
+    PairLogs,
+    PairLook,
+    PairToJudge,
+    is_internal,
+    look_at_pair,
+    read_groups,
+    read_pair_logs,
+)
+from mm2mgr.observe.reading import LiveConnector, Reading
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.remarks import Remark
+from mm2mgr.render import quota_mark
+from mm2mgr.spec.scalars import java_pattern
+from mm2mgr.text import few, number_of
+from mm2mgr.topics.names import NameFilter, readable
+from mm2mgr.truth.keys import kafka_version
+from mm2mgr.truth.reach import numbers
+
+_BELIEVED = (3, 4, 1)  # KAFKA-12468: before it checkpoints may be ahead
+_MOST_TIMES = 1_000  # partitions that are behind, of which one record each is read for its time
+_MOST_MARKS = 500  # records read on the target to find the one that a group reads next
+_SYNC_SECONDS = 60.0
+
+
+def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]) -> Steps[PairReadiness]:
+    """Return whether a pair can fail over, from answers."""
+    options, earlier = pair.options, pair.earlier
+    if options.groups is not None and not readable(java_pattern(options.groups), topics=False):
+        raise InvalidArgument("group", f"{options.groups!r} is no expression that Java reads")
+    begun_at = clock()
+    look = yield from look_at_pair(pair)
+    groups = yield from read_groups(look)
+    logs = yield from read_pair_logs(look, groups)
+    reading = _reading(look, logs, begun_at, clock())
+    lags = measure_lags(reading, memory) if look.source_view else {}
+    positions = _positions(look, groups, logs, reading, lags)
+    recovery = yield from _recovery(look, lags, clock())
+    positions = yield from _with_samples(look, logs, positions)
+    _compare_clusters(look, groups, logs)
+    _note_groups(look, groups, positions)
+    _note_connectors(look)
+    return PairReadiness(
+        pair.flows[0].pair,
+        clock(),
+        _by_group(look, groups, positions),
+        tuple(look.remarks),
+        tuple(look.unread),
+        recovery,
+        _time_to_expect(look, recovery),
+        0.0 if look.source_view else earlier.age_seconds(clock()) if earlier else None,
+        options.translated,
+        sum(bool(position.sampled) for position in positions),
+        look_to_keep(look, groups, logs, lags, begun_at),
+    )
+
+
+def _reading(look: PairLook, logs: PairLogs, begun_at: float, taken_at: float) -> Reading:
+    """Return the same as `status` reads it, so that lag is counted as there."""
+    source, target = look.source_view, look.target_view
+    clusters = {
+        look.source.alias: RunningKafka(source.partitions if source else {}, logs.source),
+        look.target.alias: RunningKafka(target.partitions if target else {}, logs.target),
+    }
+    connects = {look.connect.name: look.connect}
+    return Reading(
+        taken_at, tuple(look.pair.flows), connects, clusters, begun_at=begun_at, declared=look.pair.topology.flows
+    )
+
+
+# --- positions --------------------------------------------------------------------------------------------------------
+
+
+def _positions(
+    look: PairLook, groups: PairGroups, logs: PairLogs, reading: Reading, lags: Mapping[str, FlowLag]
+) -> list[GroupPosition]:
+    """Return the positions of all groups in mirrored partitions, partition by partition."""
+    by_partition: dict[TopicPartition, list[tuple[str, int]]] = defaultdict(list)
+    for group, places in sorted(groups.committed.items()):
+        if not look.is_synced(group) and look.source_view is not None:
+            continue
+        for partition, offset in places.items():
+            if partition.topic in logs.remotes:
+                by_partition[partition].append((group, offset))
+    checkpoints = _checkpoints_by_place(groups.checkpoints)
+    stored = _stored_positions(lags)
+    plain = {flow.id for flow in look.pair.flows if is_only_writer(reading, flow)}
+    believed = _believes_checkpoints(look)
+    positions: list[GroupPosition] = []
+    for partition, members in sorted(by_partition.items()):
+        flow = look.flow_of(partition.topic)
+        assert flow is not None
+        remote = TopicPartition(logs.remotes[partition.topic], partition.partition)
+        log, here = logs.target.get(remote), checkpoints.get(remote, {})
+        end = logs.source[partition].end if partition in logs.source else None
+        facts = None
+        if log is not None:
+            ends = (*_kept_ends(look, logs, partition), MirroredEnds(log.end, end, stored.get(partition)))
+            facts = TargetFacts(log, ends, transactional=flow.id not in plain)
+        syncs = _syncs_of(look, groups, logs, partition)
+        offsets = [offset for _, offset in members]
+        translations: Sequence[Translation | None] = (
+            translate_all(offsets, syncs, facts) if facts else [None] * len(members)
+        )
+        earlier_end = None if look.pair.earlier is None or look.source_view else look.pair.earlier.ends.get(partition)
+        known_end = earlier_end.source if earlier_end else end  # of no use for the translation: it is older than `log`
+        proven = _Proven(here.values() if believed and _is_level(look, partition, stored, end) else ())
+        for (group, committed), translation in zip(members, translations, strict=True):
+            checkpoint, written_at = here.get(group, (None, None))
+            positions.append(
+                GroupPosition(
+                    group,
+                    partition,
+                    remote,
+                    committed,
+                    known_end,
+                    groups.start_on_target(group, remote),
+                    (checkpoint.upstream, checkpoint.downstream) if checkpoint else None,
+                    written_at,
+                    bounds_of(translation, proven.best_at(committed), log),
+                    translation.reason if translation else "",
+                    log if groups.is_read_on_target(group) else None,
+                )
+            )
+    return positions
+
+
+def _is_level(
+    look: PairLook, partition: TopicPartition, stored: Mapping[TopicPartition, int | None], end: int | None
+) -> bool:
+    """Tell whether checkpoints may stand in for a translation: all was mirrored, or nothing better is left, which is
+    then not judged."""
+    if look.source_view is None:
+        return look.pair.earlier is None or not look.pair.earlier.is_whole
+    mirrored = stored.get(partition)
+    return end is not None and mirrored is not None and mirrored >= end
+
+
+def _kept_ends(look: PairLook, logs: PairLogs, partition: TopicPartition) -> Sequence[MirroredEnds]:
+    """Return how far a partition was mirrored at an earlier look, where its topics are known to be the same."""
+    earlier = look.pair.earlier
+    if earlier is None or partition not in earlier.ends or not logs.are_topics_of(partition.topic, earlier):
+        return ()
+    return (earlier.ends[partition],)
+
+
+def _syncs_of(look: PairLook, groups: PairGroups, logs: PairLogs, partition: TopicPartition) -> Sequence[OffsetSync]:
+    """Return the offset syncs of a partition; none of an earlier look where a topic was created again since."""
+    earlier = look.pair.earlier
+    if groups.syncs is None or (groups.syncs_are_kept and earlier and logs.are_other_topics(partition.topic, earlier)):
+        return ()
+    return groups.syncs.by_partition.get(partition, ())
+
+
+def _stored_positions(lags: Mapping[str, FlowLag]) -> dict[TopicPartition, int | None]:
+    """Return the offset behind the one that the source connector stored, by partition."""
+    return {
+        lag.partition: None if lag.stored is None else lag.stored + 1
+        for flow_lag in lags.values()
+        for lag in flow_lag.partitions
+    }
+
+
+def look_to_keep(
+    look: PairLook, groups: PairGroups, logs: PairLogs, lags: Mapping[str, FlowLag], at: float
+) -> KeptLooks | None:
+    """Return what was read of the source in a look that began `at`, for the day on which it does not answer.
+
+    None where it did not answer. A part that was not read in full is no part of it; groups that were read are.
+    """
+    if look.source_view is None:
+        return None
+    offsets = groups.on_source
+    has_all = offsets is not None and not offsets.refused and look.pair.options.groups is None
+    commits = offsets.offsets if offsets else {}
+    stored, ends = _stored_positions(lags), dict[TopicPartition, MirroredEnds]()
+    partitions = [
+        TopicPartition(topic, number)
+        for topic in logs.remotes
+        for number in range(look.source_view.partitions.get(topic, 0))
+    ]
+    for partition in partitions:
+        target = logs.target.get(TopicPartition(logs.remotes[partition.topic], partition.partition))
+        if partition in logs.source:  # without the target's end nothing is claimed to be there
+            end, mirrored = (target.end, stored.get(partition)) if target else (0, None)
+            ends[partition] = MirroredEnds(end, logs.source[partition].end, mirrored)
+    ids = {
+        topic: (logs.source_ids[topic], logs.target_ids[remote])
+        for topic, remote in logs.remotes.items()
+        if topic in logs.source_ids and remote in logs.target_ids
+    }
+    has_syncs = groups.syncs is not None and not groups.syncs_are_kept
+    has_ends = len(ends) == len(partitions)
+    return KeptLooks(
+        commits,
+        at if has_all else 0.0,
+        ends if has_ends else {},
+        at if has_ends else 0.0,
+        groups.syncs if has_syncs and groups.syncs else OffsetSyncLog(),
+        at if has_syncs else 0.0,
+        {} if has_all else dict.fromkeys(commits, at),
+        ids if has_ends else {},
+    )
+
+
+def _checkpoints_by_place(
+    checkpoints: CheckpointLog | None,
+) -> dict[TopicPartition, dict[str, tuple[Checkpoint, float]]]:
+    places: dict[TopicPartition, dict[str, tuple[Checkpoint, float]]] = defaultdict(dict)
+    for checkpoint, written_at in (checkpoints.newest if checkpoints else {}).items():
+        places[checkpoint.partition][checkpoint.group] = checkpoint, written_at
+    return places
+
+
+class _Proven:
+    """The checkpoints of a partition, of whatever group: what starts at one skips nothing of what comes after it."""
+
+    def __init__(self, checkpoints: Iterable[tuple[Checkpoint, float]]) -> None:
+        pairs = sorted({(checkpoint.upstream, checkpoint.downstream) for checkpoint, _ in checkpoints})
+        self._upstream = [upstream for upstream, _ in pairs]
+        self._best = list(accumulate((downstream for _, downstream in pairs), max))
+
+    def best_at(self, committed: int) -> int | None:
+        """Return the highest target offset of a checkpoint at or below this source offset."""
+        place = bisect_right(self._upstream, committed)
+        return self._best[place - 1] if place else None
+
+
+def _believes_checkpoints(look: PairLook) -> bool:
+    version = kafka_version(look.connect.version or look.pair.flows[0].connect.model.version or "")
+    if not version:
+        text = "the workers' version is not known; before 3.4.1 their checkpoints may be ahead (KAFKA-12468)"
+        look.remarks.append(Remark(text, "warns", "declare `version:` of the Connect cluster"))
+        return True
+    return numbers(version) >= _BELIEVED
+
+
+def _by_group(look: PairLook, groups: PairGroups, positions: Iterable[GroupPosition]) -> tuple[GroupReadiness, ...]:
+    by_group: dict[str, list[GroupPosition]] = defaultdict(list)
+    for position in positions:
+        by_group[position.group].append(position)
+    there, here = groups.target_states or {}, groups.source_states
+    return tuple(
+        GroupReadiness(
+            group,
+            tuple(places),
+            there[group].has_members if group in there else False,
+            here[group].state if group in here else "",
+            look.pair.options.translated,
+        )
+        for group, places in sorted(by_group.items())
+    )
+
+
+# --- records on both sides --------------------------------------------------------------------------------------------
+
+
+def _with_samples(look: PairLook, logs: PairLogs, positions: list[GroupPosition]) -> Steps[list[GroupPosition]]:
+    """Return the positions, some of them with what reading the records on both sides showed."""
+    if not (look.source_view and look.target_view):
+        return positions
+    altered = _altered_topics(look, logs)
+    chosen = _sample(positions, look.pair.options.sample, altered)
+    source, target = ({number: place(positions[number]) for number in chosen} for place in (_next_place, _copy_place))
+    questions = (
+        RecordMarks(look.source.alias, tuple(source.values())),
+        RecordMarks(look.target.alias, tuple(target.values())),
+    )
+    snapshot = yield questions if chosen else ()
+    here, there = (snapshot.get(question) if chosen else {} for question in questions)
+    if isinstance(here, Mm2mgrError) or isinstance(there, Mm2mgrError):
+        error = next(answer for answer in (here, there) if isinstance(answer, Mm2mgrError))
+        look.remarks.append(Remark(f"no records were compared: {error.one_line}", "notes"))
+        return positions
+    compared = list(positions)
+    for number in chosen:
+        if source[number] in here and target[number] in there:
+            sampled = _compare(positions[number], here[source[number]], there[target[number]])
+            compared[number] = replace(positions[number], sampled=sampled)
+    return compared
+
+
+def _altered_topics(look: PairLook, logs: PairLogs) -> set[str]:
+    """Return topics whose copies are not equal: transforms may alter them, and the target may set other timestamps."""
+    transformed = {
+        flow_id
+        for live in look.source_connectors
+        if live.running and live.running.config.get("transforms")
+        for flow_id in live.desired.flows
+    }
+    topics = {topic for topic in logs.remotes if (flow := look.flow_of(topic)) and flow.id in transformed}
+    settings = logs.snapshot.get(logs.settings[1]) if logs.settings else {}
+    if not isinstance(settings, Mm2mgrError):
+        own_time = {
+            name for name, read in settings.items() if read.values.get("message.timestamp.type") == "LogAppendTime"
+        }
+        topics |= {topic for topic, remote in logs.remotes.items() if remote in own_time}
+    return topics
+
+
+def _sample(positions: Sequence[GroupPosition], count: int, altered: Collection[str]) -> list[int]:
+    """Return which positions to look at, spread over all that can be: with a translated offset, and a record that the
+    group reads next, whose copy is on the target."""
+    able = [
+        number
+        for number, position in enumerate(positions)
+        if (bounds := position.bounds)
+        and position.partition.topic not in altered
+        and position.log
+        and position.end is not None
+        and position.committed is not None
+        and position.committed < position.end
+        and position.log.start <= bounds.lower < position.log.end
+        and bounds.repeats < _MOST_MARKS
+    ]
+    step = max(1, len(able) / max(1, count))
+    return [able[int(number * step)] for number in range(min(count, len(able)))]
+
+
+def _next_place(position: GroupPosition) -> RecordPlace:
+    assert position.committed is not None
+    assert position.end is not None
+    return RecordPlace(position.partition, position.committed, 1, position.end)
+
+
+def _copy_place(position: GroupPosition) -> RecordPlace:
+    assert position.bounds
+    assert position.log
+    count = min(_MOST_MARKS, 2 * position.bounds.repeats + 10)  # some may be there twice
+    return RecordPlace(position.remote, position.bounds.lower, count, position.log.end)
+
+
+def _compare(position: GroupPosition, source: tuple[RecordMark, ...], target: tuple[RecordMark, ...]) -> Sampled:
+    """Tell where the copy of the record that the group reads next is. Not to be there is no proof where the end of the
+    log was reached, for it may not have arrived, or where less was read than may come again."""
+    assert position.bounds
+    assert position.log
+    if not source or not target:
+        return ""
+    if target[0].is_copy_of(source[0]):
+        return "same"
+    if any(mark.is_copy_of(source[0]) for mark in target):
+        return "within"
+    is_at_end = target[-1].offset + 1 >= position.log.end
+    others = len({mark[1:] for mark in target})
+    return "differs" if others > position.bounds.repeats and not is_at_end else ""
+
+
+# --- what would be lost, and when it is over --------------------------------------------------------------------------
+
+
+def _recovery(look: PairLook, lags: Mapping[str, FlowLag], now: float) -> Steps[RecoveryPoint]:
+    if look.source_view is None:
+        return _kept_recovery(look, now)
+    behind = []
+    for flow in look.pair.flows:
+        lag = lags.get(flow.id)
+        if lag is None or lag.unknown is not None:
+            reason = (lag.unknown if lag else None) or "its connector was not read, or is not applied"
+            return RecoveryPoint(reason=f"{flow.id}: {reason}")
+        # Heartbeats are not read here: they do not count.
+        if unread := [partition for partition in lag.unread if not flow.selection.is_heartbeats(partition.topic)]:
+            return RecoveryPoint(reason=f"{flow.id}: the log of {unread[0]} could not be read")
+        behind += [partition for partition in lag.counted_partitions if partition.lag_records]
+    asked = tuple((lag.partition, lag.position) for lag in most_behind(behind, _MOST_TIMES))
+    question = RecordTimes(look.source.alias, asked)
+    snapshot = yield [question] if asked else []
+    times = snapshot.get(question) if asked else {}
+    written = [] if isinstance(times, Mm2mgrError) else list(times.values())
+    records = sum(partition.lag_records for partition in behind)
+    seconds = max(0.0, now - min(written)) if written else (None if behind else 0.0)
+    return RecoveryPoint(records, seconds, len(behind))
+
+
+def _kept_recovery(look: PairLook, now: float) -> RecoveryPoint:
+    """Return what was not mirrored at the last look, less what Connect has stored since."""
+    earlier = look.pair.earlier
+    if earlier is None or not earlier.ends:
+        return RecoveryPoint(reason=f"{look.source.alias} does not answer, and no earlier look at its logs was kept")
+    stored: dict[TopicPartition, int] = {}
+    for live in look.source_connectors:
+        offsets = live.running.offsets if live.running else {}
+        if isinstance(offsets, Mapping):
+            stored |= {partition: offset + 1 for partition, offset in offsets.items()}
+    lost = 0
+    behind = 0
+    for partition, ends in earlier.ends.items():
+        if look.flow_of(partition.topic) is None or ends.source is None:
+            continue
+        mirrored = max(stored.get(partition, 0), ends.stored or 0)
+        lost += max(0, ends.source - mirrored)
+        behind += ends.source > mirrored
+    return RecoveryPoint(lost, None, behind, max(0.0, now - earlier.ends_at))
+
+
+def _time_to_expect(look: PairLook, recovery: RecoveryPoint) -> TimeToExpect:
+    live = look.checkpoint_connector
+    seconds = _SYNC_SECONDS
+    if live:
+        seconds = live.number("emit.checkpoints.interval.seconds", _SYNC_SECONDS) or _SYNC_SECONDS
+        if _syncs_groups(live):
+            seconds += live.number("sync.group.offsets.interval.seconds", _SYNC_SECONDS) or _SYNC_SECONDS
+    return TimeToExpect(0.0 if recovery.records == 0 else recovery.seconds, seconds)
+
+
+def _syncs_groups(live: LiveConnector) -> bool:
+    config = live.running.config if live.running else live.desired.config
+    return config.get("sync.group.offsets.enabled", "false").strip().lower() == "true"
+
+
+# --- what differs, and what is not mirrored at all --------------------------------------------------------------------
+
+
+def _compare_clusters(look: PairLook, groups: PairGroups, logs: PairLogs) -> None:
+    if not (look.source_view and look.target_view):
+        return
+    look.remarks += _topic_remarks(look, logs)
+    look.remarks += _setting_remarks(look, logs)
+    look.remarks += _acl_remarks(look, groups, logs)
+    look.remarks += _quota_remarks(look, groups)
+    transactions = [
+        partition
+        for partition, end in logs.open_ends.items()
+        if end is not None and partition in logs.source and end < logs.source[partition].end
+    ]
+    if transactions:
+        names = few([str(partition) for partition in sorted(transactions)])
+        text = f"{number_of(len(transactions), 'partition')} with an open transaction ({names})"
+        look.remarks.append(Remark(text, "warns", "let producers end their transactions before a planned failover"))
+
+
+def _topic_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
+    assert look.source_view
+    assert look.target_view
+    listed, there = look.source_view.partitions, look.target_view.partitions
+    missing = [topic for topic, remote in logs.remotes.items() if remote not in there]
+    short = [topic for topic, remote in logs.remotes.items() if 0 < there.get(remote, 0) < listed[topic]]
+    if missing:
+        text = f"{number_of(len(missing), 'topic')} not on the target yet ({few(missing)})"
+        yield Remark(text, "blocks", "look at `mm2mgr status`: their flows have not created them")
+    if short:
+        text = f"{number_of(len(short), 'topic')} with fewer partitions on the target ({few(short)})"
+        yield Remark(text, "blocks", "records of the other partitions do not arrive: see `mm2mgr status`")
+
+
+def _setting_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
+    if logs.settings is None:
+        return
+    answers = [
+        look.take(logs.snapshot, question, "settings of topics", Right("DescribeConfigs", "topic", "*"))
+        for question in logs.settings
+    ]
+    if answers[0] is None or answers[1] is None:
+        return
+    for question, answer in zip(logs.settings, answers, strict=True):
+        assert answer is not None
+        if refused := [topic for topic in question.topics if topic not in answer]:
+            rights = [Right("DescribeConfigs", "topic", topic) for topic in refused]
+            look.miss_rights(question.cluster, f"settings of {number_of(len(refused), 'topic')}", rights)
+    here, there = (RunningKafka(configs=answer) for answer in answers if answer is not None)
+    usual = NameFilter(tuple(defaults.PROPERTIES_EXCLUDE), ())
+    sync_of = {
+        flow_id: config_sync(live) or TopicSync(0.0, usual)
+        for live in look.source_connectors
+        for flow_id in live.desired.flows
+    }
+    differing: dict[str, list[str]] = {}
+    for topic, remote in logs.remotes.items():
+        flow = look.flow_of(topic)
+        assert flow is not None
+        sync = sync_of.get(flow.id, TopicSync(0.0, usual))
+        if found_missing := COPIED["configs"].missing((here, topic), (there, remote), sync):
+            differing[topic] = sorted(map(COPIED["configs"].name, found_missing))
+    if differing:
+        examples = [f"{topic}: {', '.join(keys)}" for topic, keys in sorted(differing.items())]
+        yield Remark(
+            f"settings differ of {number_of(len(differing), 'topic')} ({few(examples, between='; ')})",
+            "warns",
+            "set them on the target, or let the flow copy them (`sync: {topic_configs: true}`)",
+        )
+
+
+def _acl_remarks(look: PairLook, groups: PairGroups, logs: PairLogs) -> Iterator[Remark]:
+    sides = []
+    for alias in (look.source.alias, look.target.alias):
+        answer = groups.snapshot.get(ClusterAcls(alias))
+        if answer is None:
+            look.miss_rights(alias, "ACLs", [Right("Describe", "cluster")])
+        sides.append(look.take(groups.snapshot, ClusterAcls(alias), "ACLs", Right("Describe", "cluster")))
+    source, target = sides
+    if source is None or target is None:
+        return
+    if source and not target and not _has_authorizer(look):
+        return
+    gaps = list(acl_gaps(source, target, logs.remotes, groups.committed.keys()))
+    if gaps:
+        examples = [f"{principal}: {right}" for principal, right in gaps]
+        text = f"{number_of(len(gaps), 'right')} of consumers missing on the target ({few(examples, between='; ')})"
+        yield Remark(text, "warns", "grant them there: principals may have other names on it")
+
+
+def _has_authorizer(look: PairLook) -> bool:
+    """Tell whether the target has an authorizer: without one, a login may do everything to the cluster."""
+    return look.target_view is not None and "ClusterAction" not in look.target_view.operations
+
+
+def _quota_remarks(look: PairLook, groups: PairGroups) -> Iterator[Remark]:
+    right = Right("DescribeConfigs", "cluster")
+    source, target = (
+        look.take(groups.snapshot, Quotas(alias), "client quotas", right)
+        for alias in (look.source.alias, look.target.alias)
+    )
+    if source is None or target is None:
+        return
+    mark = quota_mark(str(look.pair.topology.owner))
+    if gaps := quota_gaps(source, target, lambda entity: entity.client_id.startswith(mark)):
+        names = few([str(entity) for entity in gaps], between="; ")
+        text = f"quotas of producers differ for {number_of(len(gaps), 'client')} ({names})"
+        yield Remark(text, "warns", "set those that are meant on the target too")
+
+
+def _note_groups(look: PairLook, groups: PairGroups, positions: Sequence[GroupPosition]) -> None:
+    """Note what groups read that is not mirrored, and which groups MirrorMaker passes over."""
+    judged = {position.group for position in positions}
+    if look.target_view and (states := groups.target_states) is not None:
+        silent = sorted(group for group in judged if group in states and not states[group].state)
+        if silent:
+            look.miss(look.target.alias, f"members of {few(silent)}", "its brokers do not tell the states of groups")
+    if look.source_view:
+        look.remarks += _unmirrored_remarks(look, groups)
+        look.remarks += _application_remarks(look, groups, judged)
+
+
+def _unmirrored_remarks(look: PairLook, groups: PairGroups) -> Iterator[Remark]:
+    assert look.source_view
+    readers: dict[str, set[str]] = defaultdict(set)
+    left_out: set[str] = set()
+    for group, places in groups.committed.items():
+        for topic in {partition.topic for partition in places}:
+            if look.flow_of(topic) is None:
+                if not is_internal(topic):
+                    readers[topic].add(group)
+            elif not look.is_synced(group):
+                left_out.add(group)
+    streams = streams_states(look.source_view.partitions, groups.committed.keys())
+    topics = sorted(readers.keys() - {topic for state in streams for topic in state.topics})
+    if topics:
+        names = sorted({group for topic in topics for group in readers[topic]})
+        reasons = [f"{topic}: {_why_not_mirrored(look, topic)}" for topic in topics]
+        text = (
+            f"{number_of(len(names), 'group')} ({few(names)}) read {number_of(len(topics), 'topic')} that this pair "
+            f"does not mirror ({few(reasons, between='; ')})"
+        )
+        yield Remark(text, "warns", "add them to a flow, or expect them missing")
+    if left_out:
+        text = f"{number_of(len(left_out), 'group')} left out of checkpoints by the tree ({few(sorted(left_out))})"
+        yield Remark(text, "warns", "see `checkpoints: {groups: …}` of the flows")
+    if streams:
+        names, count = [state.application for state in streams], sum(len(state.topics) for state in streams)
+        text = (
+            f"Kafka Streams applications ({few(names)}): their state in {number_of(count, 'topic')} is of no use there"
+        )
+        yield Remark(text, "warns", "reset them at the target, so that they build their state anew")
+
+
+def _application_remarks(look: PairLook, groups: PairGroups, judged: Collection[str]) -> Iterator[Remark]:
+    assert look.source_view
+    if SHARE_GROUPS in look.source_view.partitions:
+        text = f"share groups are used on {look.source.alias}: MirrorMaker does not mirror what they acknowledged"
+        yield Remark(text, "warns", "they begin anew at the target")
+    states = groups.source_states
+    if simple := sorted(group for group in judged if group in states and states[group].is_simple):
+        text = f"{number_of(len(simple), 'group')} never had a member ({few(simple)}): MirrorMaker passes over them"
+        yield Remark(text, "warns", "commit their translated offsets on the target")
+
+
+def _why_not_mirrored(look: PairLook, topic: str) -> str:
+    reasons = (flow.selection.refusal(topic) for flow in look.pair.flows)
+    return next(filter(None, reasons), "no flow names it")
+
+
+def _note_connectors(look: PairLook) -> None:
+    if look.connect.failure:
+        return
+    for live in look.source_connectors:
+        if live.running is None:
+            text = f"{live.desired.name} is not applied"
+            look.remarks.append(Remark(text, "blocks", "run `mm2mgr apply`"))
+        elif not live.runs:
+            text = f"{live.desired.name} does not run ({live.running.state or 'no status'})"
+            look.remarks.append(Remark(text, "warns", "see `mm2mgr status`"))
+    live_checkpoints = look.checkpoint_connector
+    if live_checkpoints is None or live_checkpoints.running is None:
+        text = "the pair has no checkpoint connector: no offset is translated for its groups"
+        look.remarks.append(Remark(text, "warns", "write `checkpoints: {group_offsets: true}`, and apply it"))
+        return
+    if not live_checkpoints.runs:
+        text = f"{live_checkpoints.desired.name} does not run ({live_checkpoints.running.state or 'no status'})"
+        look.remarks.append(Remark(text, "warns", "see `mm2mgr status`"))
+    if not _syncs_groups(live_checkpoints):
+        text = "group offsets are not written to the target"
+        look.remarks.append(Remark(text, "warns", "write `checkpoints: {group_offsets: true}`"))

@@ -1,0 +1,25 @@
+"""Text from outside in Markdown: it cannot break a table, nor mention people."""
+
+from __future__ import annotations
+
+import re
+
+from mm2mgr.text import fit_text, one_line, visible
+
+_LONGEST_CELL = 300
+_MARKUP = re.compile(r"[\\`*_\[\]<>#|~&]|:(?=//)")
+
+
+def code(text: str) -> str:
+    """Return a text as code."""
+    return f"<code>{_escape(text)}</code>" if text else ""
+
+
+def escape(text: str) -> str:
+    """Return a text as it reads, on one line, and cut where it is very long."""
+    return _escape(text).replace("@", "<span>@</span>")
+
+
+def _escape(text: str) -> str:
+    line = fit_text(visible(one_line(text)), _LONGEST_CELL)
+    return _MARKUP.sub(lambda sign: f"&#{ord(sign[0])};", line)

@@ -1,0 +1,96 @@
+"""What checks of failover say of a pair, and that none is made: consumers could not go on at its target. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mm2mgr.observe.failover_rows import ReadinessState
+from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject, kind
+from mm2mgr.text import number_of, span_text
+from mm2mgr.topology import Flow
+
+NOT_CHECKED_INTERVALS = 4
+"""So many of the intervals that a pair declares may go by without a check, and no less than an hour."""
+_LEAST_SECONDS = 3_600.0
+
+
+@kind("failover-not-ready", "warning", 30)
+class FailoverNotReady(ProblemEvidence):
+    """Consumers of a pair that declares `failover` could not go on at its target: the newest check says NO-GO, or could
+    not judge."""
+
+    pair: str
+    "source and target, as `source->target`"
+    verdict: str
+    "NO-GO or not judged"
+    reason: str
+    "why, as the check said"
+    groups: int
+    "consumer groups that were judged"
+    groups_not_ready: int
+    "of these, NO-GO or not judged"
+    skipped: int
+    "records that would be skipped at most, where that is known"
+    lost: int | None
+    "records that are not on the target at most; null where not known"
+    checked_seconds: float
+    "how long ago the check was"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        groups = (
+            f"{self.groups_not_ready} of {number_of(self.groups, 'group')} not ready" if self.groups else "no group"
+        )
+        reason = f": {self.reason}" if self.reason else ""
+        return (
+            f"{self.pair} cannot fail over ({self.verdict}, {groups}, checked {span_text(self.checked_seconds)} ago)"
+            f"{reason}; mm2mgr failover check '{self.pair}' names each group and what to do"
+        )
+
+
+@kind("failover-not-checked", "warning", 5)
+class FailoverNotChecked(ProblemEvidence):
+    """A pair declares `failover`, and no check was made for four of its intervals, and for an hour at least."""
+
+    pair: str
+    "source and target, as `source->target`"
+    seconds: float
+    "for how long"
+    every_seconds: float
+    "how often the tree asks for a check"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return (
+            f"{self.pair}: failover is declared, and nothing checked it for {span_text(self.seconds)} (every"
+            f" {span_text(self.every_seconds)} is asked for); look at the process of mm2mgr serve --with failover, or"
+            f" run mm2mgr failover check '{self.pair}'"
+        )
+
+
+def failover_problems(
+    flow: Flow, subject: ProblemSubject, state: ReadinessState | None, since: float | None, now: float
+) -> Iterator[LiveProblem]:
+    """Yield what is wrong with the failover of the pair of a flow, known to declare it `since` then.
+
+    `state`: None where no check was made in the last days. Times in seconds since 1970.
+    """
+    declared, pair = flow.failover, flow.pair
+    if declared is None:
+        return
+    if state and not state.is_ready:
+        evidence = FailoverNotReady(
+            pair,
+            state.verdict,
+            state.reason,
+            state.groups,
+            state.groups_not_ready,
+            state.skipped,
+            state.lost,
+            max(0.0, now - state.checked_at),
+        )
+        begun = state.not_ready_since
+        yield LiveProblem(evidence, subject, None if begun is None else max(0.0, now - begun))
+    if since is None:
+        return
+    seconds = now - max(since, state.checked_at if state else 0.0)
+    if seconds > max(_LEAST_SECONDS, NOT_CHECKED_INTERVALS * declared.check_every):
+        yield LiveProblem(FailoverNotChecked(pair, seconds, declared.check_every), subject, seconds)
