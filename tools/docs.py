@@ -360,6 +360,7 @@ def rights_page() -> str:
         **{"audited topic": "each topic that is audited, on the source and on the target"},
         **{"dedicated status": f"topic {status}", "dedicated configs": f"topic {configs_topic('SOURCE')}"},
         **{"dedicated group": f"group {group}", "quotas": "the cluster"},
+        **{"start group": "the group, on the source"},
     }
     own = [(row.operation, named[row.on], row.effect) for row in ROWS if row.type == "mm2mgr"]
     of_clients = [row for row in ROWS if row.type != "mm2mgr"]
