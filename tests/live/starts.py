@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import confluent_kafka
@@ -92,4 +91,3 @@ def begin_where_it_is_said(pair: Pair, tree: Tree) -> None:
     said = tree.run("offsets", "reset", "old", "--to", "1h", "--yes")
     assert "mirrored again" in said
     assert stored(pair, "old") == {}
-    assert json.loads(tree.run("offsets", "show", "old", "-o", "json"))["flows"][0]["lag_records"] == 40
