@@ -96,6 +96,7 @@ def test_reset_waits_for_tasks_that_have_not_ended(world: World, monkeypatch: py
 
 def test_tasks_that_do_not_end_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("mm2mgr.operations.pause"), "_END_SECONDS", 0.5)
+    monkeypatch.setattr(import_module("mm2mgr.operations.pause"), "_PAUSE_SECONDS", 0.01)
     world.mm2mgr("stop", "orders")
     world.connect.connectors[SOURCE].ending_statuses = 1_000_000
     said = world.mm2mgr("offsets", "reset", "orders", "--to", "4", "--yes", code=1)
