@@ -15,6 +15,7 @@ from mm2mgr.assignment_text import PLUGIN_CLASS
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import TemplateError
+from mm2mgr.log_places import START_KEY
 from mm2mgr.spec.scalars import java_list
 from mm2mgr.templating.printer import Printer
 from mm2mgr.topology import Flow, KafkaCluster, Topology, config_text
@@ -235,6 +236,8 @@ class _Renderer:
         if type_ == "source" and flow.lane_of is not None:
             mark = by_default(flow.whole_id, "it is a lane of this flow")
             config, origins = {**config, LANE_OF_KEY: str(mark)}, {**origins, LANE_OF_KEY: mark.origin}
+        if type_ == "source" and (start := flow.start):
+            config, origins = {**config, START_KEY: str(start)}, {**origins, START_KEY: start.origin}
         wished = flow.settings.state if type_ == "source" else None
         state = wished.upper() if wished else None
         return Connector(name, type_, flow.connect.name, flow.pair, tuple(f.id for f in flows), config, origins, state)

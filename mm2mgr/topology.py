@@ -16,6 +16,7 @@ from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.link import BY_SYSTEM, USUAL_HEAP_BYTES, BrokerLimits, Clients, Route
 from mm2mgr.link_settings import Crossing, compile_block, may_pipeline
+from mm2mgr.log_places import GROUP_PREFIX
 from mm2mgr.spec.models import Cluster, Connect, FailoverSettings, FlowSettings, Link, Topics
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
@@ -200,6 +201,14 @@ class Flow:
             if value is not None:
                 result[key] = self.text(value, block, key)
         return result
+
+    @property
+    def start(self) -> Text | None:
+        """Where it begins, as `scalars.log_place` reads it; None: nothing is written."""
+        start = self.settings.start
+        if start is None:
+            return None
+        return Text(start, self.origin("start", "group") if start.startswith(GROUP_PREFIX) else self.origin("start"))
 
     @cached_property
     def catch_up(self) -> CatchUpLimit | None:

@@ -37,6 +37,7 @@ from mm2mgr.live.questions import (
     OffsetSyncRecords,
     PartitionCounts,
     PartitionEnds,
+    PlaceInLogs,
     Quotas,
     RecordTimes,
     RefusedTopics,
@@ -64,6 +65,7 @@ from mm2mgr.live.rights import (
     TopicsOfGroups,
 )
 from mm2mgr.live.snapshot import Question, Snapshot, Steps
+from mm2mgr.log_places import LogPositions
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan, Wish
 from mm2mgr.plan.draft import Declared
@@ -99,6 +101,7 @@ def answer_kafka(
     ends: Callable[[KafkaAccess, PartitionEnds], dict[TopicPartition, int | None]] | None = None,
     since: Callable[[KafkaAccess, OffsetsSince], dict[TopicPartition, int]] | None = None,
     workers: Callable[[KafkaAccess], tuple[WorkerGroup, ...]] | None = None,
+    places: Callable[[KafkaAccess, PlaceInLogs], LogPositions] | None = None,
     idle: bool = False,
 ) -> None:
     """Let these answer in the place of Kafka clusters; what none of them is for is asked for as ever, or `idle` clusters answer."""
@@ -126,6 +129,8 @@ def answer_kafka(
                 return ends(access, question)
             case OffsetsSince() if since:
                 return since(access, question)
+            case PlaceInLogs() if places:
+                return places(access, question)
             case WorkerGroups() if workers:
                 return workers(access)
             case Expiring() if expiring:

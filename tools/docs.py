@@ -361,6 +361,7 @@ def rights_page() -> str:
         **{"dedicated status": f"topic {status}", "dedicated configs": f"topic {configs_topic('SOURCE')}"},
         **{"dedicated group": f"group {group}", "quotas": "the cluster"},
         **{"workers' group": "group of the workers of a Connect cluster, their group.id"},
+        **{"start group": "the group, on the source"},
     }
     own = [(row.operation, named[row.on], row.effect) for row in ROWS if row.type == "mm2mgr"]
     of_clients = [row for row in ROWS if row.type != "mm2mgr"]

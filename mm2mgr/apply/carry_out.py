@@ -21,19 +21,22 @@ from mm2mgr.kafka.quotas import RIGHTS, write_quotas
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.questions import DedicatedOffsets
 from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import Clusters, read
+from mm2mgr.live.read import Clusters, read, run_steps
 from mm2mgr.plan.changes import connector_text
 from mm2mgr.plan.quotas import QuotaChange, QuotaResult
+from mm2mgr.plan.resets import StartOrder
 from mm2mgr.plan.stages import (
     Compare,
     Config,
     Create,
     Delete,
     DropOffsets,
+    KeepStored,
     Prove,
     ReadBack,
     ReadDedicated,
     ReadOffsets,
+    ReadStart,
     SetState,
     Stage,
     Stop,
@@ -43,6 +46,7 @@ from mm2mgr.plan.stages import (
     WriteOffsets,
     written_by,
 )
+from mm2mgr.plan.starts import read_start
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import few
 from mm2mgr.topology import Topology
@@ -173,15 +177,12 @@ class _Run:
                 self.read = {
                     entry.key: entry for entry in stage.picks.entries_of((await _read_stored(client, name)).values())
                 }
+            case ReadStart(order=order):
+                self.read = {entry.key: entry for entry in await _read_start(stage, order)}
+            case KeepStored():
+                await self.keep_stored(client, stage)
             case WriteOffsets(ahead=True):
-                has = await _read_covered(client, stage)
-                new = {
-                    key: entry
-                    for key, entry in self.read.items()
-                    if key not in has or _position(entry) > _position(has[key])
-                }
-                self.read = has | new
-                await _patch(client, name, list(new.values()))
+                await self.add_offsets(client, stage)
             case WriteOffsets():
                 await self.replace_offsets(client, stage)
             case ReadBack():
@@ -204,6 +205,15 @@ class _Run:
             case Delete():
                 await client.delete(name)
 
+    async def add_offsets(self, client: ConnectClient, stage: WriteOffsets) -> None:
+        """Store what was read and is further on than what it has."""
+        has = await _read_covered(client, stage)
+        new = {
+            key: entry for key, entry in self.read.items() if key not in has or _position(entry) > _position(has[key])
+        }
+        self.read = has | new
+        await _patch(client, stage.full_name[1], list(new.values()))
+
     async def replace_offsets(self, client: ConnectClient, stage: WriteOffsets) -> None:
         """Store what was read, and remove what else it has; refused where a journal led to nothing and it has some."""
         has = await _read_covered(client, stage)
@@ -217,6 +227,19 @@ class _Run:
             )
         gone = [entry for key, entry in has.items() if key not in self.read]
         await _patch(client, stage.full_name[1], [*self.read.values(), *_nulls(gone)])
+
+    async def keep_stored(self, client: ConnectClient, stage: KeepStored) -> None:
+        """Forget where it was to begin if it has offsets: it ran before, and would mirror again or skip records."""
+        name = stage.full_name[1]
+        if parse_stored(await client.offsets(name), stage.alias):
+            self.read = {}
+            self.warn(
+                f"offsets are stored under the name of {connector_text(stage.full_name)}, which ran before: it goes on"
+                " from them, and start: changed nothing"
+            )
+            return
+        await client.put_config(name, stage.config, self.configs.get(stage.full_name))
+        self.configs[stage.full_name] = {"name": name, **stage.config}
 
     async def stop(self, client: ConnectClient, stage: Stop) -> None:
         """Stop it, and warn where tasks may not have stored their last offsets: a worker died, or they ended late."""
@@ -276,6 +299,17 @@ async def _read_dedicated(stage: ReadDedicated) -> Sequence[SourceOffset]:
     question = DedicatedOffsets(stage.kafka.alias, stage.picks.before)
     limits = Limits(kafka_seconds=10.0, measuring_seconds=30.0)
     return (await read([question], Clusters(kafkas={stage.kafka.alias: stage.kafka}), limits))[question]
+
+
+async def _read_start(stage: ReadStart, order: StartOrder) -> Sequence[SourceOffset]:
+    clusters = Clusters(kafkas={order.kafka.alias: order.kafka})
+    limits = Limits(kafka_seconds=10.0, measuring_seconds=60.0)
+    try:
+        positions, _ = await run_steps(read_start(order), clusters, limits)
+    except Mm2mgrError as error:
+        hint = error.hint or "apply again when it can be read"
+        raise error_at(stage.full_name, f"where it begins: {error.message}", hint) from error
+    return positions.entries(order.kafka.alias)
 
 
 async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:

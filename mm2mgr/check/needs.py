@@ -24,8 +24,9 @@ from mm2mgr.live.questions import PartitionCounts
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.rights import BrokerSettings, RecordLimits
 from mm2mgr.live.snapshot import Steps
+from mm2mgr.log_places import OfGroup
 from mm2mgr.spec.models import BrokersRead
-from mm2mgr.spec.scalars import is_name
+from mm2mgr.spec.scalars import is_name, log_place
 from mm2mgr.topology import Flow, KafkaCluster, Topology, audit_group, lease_group, watch_group
 from mm2mgr.truth.reach import Client, Setting, clients, settings
 
@@ -34,8 +35,11 @@ On = Literal[
     "topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster",
     "history", "lease", "watch lease", "audit lease", "audited topic",
     "dedicated offsets", "dedicated status", "dedicated configs", "dedicated group", "quotas", "workers' group",
+    "start group",
 ]  # fmt: skip
-_GROUPS_OF: tuple[On, ...] = ("group", "lease", "watch lease", "audit lease", "dedicated group", "workers' group")
+_GROUPS_OF: tuple[On, ...] = (
+    "group", "lease", "watch lease", "audit lease", "dedicated group", "workers' group", "start group",
+)  # fmt: skip
 _KINDS: dict[On, ResourceKind] = {
     "cluster": "cluster",
     "quotas": "cluster",
@@ -147,6 +151,8 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(37, "mm2mgr", OWN, "Read", "dedicated configs", _NO_CONFIG),
     RightRule(36, "mm2mgr", OWN, "AlterConfigs", "quotas", _NO_LIMIT),
     RightRule(42, "mm2mgr", OWN, "Describe", "workers' group", _NO_WORKERS_GROUP),
+    RightRule(43, "mm2mgr", OWN, "Describe", "start group",
+        "no `start: {group: NAME}`: the flow is not created; no `offsets reset --from-group`"),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
 
@@ -191,8 +197,8 @@ def own_needs(
     existing: ExistingNames,
     login_on: Callable[[str], ClientLogin],
 ) -> Iterator[RequiredRight]:
-    """Yield what mm2mgr itself needs for history, leases, quotas, declared audits and take-overs; `login_on`: its login
-    by alias."""
+    """Yield what mm2mgr itself needs for history, leases, quotas, declared audits, starts and take-overs; `login_on`:
+    its login by alias."""
     connects = [topology.connects[name] for name in {connector.connect for connector in connectors}]
     flow_ids = {flow_id for connector in connectors for flow_id in connector.flows}
     flows = topology.flows_of(flow_ids)
@@ -211,6 +217,10 @@ def own_needs(
         for alias, topics_there in ((flow.source.alias, topics), (flow.target.alias, mirrors)):
             for topic in topics_there:
                 yield from _own_rights(login_on(alias), {"audited topic": topic})
+    for flow in flows:
+        place = log_place(flow.start) if flow.start else None
+        if isinstance(place, OfGroup):
+            yield from _own_rights(login_on(flow.source.alias), {"start group": place.group})
     for entry in topology.moved:
         if entry.dedicated and entry.to in flow_ids:
             (flow,) = topology.flows_of({entry.to})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,26 +31,12 @@ from mm2mgr.operations.workspace import Workspace
 if TYPE_CHECKING:
     from mm2mgr.operations import AuditOptions, AuditProgress, AuditReport, Replay
 
-_DURATION_BACK = re.compile(r"[0-9.]+\s*[A-Za-z]+")
-
 
 def _moment(text: str) -> int:
     """Return milliseconds since 1970 of a time such as 2026-11-26T10:00 (UTC without a zone), or of 2h ago."""
-    if _DURATION_BACK.fullmatch(text):
-        from mm2mgr.spec.scalars import duration_seconds
+    from mm2mgr.spec.scalars import moment
 
-        try:
-            return max(0, round(1000 * (time.time() - float(duration_seconds(text)))))
-        except ValueError:
-            pass
-    try:
-        at = datetime.fromisoformat(text)
-        time_ms = round(1000 * (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
-    except (ValueError, OverflowError):
-        raise ValueError("is neither a time such as 2026-11-26T10:00 (UTC) nor a time back such as 2h") from None
-    if time_ms < 0:
-        raise ValueError("is before 1970: no record has such a timestamp")
-    return time_ms
+    return moment(text).resolve(time.time())
 
 
 def _share(text: str) -> float:

@@ -197,9 +197,24 @@ def show(workspace: Workspace, choice: Choice, output: str) -> int:
 
 
 def _place(text: str) -> Place:
-    if text not in {"earliest", "latest"} and not text.isdecimal():
-        raise ValueError("is none of earliest, latest and an offset from 0 on")
-    return "earliest" if text == "earliest" else "latest" if text == "latest" else int(text)
+    from mm2mgr.spec.scalars import moment
+
+    if text.isdecimal():
+        return int(text)
+    if text in {"earliest", "latest"}:
+        return "earliest" if text == "earliest" else "latest"
+    try:
+        return moment(text)
+    except ValueError:
+        raise ValueError(
+            "is none of earliest, latest, an offset from 0 on, a time (UTC) and a time back (2h)"
+        ) from None
+
+
+def _group(text: str) -> Place:
+    from mm2mgr.spec.scalars import of_group
+
+    return of_group(text)
 
 
 @offsets.command("reset")
@@ -207,9 +222,17 @@ def _place(text: str) -> Place:
 @option(
     "--to",
     type=Parsed("place", _place),
-    required=True,
-    metavar="earliest|latest|OFFSET",
-    help="The next record to mirror: the first or the one after the last in each log, or that of an offset.",
+    metavar="earliest|latest|OFFSET|TIME|2h",
+    help="The next record to mirror: the first or the one after the last in each log, that of an offset, or the first"
+    " one of a time (UTC) or a time back.",
+)
+@option(
+    "--from-group",
+    "of_group",
+    type=Parsed("group", _group),
+    metavar="GROUP",
+    help="Instead of --to: the next record that this consumer group of the source reads. Partitions in which it has"
+    " committed no offset are left as they are.",
 )
 @option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this source topic (repeatable).")
 @option(
@@ -222,7 +245,8 @@ def _place(text: str) -> Place:
 def reset(
     workspace: Workspace,
     choice: Choice,
-    to: Place,
+    to: Place | None,
+    of_group: Place | None,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
     reason: str,
@@ -233,12 +257,17 @@ def reset(
 
     Refused unless every connector is STOPPED (`mm2mgr stop`), and its source can be read; waits up to 30 s for its
     tasks to end. Shows how many records are mirrored again or skipped, asks, writes, and reads back. The flows stay
-    stopped: `mm2mgr resume` starts them again. Needs Kafka 3.6.
+    stopped: `mm2mgr resume` starts them again. Needs Kafka 3.6; --from-group needs Describe on the group.
 
     \b
     Example:
       mm2mgr stop logging && mm2mgr offsets reset logging --topic app.orders --to earliest
+      mm2mgr offsets reset logging --to 2026-11-26T10:00
+      mm2mgr offsets reset logging --from-group mirrormaker1
     """
+    place = to if of_group is None else of_group
+    if place is None or (to is not None and of_group is not None):
+        raise click.UsageError("write one of --to and --from-group")
     from mm2mgr.output.console import carrying_on, say_as
     from mm2mgr.output.history_text import say_planned_resets, say_resets
 
@@ -249,7 +278,7 @@ def reset(
         return True
 
     with carrying_on():
-        order = operations.ResetOrder(to, topics, partitions)
+        order = operations.ResetOrder(place, topics, partitions)
         done = operations.reset_offsets(workspace, choice, order, reason=reason, approve=approve)
         say_as(output, done, say_resets)
     return 0 if done.outcome == "done" else 1

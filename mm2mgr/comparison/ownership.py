@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.connectors import SETTABLE
@@ -112,6 +112,9 @@ _BEHIND = f"{JOURNAL_KEY}."
 _OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")
 
 
+Start = Literal["asked", "begun"]
+
+
 @dataclass(frozen=True)
 class Move:
     """Offsets of another connector: `giver` (empty Connect cluster: a dedicated MirrorMaker), and how both were.
@@ -147,7 +150,8 @@ class Journal:
     `behind` are the keys that lead to offsets which the config does not reach (None: it reaches them), `needs` the
     topics without whose stored offsets the connector must not run, and `move` says where offsets come from. `gives` is
     in the config of a giver: the connector that takes its topics over. A move of which only one of the two configs
-    speaks is no move.
+    speaks is no move. `start` is in the config of a connector that never ran, and whose first offsets an apply writes:
+    `asked`, or `begun` once it is known that none were stored under its name before.
     """
 
     then: str
@@ -155,6 +159,7 @@ class Journal:
     needs: tuple[str, ...] = ()
     move: Move | None = None
     gives: tuple[str, str] | None = None
+    start: Start | None = None
 
     @classmethod
     def of_config(cls, config: Config) -> Journal | None:
@@ -168,7 +173,8 @@ class Journal:
             needs = tuple(_check_type(topic, str) for topic in _check_type(fields.get("needs", []), list))
             move = Move.parse(fields["move"]) if "move" in fields else None
             gives = _two_texts(fields["gives"]) if "gives" in fields else None
-            return cls(_state(fields.get("then")), behind or None, needs, move, gives)
+            start = _check_start(fields["start"]) if "start" in fields else None
+            return cls(_state(fields.get("then")), behind or None, needs, move, gives, start)
         except (ValueError, RecursionError):
             return cls("")
 
@@ -182,6 +188,7 @@ class Journal:
         data |= {"needs": list(self.needs)} if self.needs else {}
         data |= {"move": to_json(self.move)} if self.move else {}
         data |= {"gives": list(self.gives)} if self.gives else {}
+        data |= {"start": self.start} if self.start else {}
         behind = {_BEHIND + key: value for key, value in (self.behind or {}).items()}
         return {**without_journal(config), JOURNAL_KEY: json.dumps(data), **behind}
 
@@ -198,6 +205,14 @@ def _check_type(value: object, type_: type[_Type]) -> _Type:
 def _two_texts(value: object) -> tuple[str, str]:
     first, second = _check_type(value, list)
     return _check_type(first, str), _check_type(second, str)
+
+
+def _check_start(value: object) -> Start:
+    if value == "asked":
+        return "asked"
+    if value == "begun":
+        return "begun"
+    raise ValueError("asked or begun expected")
 
 
 def _state(value: object) -> str:
@@ -243,6 +258,8 @@ def move_text(live: Config, desired: Config, *, runs: bool) -> str:
     journal = Journal.of_config(live)
     if journal and journal.needs and runs and journal.behind is None:
         return "its journal goes, which says what is to be proved before it runs: it runs already"
+    if journal and journal.start:
+        return f"finishes writing where it begins, then {journal.then}"
     if journal:
         verb = "checking" if journal.needs else "moving"
         return f"finishes {verb} its stored offsets, then {journal.then}{'' if journal.needs else ' again'}"

@@ -14,11 +14,14 @@ from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.kafka.worker_groups import WorkerGroup, read_worker_groups
+from mm2mgr.live.positions import read_positions
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
 from mm2mgr.live.snapshot import Answers, Question
+from mm2mgr.log_places import LogPositions
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.secrets import mask_config
+from mm2mgr.spec.scalars import log_place
 from mm2mgr.topics.names import NameFilter
 
 if TYPE_CHECKING:
@@ -302,6 +305,31 @@ class OffsetsAtTimes(KafkaQuestion[dict[TopicPartition, int]]):
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, int]:
         with reach.connect(reach.limits.measuring_seconds) as kafka:
             return kafka.offsets_since(dict(self.times_ms))
+
+
+@dataclass(frozen=True)
+class PlaceInLogs(KafkaQuestion[LogPositions]):
+    """Where a place (as `scalars.log_place` reads it) is in the logs of partitions.
+
+    `committed`: the end of a log is the first offset of an open transaction where there is one.
+    """
+
+    place: str
+    partitions: frozenset[TopicPartition]
+    committed: bool = False
+
+    @classmethod
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> Answers:
+        answers: dict[Question[object], object] = {}
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
+            counts = kafka.partition_counts()
+            for question in questions:
+                there, place = _existing(question.partitions, counts), log_place(question.place)
+                try:
+                    answers[question] = read_positions(kafka, place, there, committed=question.committed)
+                except Mm2mgrError as error:
+                    answers[question] = error
+        return answers
 
 
 def _existing(partitions: Iterable[TopicPartition], counts: Mapping[str, int]) -> list[TopicPartition]:

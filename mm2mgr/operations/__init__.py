@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
     from mm2mgr.lint.findings import Finding, Rule, Severity
+    from mm2mgr.log_places import Place
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.observe.pair_look import FailoverOptions
     from mm2mgr.off_peak import OffPeak
@@ -131,7 +132,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.plan.changes import KINDS, Plan
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.quotas import QuotaResult
-    from mm2mgr.plan.resets import FlowReset, Place, ResetOrder
+    from mm2mgr.plan.resets import FlowReset, ResetOrder
     from mm2mgr.plan.schedule import RestartRules
     from mm2mgr.problems.health import Description, Status
     from mm2mgr.problems.watchdog import RestartPolicy, WatchAction
@@ -211,7 +212,8 @@ _HOMES: Mapping[str, str] = {
         "plan.changes": "KINDS Plan",
         "plan.drift": "DriftReport",
         "plan.quotas": "QuotaResult",
-        "plan.resets": "FlowReset Place ResetOrder",
+        "log_places": "Place",
+        "plan.resets": "FlowReset ResetOrder",
         "off_peak": "OffPeak",
         "plan.schedule": "RestartRules",
         "apply.verbs": "Choice StateChange",

@@ -28,17 +28,19 @@ from mm2mgr.json_values import to_json
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.live.questions import Configs
-from mm2mgr.live.snapshot import Snapshot, ask
+from mm2mgr.live.questions import Configs, PlaceInLogs
+from mm2mgr.live.snapshot import Snapshot, Steps, ask, side_by_side
+from mm2mgr.log_places import AtTime, LogPositions, OfGroup
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import measure_lags
 from mm2mgr.observe.read import ObserveOptions, read_estate
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Change
-from mm2mgr.plan.resets import FlowReset, ResetOrder, resets
+from mm2mgr.plan.resets import FlowReset, ResetOrder, next_offsets, resets
 from mm2mgr.render import FLOW_KEY, LANE_OF_KEY
+from mm2mgr.spec.scalars import place_text
 from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, Topology
@@ -242,13 +244,16 @@ def reset_offsets(
 ) -> ResetOffsets:
     """Store other offsets for STOPPED source connectors and read them back; nothing unless all can be written.
 
-    Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset
-    is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
+    Mm2mgrError where a connector is not stopped or not this tree's, where a source or a group cannot be read, or where
+    an offset is not in a log. Partitions in which a group has no offset that can be used are left as they are, and are
+    in the result. `approve` gets what will be written; Mm2mgrError when it returns False.
     """
     workspace.refuse_snapshot()
     flows = _flows(workspace, choice)
     reading = wait_for(_read_once_ended(workspace, flows))
-    planned = [_plan_reset(workspace.topology, reading, flow, part) for flow, part in _parts_of(order, flows)]
+    stopped = [_stopped_flow(workspace.topology, reading, flow, part) for flow, part in _parts_of(order, flows)]
+    positions = workspace.ask(side_by_side(*map(_ask_place, stopped)))
+    planned = [_plan_reset(part, answer) for part, answer in zip(stopped, positions, strict=True)]
     _refuse_topics_elsewhere(planned, workspace.ask(ask([Configs(name) for name in {f.connect.name for f in flows}])))
     if not approve(planned):
         raise Mm2mgrError("the reset was not approved; nothing was written")
@@ -300,7 +305,17 @@ async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Readi
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _plan_reset(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder) -> FlowReset:
+@dataclass(frozen=True)
+class _StoppedFlow:
+    """A flow whose offsets may be reset: what is to be done, and the logs of the partitions concerned."""
+
+    flow: Flow
+    order: ResetOrder
+    connector: LiveConnector
+    logs: Mapping[TopicPartition, Offsets]
+
+
+def _stopped_flow(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder) -> _StoppedFlow:
     connector = _stopped_connector(topology, reading, flow)
     source = reading.clusters[flow.source.alias]
     if source.failure:
@@ -321,11 +336,31 @@ def _plan_reset(topology: Topology, reading: Reading, flow: Flow, order: ResetOr
         raise Mm2mgrError(
             f"{flow.id}: {few(list(map(str, unread)))} could not be read: {source.unread.get(unread[0], 'no answer')}"
         )
+    return _StoppedFlow(flow, order, connector, {partition: source.offsets[partition] for partition in partitions})
+
+
+def _ask_place(stopped: _StoppedFlow) -> Steps[LogPositions | None]:
+    """Return where a time or a group is in the logs; None where the logs themselves say it."""
+    to = stopped.order.to
+    if not isinstance(to, (AtTime, OfGroup)):
+        return None
+    question = PlaceInLogs(stopped.flow.source.alias, place_text(to), frozenset(stopped.logs))
+    return (yield [question])[question]
+
+
+def _plan_reset(stopped: _StoppedFlow, place: LogPositions | None) -> FlowReset:
+    flow, connector, order, logs = stopped.flow, stopped.connector, stopped.order, stopped.logs
     assert connector.running is not None
     assert not isinstance(connector.running.offsets, Failure)
     begins_at = text_of("source", connector.running.config, "source consumer", "auto.offset.reset") or "earliest"
-    logs = {partition: source.offsets[partition] for partition in partitions}
-    return FlowReset(flow, connector.desired.name, resets(order.to, logs, connector.running.offsets, begins_at))
+    if place is None:
+        return FlowReset(flow, connector.desired.name, resets(order.to, logs, connector.running.offsets, begins_at))
+    if unread := sorted(map(str, logs.keys() - place.positions.keys())):
+        raise Mm2mgrError(f"{flow.id}: {few(unread)} could not be read")
+    offsets, gaps = next_offsets(order.to, place)
+    logs = {partition: place.positions[partition].log for partition in offsets}
+    planned = resets(offsets, logs, connector.running.offsets, begins_at)
+    return FlowReset(flow, connector.desired.name, planned, gaps=gaps)
 
 
 def _stopped_connector(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:

@@ -335,6 +335,13 @@ def say_planned_resets(flows: Sequence[FlowReset]) -> None:
             moved += [f"{number_of(counts['skipped'], 'record')} never mirrored"] if counts["skipped"] else []
             where = f"{number_of(counts['partitions'], 'partition')} written" if counts["partitions"] else "unchanged"
             talk(f"  {topic}: {', '.join([*moved, where])}", "yellow" if moved else None)
+        for partitions, text in (
+            (flow.gaps.uncommitted, "the group has no offset there: left as it is"),
+            (flow.gaps.beyond, "the group's offset is beyond the end of the log: left as it is"),
+            (flow.gaps.expired, "records after the group's offset are gone: the first one that is left comes next"),
+        ):
+            if partitions:
+                talk(f"  {few([str(partition) for partition in partitions])}: {text}", "yellow")
 
 
 def say_resets(done: ResetOffsets) -> None:

@@ -16,6 +16,7 @@ from mm2mgr.comparison.ownership import ListEntry, TakeOver
 from mm2mgr.connectors import RESTING
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.quotas import QuotaChange
+from mm2mgr.plan.resets import StartOrder, StartPositions
 from mm2mgr.remarks import Remark, texts_of
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
@@ -125,7 +126,8 @@ class Change:
     `with_remarks`. `takes` is what a source connector will mirror that it does not mirror now (None: nothing more, or
     it could not be read). `needs_offsets` are topics that have arrived already: it is created to run only if their
     offsets are stored under its name. Of an update, its journal says so. `takes_over` is what it takes over from
-    another connector, which has it in `moves_to` and is written by the same list of stages.
+    another connector, which has it in `moves_to` and is written by the same list of stages. `start`: it never ran, and
+    this is where it begins; `positions` is what that came to when the plan was made.
     """
 
     connect: str
@@ -147,6 +149,8 @@ class Change:
     """What apply will do, in order (`stages`)."""
     takes_over: TakeOver | None = None
     moves_to: tuple[str, str] | None = None
+    start: StartOrder | None = None
+    positions: StartPositions | None = field(default=None, repr=False)
     follows: tuple[tuple[str, str], ...] = ()
     """The connectors whose deletion comes first, since they still do what this one begins to do."""
 
@@ -199,7 +203,7 @@ class Change:
         change, effects = replace(self, remarks=(*self.remarks, *remarks)), {remark.effect for remark in remarks}
         if "blocks" in effects and self.action != "blocked":
             price = Price(again=self.price.again, irreversible=self.price.irreversible)
-            change = replace(change, action="blocked", keys=(), config=None, state=None, follows=())
+            change = replace(change, action="blocked", keys=(), config=None, state=None, follows=(), start=None)
             return replace(change, price=price, steps=())
         if "waits" in effects:
             return replace(change, action="no-op", config=None, price=Price(), steps=())
@@ -231,6 +235,7 @@ class Change:
             "takes_over": self.takes_over and list(self.takes_over.giver),
             "moves_to": self.moves_to and list(self.moves_to),
             "follows": [list(named) for named in self.follows],
+            **({"start": to_json(self.positions)} if self.positions else {}),
         }
 
 

@@ -37,6 +37,7 @@ from mm2mgr.plan.judges import ClusterFacts, Connectors, may_write_to_other_clus
 from mm2mgr.plan.lanes import LanesInTurn, lanes_in_turn
 from mm2mgr.plan.moves import with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
+from mm2mgr.plan.starts import with_live_starts, with_starts
 from mm2mgr.remarks import Remark
 from mm2mgr.spec.files import Spec
 from mm2mgr.text import few, number_of
@@ -235,6 +236,7 @@ def make_draft(
         lanes = lanes_in_turn(topology, declared.connectors, running)
         carriers = heartbeat_carriers(topology, lanes.connectors, running)
         connectors = with_assignments(with_carriers(lanes.connectors, carriers), running.configs)
+        connectors = with_live_starts(connectors, running.configs)
     chosen = _connectors_by_cluster(declared, connectors)
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
@@ -248,6 +250,7 @@ def make_draft(
     moving = replace(topology, moved=(*topology.moved, *lanes.moved))
     compared = {name: without_deletes(part, lanes.waiting) for name, part in compared.items()}
     parts = with_moves(compared.values(), moving, connectors, running, is_whole=declared.only is None)
+    parts = with_starts(parts, running, topology.clusters, connectors)
     left_overs = left_overs_of({c.full_name: c for part in parts for c in part.changes}, carriers, running)
     if left_overs:
         deleted = {change.full_name for part in parts for change in part.changes if change.action == "delete"}

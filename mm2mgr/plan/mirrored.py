@@ -134,6 +134,8 @@ def _is_known(named: Named, hop: Hop, state: MirroredState) -> bool:
 def _is_half_made(hop: Hop) -> bool:
     """Tell whether a connector never ran yet: it waits for offsets, and has what a former one left, if any."""
     journal = Journal.of_config(hop.subject.config)
+    if journal and journal.start:
+        return True
     return bool(journal and journal.move and journal.move.created and not journal.move.carried)
 
 
@@ -176,6 +178,8 @@ def judge(
             partition.topic for partition in state.offsets.get(over.giver) or {} if over.has_topic(partition.topic)
         }
         left, version = [topic for topic in left if before and not before.takes(topic) and topic not in stored], "0"
+    if change.start is not None and change.start.repeats_nothing:
+        left = []
     late = _objection_no_offsets(widening, left, version)
     back = tuple(_would_mirror_back(widening, state, connectors.is_abandoned))
     objection = _objection_duplicates(repeats, connectors.owned, widening, giver) or _objection_loop(back, widening)

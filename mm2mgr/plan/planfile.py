@@ -269,6 +269,7 @@ def _essence(change: JsonObject | None) -> JsonObject | None:
         "reason",
         "steps",
         "follows",
+        "start",
     }
     keys = [{name: value for name, value in key.items() if name != "origin"} for key in change["keys"]]
     return {"keys": keys} | {

@@ -41,6 +41,7 @@ from mm2mgr.plan.moves import with_other_sides
 from mm2mgr.plan.plugin_guard import ask_plugin_workers
 from mm2mgr.plan.quotas import quota_changes, wanted_quotas
 from mm2mgr.plan.stages import steps_of
+from mm2mgr.plan.starts import ask_starts, with_positions, without_effect
 from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, topics_taken, unseen_successors, widenings
 from mm2mgr.plan.worker_cap import WorkerCap, count_tasks
 from mm2mgr.remarks import Remark
@@ -98,21 +99,30 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
     writes = widenings(draft.writes, run.desired, run.live)
     state = yield from _read_mirrored(draft, writes)
     verdicts = _verdicts(draft, writes, state, run)
-    dedicated, late, caps, plugins = yield from side_by_side(
-        _ask_dedicated(draft), _ask_retention(draft, state), _read_caps(draft, run, state), ask_plugin_workers(draft)
+    dedicated, late, caps, plugins, (positions, against_starts) = yield from side_by_side(
+        _ask_dedicated(draft),
+        _ask_retention(draft, state),
+        _read_caps(draft, run, state),
+        ask_plugin_workers(draft),
+        ask_starts(draft.writes),
     )
     estimate = yield from read_estimate(draft, run, state, writes, verdicts)
     against = {
         named: [r for r in verdict.objections if not declared.allows(ALLOWED_BY.get(r.rule, ""), named)]
         for named, verdict in verdicts.items()
     }
-    for named, remark in (*plugins, *dedicated, *late[0]):
+    for named, remark in (*plugins, *dedicated, *late[0], *against_starts.items()):
         against.setdefault(named, []).append(remark)
     successors = {named: [again.old for again in verdict.again] for named, verdict in verdicts.items() if verdict.again}
     by_name = {widening.full_name: widening for widening in writes}
     facts = Facts(
         [
-            part.each(lambda c: estimate.with_price(_with_topics(c, draft, by_name.get(c.full_name), state, verdicts)))
+            part.each(
+                lambda c: with_positions(
+                    estimate.with_price(_with_topics(c, draft, by_name.get(c.full_name), state, verdicts)),
+                    positions.get(c.full_name),
+                )
+            )
             for part in shown
         ],
         declared.wish,
@@ -162,6 +172,7 @@ def _notes(
     if draft.carriers:
         yield from carrier_notes(draft.carriers.values(), draft.running, draft.writes)
     yield from draft.lanes.notes
+    yield from without_effect(draft.declared.connectors, draft.running)
     yield from ((connect, live.note) for connect, live in draft.live.items() if live.note)
     yield from unverified.items()
     yield from draft.idle_permits(needed)

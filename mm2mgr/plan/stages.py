@@ -23,7 +23,8 @@ from mm2mgr.comparison.ownership import (
     without_journal,
 )
 from mm2mgr.connectors import RESTING
-from mm2mgr.plan.changes import Change, aliases_of
+from mm2mgr.plan.changes import WRITES, Change, aliases_of
+from mm2mgr.plan.resets import StartOrder
 from mm2mgr.text import few
 from mm2mgr.topology import KafkaCluster
 
@@ -102,6 +103,22 @@ class ReadDedicated:
 
 
 @dataclass(frozen=True)
+class ReadStart(ConnectorStage):
+    """Read where it begins in the logs of its source; what is produced from now on it mirrors."""
+
+    order: StartOrder
+
+
+@dataclass(frozen=True)
+class KeepStored(ConnectorStage):
+    """Keep to the offsets that are stored under its name and `alias`, if there are any; else write this config, whose
+    journal says that there were none."""
+
+    alias: str
+    config: Config = field(repr=False)
+
+
+@dataclass(frozen=True)
 class WriteOffsets(OffsetsStage):
     """Store the offsets read for this connector; what else it has of these topics would hide records, and goes.
 
@@ -165,6 +182,8 @@ Stage = (
     | Stop
     | ReadOffsets
     | ReadDedicated
+    | ReadStart
+    | KeepStored
     | WriteOffsets
     | ReadBack
     | DropOffsets
@@ -188,6 +207,8 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
         journal = Journal(wished or "RUNNING", needs=change.needs_offsets)
         prove = Prove(named, journal.needs, aliases_of(config)[0], is_new=True)
         return Create(named, journal.added_to(config), "STOPPED"), prove, *_finish(named, config, journal.then)
+    if change.start and change.action in WRITES:
+        return tuple(_begin(named, owner, change, change.start))
     if change.action == "create":
         return (Create(named, config, wished),)
     if change.action == "delete":
@@ -200,6 +221,31 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
     # A connector that will be paused or stopped is so before it can run a new config.
     turn = SetState(named, wished)
     return (same, *write, turn) if wished == "RUNNING" else (same, turn, *write)
+
+
+def _begin(named: Named, owner: str, change: Change, order: StartOrder) -> Iterable[Stage]:
+    """Yield how a connector gets its first offsets before it runs; what is done already is left out.
+
+    It has no tasks until then, whoever resumes it, and its journal says so: cut short, the next plan goes on. Where it
+    begins is read first, so that nothing is created if that fails.
+    """
+    live, config = change.before, dict(change.config or {})
+    journal = Journal.of_config(live) if live is not None else None
+    then = order.then or (change.state[1] if change.state else journal.then if journal else "RUNNING")
+    resting, alias = {**config, "enabled": "false"}, aliases_of(config)[0]
+    picks, begun = Picks(alias, alias), Journal(then, start="begun").added_to(resting)
+    if live is not None:
+        yield Compare(named, owner, live)
+    yield ReadStart(named, order)
+    if live is None:
+        asked = Journal(then, start="asked").added_to(resting)
+        yield Create(named, asked, "STOPPED" if order.born_stopped else None)
+    yield Stop(named)
+    if journal and journal.start == "begun":
+        yield WriteOffsets(named, picks)
+    else:
+        yield from (KeepStored(named, alias, begun), WriteOffsets(named, picks, ahead=True))
+    yield from (ReadBack(named, picks), *_finish(named, config, then))
 
 
 def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Iterable[Stage]:
@@ -367,7 +413,7 @@ def _giver_goes_on(over: TakeOver) -> tuple[Stage, ...]:
 
 def written_by(todo: Iterable[Stage]) -> set[Named]:
     """Return the connectors that a list writes to, with what may undo it."""
-    reading = (Compare, ReadOffsets, ReadDedicated, ReadBack, Verify)
+    reading = (Compare, ReadOffsets, ReadDedicated, ReadStart, ReadBack, Verify)
     written: set[Named] = set()
     for stage in todo:
         if isinstance(stage, Undo):
@@ -402,6 +448,10 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for ea
             return "read its stored offsets"
         case ReadDedicated():
             return "read the offsets that the dedicated MirrorMaker stored; stop here unless it was shut down cleanly"
+        case ReadStart(order=order):
+            return f"read where that is {order.words} of {order.kafka.alias}"
+        case KeepStored():
+            return "keep to offsets that are stored under its name, if there are any; else note that there are none"
         case WriteOffsets(ahead=True):
             return "store those of them that are further on than what it has"
         case WriteOffsets():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, create_model, model_validator
 
 from mm2mgr.metric_sources import METRIC_SOURCES
+from mm2mgr.spec.scalars import start_text
 from mm2mgr.spec.values import (
     Addresses,
     Alias,
@@ -477,6 +478,13 @@ class FailoverSettings(Model, json_schema_extra=_example(check_every="15min")):
     what the last one kept of it, and all that was written since is not known."""
 
 
+class StartOfGroup(Model, json_schema_extra=_example(group="mirrormaker1-orders")):
+    """Where a consumer group of the source goes on, such as that of MirrorMaker 1."""
+
+    group: Annotated[str, Field(min_length=1, examples=["mirrormaker1-orders"])]
+    """Name of the group; mm2mgr's login needs Describe on it."""
+
+
 class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.orders", "logs[.].*"]})):
     """Everything about a flow except which clusters it connects. Nearest value wins: pair, flow, defaults."""
 
@@ -548,6 +556,19 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     connector_name: ConnectorName | None = None
     """Name of the source connector where it has one already (see `adopt`), since offsets are stored under it. Default:
     `mm2.SOURCE.TARGET.source.FLOW`. A flow of several pairs names the connector of each under `pairs`."""
+    start: (
+        Annotated[
+            str,
+            BeforeValidator(start_text, json_schema_input_type=str | StartOfGroup),
+            Field(examples=["latest", "2026-11-26T10:00", "2h"]),
+        ]
+        | None
+    ) = None
+    """Where the flow begins when its connector is created, in the partitions that exist then: `latest` (the ends of the
+    logs), `earliest`, the first record of a time (UTC without a zone) or of a time back (`2h`), or where a consumer
+    group of the source goes on (`{group: NAME}`). Partitions that come later begin at their first record. Written as
+    stored offsets before it first runs, for which workers need Kafka 3.6 (docs/how-to/where-a-flow-begins.md). What
+    runs, or has stored offsets, goes on from them, whatever this says. Default: `earliest`."""
     state: Literal["running", "paused", "stopped"] | None = None
     """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped
     flow whose lag grows."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+from mm2mgr.log_places import GROUP_PREFIX, AtTime, OfGroup, Place, parse_time, time_text
 
 # Prefix -> names behind it.
 _SECURITY = {
@@ -493,3 +496,65 @@ def _split(value: object) -> tuple[float, str, bool]:
         return 0.0, "?", False
     # A small b is a bit to some people and a byte to others: neither is guessed.
     return float(match[1]), "?" if match[2].endswith("b") else match[2].lower(), bool(match[3])
+
+
+# --- times and places in logs -----------------------------------------------------------------------------------------
+
+_TIME_BACK = re.compile(r"[0-9.]+\s*[A-Za-z]+")
+_START = "latest, earliest, a time such as 2026-11-26T10:00 (UTC), a time back such as 2h, or {group: NAME}"
+
+
+def moment(text: str) -> AtTime:
+    """Parse a time such as `2026-11-26T10:00` (UTC without a zone), or a time back such as `2h`."""
+    try:
+        if _TIME_BACK.fullmatch(text):
+            return AtTime(None, duration_seconds(text))
+        at = AtTime(parse_time(text))
+    except (ValueError, OverflowError):
+        raise ValueError("is neither a time such as 2026-11-26T10:00 (UTC) nor a time back such as 2h") from None
+    if at.time_ms is not None and at.time_ms < 0:
+        raise ValueError("is before 1970: no record has such a timestamp")
+    return at
+
+
+def start_text(value: object) -> str:
+    """Return where a flow begins as its connector has it: `latest`, a time in UTC, `2h`, or `group:NAME`."""
+    if isinstance(value, Mapping):
+        group = value.get("group")
+        if len(value) != 1 or not isinstance(group, str) or not group.strip():
+            raise ValueError(f"{_START}, with nothing beside group:")
+        return GROUP_PREFIX + group
+    # YAML makes times of what looks like some.
+    text = value.isoformat() if isinstance(value, date) else value.strip() if isinstance(value, str) else ""
+    if text in {"latest", "earliest"}:
+        return text
+    try:
+        at_time = moment(text)
+    except ValueError:
+        raise ValueError(_START) from None
+    return text if at_time.time_ms is None else time_text(at_time.time_ms)
+
+
+def of_group(text: str) -> Place:
+    """Return the place of a consumer group by its name."""
+    if not text.strip():
+        raise ValueError("is no name of a group")
+    return OfGroup(text)
+
+
+def log_place(text: str) -> Place:
+    """Parse what `start_text` returns."""
+    if text == "latest":
+        return "latest"
+    if text == "earliest":
+        return "earliest"
+    return OfGroup(text.removeprefix(GROUP_PREFIX)) if text.startswith(GROUP_PREFIX) else moment(text)
+
+
+def place_text(place: Place) -> str:
+    """Return the text of a place, which `log_place` reads again unless it is an offset."""
+    if isinstance(place, OfGroup):
+        return GROUP_PREFIX + place.group
+    if isinstance(place, AtTime):
+        return f"{place.ago_seconds:g}s" if place.time_ms is None else time_text(place.time_ms)
+    return str(place)

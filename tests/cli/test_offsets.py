@@ -10,8 +10,11 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.questions import PlaceInLogs
+from mm2mgr.log_places import LogPosition, LogPositions
 from mm2mgr.partitions import Offsets, TopicPartition, goes_on
 from mm2mgr.plan.resets import OffsetReset, by_topic, resets
+from tests.asking import answer_kafka
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 
@@ -19,6 +22,7 @@ from .command import Command
 from .load import addresses, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
+ONE_OF_ORDERS = TopicPartition("orders", 0)
 FLOW, SOURCE = "orders:a->b", "mm2.a.b.source.orders"
 TREE = """\
 owner: tester
@@ -92,6 +96,7 @@ def test_reset_waits_for_tasks_that_have_not_ended(world: World, monkeypatch: py
 
 def test_tasks_that_do_not_end_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("mm2mgr.operations.pause"), "_END_SECONDS", 0.5)
+    monkeypatch.setattr(import_module("mm2mgr.operations.pause"), "_PAUSE_SECONDS", 0.01)
     world.mm2mgr("stop", "orders")
     world.connect.connectors[SOURCE].ending_statuses = 1_000_000
     said = world.mm2mgr("offsets", "reset", "orders", "--to", "4", "--yes", code=1)
@@ -137,6 +142,51 @@ def test_what_connect_would_take_and_kafka_does_not_have_is_refused(world: World
     assert f"{FLOW} has no such partition" in refused("--to", "latest", "--partition", "9")
     assert "nowhere" in world.mm2mgr("offsets", "reset", "orders", "--to", "nowhere", code=64).err
     assert world.connect.writes == []
+
+
+def test_reset_to_where_a_group_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions without an offset of it stay as they are, and are named. These brokers do not say what a group has."""
+
+    def place(_access: KafkaAccess, question: PlaceInLogs) -> LogPositions:
+        first = {ONE_OF_ORDERS: LogPosition(Offsets(0, 10), 8)} if question.place == "group:mm1" else {}
+        return LogPositions({p: first.get(p, LogPosition(Offsets(0, 0), None)) for p in question.partitions})
+
+    answer_kafka(monkeypatch, places=place)
+    world.mm2mgr("stop", "orders")
+    world.connect.add_offsets(SOURCE, "orders", {1: 3}, alias="a")
+    line = ("offsets", "reset", "orders", "--from-group", "mm1")
+    said = world.mm2mgr(*line, "--yes")
+    assert "orders: 2 records never mirrored, 1 partition written" in said.err
+    assert "orders-1, orders-2, orders-3: the group has no offset there: left as it is" in said.err
+    assert sorted(world.stored.values()) == [3, 7]
+    (flow,) = world.mm2mgr(*line, "-o", "json", "--yes").json["flows"]
+    assert [entry["partition"] for entry in flow["left_alone"]] == [1, 2, 3]
+    assert "group 'typo' has no committed offset" in world.mm2mgr(*line[:-1], "typo", "--yes", code=1).err
+
+
+def test_reset_to_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These brokers look no offset up by time."""
+    asked: list[PlaceInLogs] = []
+
+    def place(_access: KafkaAccess, question: PlaceInLogs) -> LogPositions:
+        asked.append(question)
+        first = {ONE_OF_ORDERS: LogPosition(Offsets(0, 10), 4)}
+        return LogPositions({p: first.get(p, LogPosition(Offsets(0, 0), 0)) for p in question.partitions})
+
+    answer_kafka(monkeypatch, places=place)
+    world.mm2mgr("stop", "orders")
+    said = world.mm2mgr("offsets", "reset", "orders", "--to", "2026-11-26T10:00", "--yes")
+    assert "orders: 2 records mirrored again, 1 partition written" in said.err
+    assert list(world.stored.values()) == [3]
+    world.mm2mgr("offsets", "reset", "orders", "--to", "90min", "--yes")
+    assert [question.place for question in asked] == ["2026-11-26T10:00:00Z", "5400s"]
+
+
+def test_a_reset_goes_to_one_place(world: World) -> None:
+    for places in ((), ("--to", "latest", "--from-group", "mm1")):
+        said = world.mm2mgr("offsets", "reset", "orders", *places, code=64)
+        assert "write one of --to and --from-group" in said.err
+    assert "is no name of a group" in world.mm2mgr("offsets", "reset", "orders", "--from-group", "", code=64).err
 
 
 def test_the_connector_of_somebody_else_is_refused(world: World) -> None:

@@ -98,6 +98,8 @@ def test_old_lines_ignore_latest() -> None:
     (new,) = made.hits("reset-latest", made.source(reset, worker=WorkerFacts(version="3.6.2")))
     assert "KAFKA-13988" in old.message
     assert "never mirrored" in new.message
+    (beside,) = made.hits("reset-latest", made.source({**reset, "mm2mgr.start": "latest"}))
+    assert beside.message.endswith("never mirrored; where it begins is said by start: latest without it")
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from .seen import (
     write,
     write_values,
 )
+from .starts import begin_where_it_is_said
 from .traffic import Traffic
 
 pytestmark = pytest.mark.live
@@ -181,6 +182,10 @@ def test_offsets_reset_shows_and_does_what_comes_again_or_is_skipped(pair: Pair,
     assert "back: 15 records mirrored again" in tree.run("offsets", "reset", "back", "--to", "earliest", "--yes")
     tree.run("resume", "back")
     until(lambda: values(pair.target, "src.back"), lambda found: found[18:] == ids)
+
+
+def test_a_flow_begins_where_it_is_said(pair: Pair, tree: Tree) -> None:
+    begin_where_it_is_said(pair, tree)
 
 
 HUGE = 10_000_000

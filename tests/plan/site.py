@@ -20,13 +20,15 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.live.kafka_state import RunningKafka
-from mm2mgr.live.questions import OffsetsSince, PartitionEnds
+from mm2mgr.live.questions import OffsetsSince, PartitionEnds, PlaceInLogs
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.record_sizes import TopicSizes
+from mm2mgr.log_places import AtTime, LogPosition, LogPositions, OfGroup
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan, Wish
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
+from mm2mgr.spec.scalars import log_place
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
@@ -69,6 +71,10 @@ class Site:
     """What a record takes in topics of the targets."""
     groups: dict[str, Collection[str]] | None = None
     """Consumer groups of the sources, with the topics that they read; None: no broker answers."""
+    committed: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """The committed offsets of consumer groups of the sources; a group that is not in it may not be read."""
+    members: int = 0
+    """How many members these groups have."""
     expiring: list[TopicPartition] = field(default_factory=list)
     """Partitions whose records retention is about to delete."""
     worker_groups: dict[str, tuple[WorkerGroup, ...]] = field(default_factory=dict)
@@ -78,6 +84,8 @@ class Site:
 
     patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
     """What was replaced for as long as it is there: who replaces more of the same does it with this one."""
+    now: float = 1_800_000_000.0
+    """The time that times back are counted from, in seconds since 1970."""
     called: dict[str, str] = field(default_factory=dict)
     """What the tree calls a Connect cluster, where that is another name than that of its Kafka cluster."""
 
@@ -119,6 +127,25 @@ class Site:
         if self.since is None:
             raise KafkaError("no broker answered")
         return {partition: self.since(access.alias, partition, question.since_ms) for partition in question.partitions}
+
+    def read_place(self, access: KafkaAccess, question: PlaceInLogs) -> LogPositions:
+        """Answer as `PlaceInLogs` does; with `since`, where a time is."""
+        if self.kafka is None:
+            raise KafkaError("no broker answered")
+        logs = {p: self.kafka[access.alias].offsets.get(p, Offsets(0, 0)) for p in question.partitions}
+        place = log_place(question.place)
+        if isinstance(place, OfGroup):
+            if place.group not in self.committed:
+                raise KafkaError(f"the offsets of group '{place.group}' may not be read", hint="give it Describe")
+            offsets = self.committed[place.group]
+            return LogPositions({p: LogPosition(log, offsets.get(p)) for p, log in logs.items()}, self.members)
+        if isinstance(place, AtTime):
+            assert self.since is not None
+            found = {p: self.since(access.alias, p, place.resolve(self.now)) for p in logs}
+            return LogPositions({p: LogPosition(logs[p], logs[p].end if at < 0 else at) for p, at in found.items()})
+        return LogPositions(
+            {p: LogPosition(log, log.end if place == "latest" else log.start) for p, log in logs.items()}
+        )
 
     def read_worker_groups(self, access: KafkaAccess) -> tuple[WorkerGroup, ...]:
         """Answer as `WorkerGroups` does."""
@@ -204,6 +231,7 @@ def running(folder: Path) -> Iterator[Site]:
             ends=site.read_ends,
             since=site.read_since,
             workers=site.read_worker_groups,
+            places=site.read_place,
         )
         patch.setattr(execute, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)

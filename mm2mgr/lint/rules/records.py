@@ -29,6 +29,7 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.hops import filter_of, items_of, selection_of
 from mm2mgr.lint.rules.security import NEEDED
 from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.log_places import START_KEY
 from mm2mgr.text import few, span_text
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.truth.bugs import BY_BUG
@@ -496,11 +497,15 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
     With auto.offset.reset=latest MirrorMaker starts at the end of each partition that has no stored offset. For
     existing topics that is usually intended, but a new topic or partition is found only at the next refresh (600 s),
     and all records written until then are skipped as well. The same happens when retention deletes records past a
-    stored offset. Up to 3.6.1 the setting has no effect and reading starts at 0 (KAFKA-13988).
+    stored offset. Up to 3.6.1 the setting has no effect and reading starts at 0 (KAFKA-13988). A flow that is to begin
+    at the ends of what exists has `start: latest`, which skips nothing of what comes later; beside it this setting
+    still skips the first records of later partitions.
     """
     if _reset(subject) != "latest":
         return
     effect = "records written before the first read of a topic or a new partition are never mirrored"
+    if start := subject.config.get(START_KEY):
+        effect = f"{effect}; where it begins is said by start: {start} without it"
     if subject.known_version and BY_BUG["KAFKA-13988"].affects(subject.known_version):
         effect = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
     yield client_hit(subject, READER, _RESET, "earliest", f"{describe(subject, READER, _RESET)}: {effect}")
