@@ -7,6 +7,7 @@ import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import pytest
@@ -99,6 +100,19 @@ def test_earliest_is_as_without_it(site: Site, start: str) -> None:
     assert errors(site.converge(flows(start))) == {}
     assert has_begun(site, {})
     assert writes(site) == ["POST"]
+
+
+@pytest.mark.parametrize(("start", "seconds"), [("30d", 2_592_000), ("1234567s", 1_234_567), ("1500ms", 1.5)])
+def test_a_time_long_back(site: Site, start: str, seconds: float) -> None:
+    asked: set[int] = set()
+
+    def since(_alias: str, _partition: TopicPartition, time_ms: int) -> int:
+        asked.add(time_ms)
+        return -1
+
+    site.since = since
+    assert errors(site.converge(flows(start))) == {}
+    assert asked == {round(1000 * (site.now - seconds))}
 
 
 def test_a_time_back_and_a_time(site: Site) -> None:
@@ -268,6 +282,54 @@ def test_what_was_deleted_goes_on_from_its_stored_offsets(site: Site) -> None:
     (result,) = site.converge(flows("latest"))
     assert "which ran before: it goes on from them, and start: changed nothing" in result.doubt
     assert has_begun(site, {("orders", 0): 20})
+
+
+def test_offsets_of_topics_that_it_does_not_take_say_nothing_of_where_it_begins(site: Site) -> None:
+    """A test flow of that name, say: all that the group has read would be mirrored again."""
+    site.east.add_offsets(NAME, "tried", {0: 20}, alias="a")
+    site.committed = {"mm1": {P0: 60, P1: 70, P2: 0}}
+    (result,) = site.converge(flows("{group: mm1}"))
+    assert not result.doubt
+    assert has_begun(site, {("tried", 0): 20, ("orders", 0): 59, ("orders", 1): 69})
+
+
+def test_stored_offsets_of_a_topic_outrank_a_start_for_that_topic_alone(site: Site) -> None:
+    site.east.add_offsets(NAME, "orders", {0: 20}, alias="a")
+    both = flows("latest").replace("[orders]", "[orders, other]")
+    site.east.fail_next("PATCH", f"{ABOUT}/offsets", 400, "no")
+    assert list(errors(site.converge(both))) == [NAME]
+    (result,) = site.converge(both)
+    assert "offsets of orders are stored under the name of" in result.doubt
+    assert has_begun(site, {("orders", 0): 20, ("other", 0): 8})
+
+
+@pytest.mark.parametrize("start", ["asked", "begun"])
+def test_what_another_apply_ends_meanwhile_keeps_what_it_has_mirrored(
+    site: Site, start: Literal["asked", "begun"]
+) -> None:
+    site.east.fail_next("PATCH", f"{ABOUT}/offsets", 400, "no")
+    site.converge(flows("latest"))
+    connector = site.east.connectors[NAME]
+    connector.config = Journal("RUNNING", start=start).added_to({**connector.config, "enabled": "false"})
+    change = change_of(site.plan(flows("latest")))
+
+    class OtherApply(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path.endswith("/stop"):
+                connector.config = {k: v for k, v in connector.config.items() if k not in {JOURNAL_KEY, "enabled"}}
+                site.east.add_offsets(NAME, "orders", {0: 150}, alias="a")
+            return await site.east.transport().handle_async_request(request)
+
+    async def main() -> Mm2mgrError | None:
+        target = ConnectTarget("east", ("http://east:8083",))
+        async with ConnectClient(target, deadline_seconds=5, transport=OtherApply()) as client:
+            return await carry_out({"east": client}, stages(change, "team"))
+
+    refused = asyncio.run(main())
+    assert refused is not None
+    assert "its config changed since the plan was made" in refused.message
+    assert stored(site) == {("orders", 0): 150}
+    assert JOURNAL_KEY not in connector.config
 
 
 def test_offsets_of_another_alias_are_none(site: Site) -> None:
