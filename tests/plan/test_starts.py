@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from mm2mgr.apply.carry_out import carry_out
-from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, never_ran
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
@@ -21,7 +21,6 @@ from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.stages import stages
-from mm2mgr.plan.starts import never_ran
 from tests.asking import topics_with
 from tests.plan.site import Site, actions, errors, running
 
@@ -421,6 +420,21 @@ def test_cut_short_it_begins_where_the_tree_says_now(site: Site, start: str) -> 
     site.east.add_offsets(NAME, "orders", {0: 99, 1: 69}, alias="a")
     assert errors(site.converge(flows(start))) == {}
     assert has_begun(site, {("orders", 0): 29, ("orders", 1): 49} if start.startswith("2") else {("orders", 1): 39})
+
+
+def test_cut_short_what_has_arrived_is_not_mirrored_again_unasked(site: Site) -> None:
+    """`latest` lifts the objection to topics that have arrived, and the tree may say something else by then."""
+    assert site.kafka is not None
+    site.kafka["east"] = topics_with({"a.orders": 3}, {"a.orders": 60})
+    site.east.fail_next("PATCH", f"{ABOUT}/offsets", 400, "no")
+    assert list(errors(site.converge(flows("latest")))) == [NAME]
+    change = change_of(site.plan(flows()))
+    assert change.action == "blocked"
+    assert "a.orders on 'east' already had records" in change.reason
+    assert "--allow mirror-again" in change.remedy
+    assert change_of(site.plan(flows(), mirror_again=True)).action == "update"
+    assert errors(site.converge(flows("latest"))) == {}
+    assert has_begun(site, {("orders", 0): 99, ("orders", 1): 69})
 
 
 def test_a_journal_is_no_authority_over_what_runs(site: Site) -> None:
