@@ -1,0 +1,166 @@
+"""Topics that go on under another name on the target: where each name begins and ends, and what forbids it. Pure.
+
+Offsets are stored by connector and source topic (KIP-875), whatever the topic is called on the target. So a change of
+policy, separator or alias makes no second copy: the new name begins where the old one ended. Consumers read the old
+topic to its end, then the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from mm2mgr.comparison.differences import Named
+from mm2mgr.lint.hops import HEARTBEATS, Hop, hops
+from mm2mgr.lint.rules import silence_of
+from mm2mgr.lint.subject import SourceFile, Subject
+from mm2mgr.live.kafka_state import RunningKafka
+from mm2mgr.plan.changes import Handover, RenamedTopic, Taken
+from mm2mgr.plan.judges import Connectors
+from mm2mgr.plan.widening import Former, MirroredState, Stored, Widening
+from mm2mgr.remarks import Remark
+from mm2mgr.text import few
+from mm2mgr.topics.shared import Budget, meeting
+
+SHARED, TAKEN = "names-shared", "names-taken"
+_FAN_IN = "fan-in"
+
+
+def renamed_topics(
+    widening: Widening, state: MirroredState, former: Former | None, stored: Stored | None, shown: str | None
+) -> tuple[RenamedTopic, ...]:
+    """Return the topics that a write mirrors on under another name; those of a source that was not read are missing.
+
+    `stored` are the offsets that it goes on from, and `shown` the state of the connector that has them.
+    """
+    source, target = state.kafka(widening.source), state.kafka(widening.target)
+    if former is None or source is None:
+        return ()
+    before, naming = former
+    result = []
+    for topic in state.begun.get(widening.full_name, ()):
+        old, new = naming(topic), widening.new.target_names(topic)
+        if (before is None or before.takes(topic)) and old != new and not old.unknown and not new.unknown:
+            last = {place.partition: offset for place, offset in (stored or {}).items() if place.topic == topic}
+            old_ends, new_starts = _ends(target, old.text), _ends(target, new.text)
+            handovers = tuple(
+                Handover(
+                    number,
+                    last[number] + 1 if number in last else None,
+                    old_ends.get(number),
+                    new_starts.get(number, 0 if target else None),
+                )
+                for number in range(source.topics[topic])
+            )
+            result.append(RenamedTopic(topic, old.text, new.text, handovers, shown == "STOPPED"))
+    return tuple(result)
+
+
+def _ends(target: RunningKafka | None, name: str) -> dict[int, int]:
+    logs = target.offsets.items() if target else ()
+    return {place.partition: log.end for place, log in logs if place.topic == name}
+
+
+def without_renamed(taken: Taken, renames: Sequence[RenamedTopic]) -> Taken:
+    """Return what a write begins to mirror, without what it only goes on with under another name."""
+    going_on = {renamed.topic for renamed in renames if any(part.first is not None for part in renamed.handovers)}
+    return replace(taken, topics={name: counts for name, counts in taken.topics.items() if name not in going_on})
+
+
+# --- what forbids it --------------------------------------------------------------------------------------------------
+
+
+def objections(
+    widening: Widening,
+    renamed: Sequence[tuple[str, str]],
+    state: MirroredState,
+    connectors: Connectors,
+) -> Iterator[Remark]:
+    """Yield the objections to other names on the target that go beyond consumers which have to follow."""
+    if renamed:
+        yield from _shared_names(widening, connectors)
+        yield from _taken_names(widening, renamed, state)
+
+
+def _shared_names(widening: Widening, connectors: Connectors) -> Iterator[Remark]:
+    """Yield the objection to names that another source's connector gives to topics of its own on the same target."""
+    others = _others(widening.full_name, connectors)
+    own, *rest = hops((widening.new.subject, *others))
+    budget = Budget()
+    for hop in rest:
+        if hop.target != own.target or hop.source == own.source or not (hop.plain and own.plain):
+            continue
+        topic = _meet_on_target(own, hop, budget)
+        if topic is None or _is_silenced((own.subject, hop.subject), connectors.files):
+            continue
+        yield Remark(
+            f"'{topic}' on '{widening.target}' is the name of a topic of '{widening.source}' and of one of"
+            f" '{hop.subject.source}' ({hop.subject.name}): two sources would write to one topic",
+            "blocks",
+            "exclude the topics of one of them, or keep replication_policy: default; where they are meant to be mixed,"
+            f" write silence: {{{_FAN_IN}: why}}",
+            SHARED,
+        )
+        return
+
+
+def _others(named: Named, connectors: Connectors) -> tuple[Subject, ...]:
+    """Return the other source connectors that will run: as they are declared, and those that nothing declares."""
+    declared = connectors.desired
+    running = {
+        other: subject
+        for other, subject in connectors.live.items()
+        if other not in declared and not connectors.is_abandoned(other)
+    }
+    subjects = chain(declared.items(), running.items())
+    return tuple(subject for other, subject in subjects if other != named and subject.type == "source")
+
+
+def _meet_on_target(own: Hop, hop: Hop, budget: Budget) -> str | None:
+    """Return a name on the target that both connectors give; None for none, and for what is not decided."""
+    if own.selection is None or hop.selection is None:
+        return None
+    longer, shorter = sorted((own.selection, hop.selection), key=lambda selection: -len(selection.prefix))
+    if not longer.prefix.startswith(shorter.prefix):
+        return None
+    rest = longer.prefix.removeprefix(shorter.prefix)  # what the other source's topic has in front
+    shared = meeting([longer, shorter], ["", rest], but=HEARTBEATS, budget=budget)
+    if shared.topic:
+        return longer.target_name(shared.topic)
+    return f"what matches {shared.undecided}" if shared.undecided else None
+
+
+def _is_silenced(subjects: Sequence[Subject], files: Sequence[SourceFile]) -> bool:
+    return any(silence_of(_FAN_IN, subject.spot_of("topics"), [subject], files) for subject in subjects)
+
+
+def _taken_names(widening: Widening, renamed: Sequence[tuple[str, str]], state: MirroredState) -> Iterator[Remark]:
+    """Yield the objection to names that have records on the target already, or of which that is not known."""
+    target = state.kafka(widening.target)
+    kind = f"add --allow {TAKEN}, or allow: [{TAKEN}] to the flow"
+    if target is None:
+        yield Remark(
+            f"topics of '{widening.target}' could not be listed, so whether the new names have records of others is"
+            " not known",
+            "blocks",
+            f"plan again when it answers; or {kind}",
+            TAKEN,
+        )
+        return
+    names = [new for _, new in renamed if target.log_ends[new]]
+    if names:
+        yield Remark(
+            f"{few(names)} on '{widening.target}' already had records that this flow did not write there under its"
+            " present names: they would stand in front of its own",
+            "blocks",
+            f"delete these topics if nobody needs them, or exclude them; or, where consumers can tell them apart, {kind}",
+            TAKEN,
+        )
+
+
+def where_it_goes_on(stored: Mapping[Named, Stored | None], named: Named, giver: Named | None) -> Stored | None:
+    """Return the offsets that a write goes on from: its own, and those that it takes over."""
+    taken = stored.get(giver) if giver else None
+    own = stored.get(named)
+    return own if taken is None else {**taken, **(own or {})}
