@@ -187,6 +187,7 @@ def judge(
     formers = (names_of(widening.before.subject) if widening.before else None, *former)
     names = tuple(dict.fromkeys(new_names(widening, state, formers)))
     elsewhere = objection_renamed(widening, names, formers, connectors.files)
+    ran_as = tuple(filter(None, (widening.before, widening.others.get(giver) if giver else None)))
     goes_on = where_it_goes_on(state.offsets, widening.full_name, giver)
     shown = connectors.live[giver].state if giver and giver in connectors.live else change.shown
     renames = [renamed_topics(widening, state, former, goes_on, shown) for former in formers]
@@ -194,7 +195,7 @@ def judge(
         (*repeats, *back),
         (
             *filter(None, (objection, elsewhere, objection_too_long(widening, state))),
-            *objections(widening, names, state, connectors),
+            *objections(widening, names, state, connectors, ran_as),
         ),
         () if objection else tuple(left),
         tuple(topics if repeats or back else left if objection is late and late else ()),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.lint.hops import HEARTBEATS, Hop, hops
+from mm2mgr.lint.hops import HEARTBEATS, Hop, hops, offset_syncs_topic
 from mm2mgr.lint.rules import silence_of
 from mm2mgr.lint.subject import SourceFile, Subject
 from mm2mgr.live.kafka_state import RunningKafka
@@ -23,7 +23,7 @@ from mm2mgr.remarks import Remark
 from mm2mgr.text import few
 from mm2mgr.topics.shared import Budget, meeting
 
-SHARED, TAKEN = "names-shared", "names-taken"
+SHARED, TAKEN, STALE = "names-shared", "names-taken", "stale-syncs"
 _FAN_IN = "fan-in"
 
 
@@ -76,16 +76,64 @@ def objections(
     renamed: Sequence[tuple[str, str]],
     state: MirroredState,
     connectors: Connectors,
+    formers: Sequence[Hop],
 ) -> Iterator[Remark]:
-    """Yield the objections to other names on the target that go beyond consumers which have to follow."""
+    """Yield the objections to other names on the target that go beyond consumers which have to follow.
+
+    `formers`: as what it ran so far, its own former config and what it takes over.
+    """
     if renamed:
         yield from _shared_names(widening, connectors)
         yield from _taken_names(widening, renamed, state)
+        yield from _stale_syncs(widening, formers, connectors)
+
+
+def _stale_syncs(widening: Widening, formers: Sequence[Hop], connectors: Connectors) -> Iterator[Remark]:
+    """Yield what is wrong with offset syncs of the old names that go on to be used for the new ones.
+
+    An offset sync names the source's partition only (OffsetSync), so those of the old topic stay in use, and translate
+    a group's offset to a place in the new topic that is as far on as it was in the old one: records would be skipped.
+    """
+    new = widening.new.subject
+    place = alias, topic = offset_syncs_topic(new)
+    if not new.setting.offset_syncs or not any(
+        hop.subject.setting.offset_syncs
+        and offset_syncs_topic(hop.subject) == place
+        and widening.renames_by_policy(hop)
+        for hop in formers
+    ):
+        return
+    readers = [
+        subject
+        for subject in _others_of("checkpoint", widening.full_name, connectors)
+        if subject.pair == new.pair and subject.flag("enabled", default=True)
+    ]
+    other = "source" if alias == new.target else "target"
+    remedy = (
+        f"write offset_syncs: {{location: {other}}} to all flows of the pair in the same change: a new topic of syncs"
+    )
+    if readers:
+        yield Remark(
+            f"{readers[0].name} would go on with the offset syncs of the old names ({topic} on '{alias}'), which name no"
+            " topic of the target: it would translate consumer groups to offsets of the old topics, and records of the"
+            " new ones would be skipped",
+            "blocks",
+            f"{remedy}; or write checkpoints: false",
+            STALE,
+        )
+    else:
+        yield Remark(
+            f"{topic} on '{alias}' keeps the offset syncs of the old names, and a checkpoint connector that reads it later"
+            " translates consumer groups too far",
+            "warns",
+            remedy,
+            STALE,
+        )
 
 
 def _shared_names(widening: Widening, connectors: Connectors) -> Iterator[Remark]:
     """Yield the objection to names that another source's connector gives to topics of its own on the same target."""
-    others = _others(widening.full_name, connectors)
+    others = _others_of("source", widening.full_name, connectors)
     own, *rest = hops((widening.new.subject, *others))
     budget = Budget()
     for hop in rest:
@@ -105,8 +153,8 @@ def _shared_names(widening: Widening, connectors: Connectors) -> Iterator[Remark
         return
 
 
-def _others(named: Named, connectors: Connectors) -> tuple[Subject, ...]:
-    """Return the other source connectors that will run: as they are declared, and those that nothing declares."""
+def _others_of(type_: str, named: Named, connectors: Connectors) -> tuple[Subject, ...]:
+    """Return the other connectors of a type that will run: as they are declared, and those that nothing declares."""
     declared = connectors.desired
     running = {
         other: subject
@@ -114,7 +162,7 @@ def _others(named: Named, connectors: Connectors) -> tuple[Subject, ...]:
         if other not in declared and not connectors.is_abandoned(other)
     }
     subjects = chain(declared.items(), running.items())
-    return tuple(subject for other, subject in subjects if other != named and subject.type == "source")
+    return tuple(subject for other, subject in subjects if other != named and subject.type == type_)
 
 
 def _meet_on_target(own: Hop, hop: Hop, budget: Budget) -> str | None:

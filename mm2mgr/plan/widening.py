@@ -104,6 +104,12 @@ class Widening:
             and (former.target_names(topic) != self.new.target_names(topic))
         )
 
+    def renames_by_policy(self, former: Hop) -> bool:
+        """Tell whether its policy, alias or separator give other names than a former connector's; transformations are
+        left out, as checkpoints know nothing of them.
+        """
+        return replace(former.target_names, steps=()) != replace(self.new.target_names, steps=())
+
     @property
     def source(self) -> str:
         """The alias of the source."""
