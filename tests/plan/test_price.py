@@ -239,10 +239,14 @@ TO_UNKNOWN = "what com.acme.Router makes of a.orders"
         (routed(OTHERS), FLOWS, f"{TO_UNKNOWN} -> a.orders"),
         (routed(OTHERS), routed((OTHERS[0], "x", "")), f"{TO_UNKNOWN} -> {TO_UNKNOWN}"),
         (routed(OTHERS), routed(OTHERS, DROP), ""),
-        (FLOWS, FLOWS + "defaults: {flows: {replication_policy: identity}}\n", "a.orders -> orders"),
         (
             FLOWS,
-            FLOWS + "defaults: {flows: {replication_policy: com.acme.Policy}}\n",
+            FLOWS + "defaults: {flows: {replication_policy: identity, offset_syncs: {location: target}}}\n",
+            "a.orders -> orders",
+        ),
+        (
+            FLOWS,
+            FLOWS + "defaults: {flows: {replication_policy: com.acme.Policy, offset_syncs: {location: target}}}\n",
             "a.orders -> what com.acme.Policy makes of orders",
         ),
     ],

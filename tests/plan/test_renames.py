@@ -16,7 +16,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Subject, WorkerFacts
 from mm2mgr.output.plan_text import say_plan
-from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.judges import Connectors
 from mm2mgr.plan.mirrored import judge
