@@ -205,12 +205,11 @@ def _say_taken(taken: Taken) -> None:
 _MOST_RENAMES, _MOST_OFFSETS = 10, 4
 
 
-def _say_renames(renames: Sequence[RenamedTopic]) -> None:
+def rename_texts(renames: Sequence[RenamedTopic]) -> list[str]:
     """Say of each topic that gets another name where both names meet; of many only the first ones."""
-    for renamed in renames[:_MOST_RENAMES]:
-        say(f"      renames {renamed.old} -> {renamed.new}: {handover_text(renamed)}")
-    if (more := len(renames) - _MOST_RENAMES) > 0:
-        say(f"      renames {number_of(more, 'more topic')}: -o json has them all")
+    texts = [f"renames {renamed.old} -> {renamed.new}: {handover_text(renamed)}" for renamed in renames[:_MOST_RENAMES]]
+    more = len(renames) - _MOST_RENAMES
+    return [*texts, *([f"renames {number_of(more, 'more topic')}: -o json has them all"] if more > 0 else [])]
 
 
 def handover_text(renamed: RenamedTopic) -> str:
@@ -235,7 +234,8 @@ def _say_change(change: Change, *, full: bool) -> None:
         say(f"      fix: {change.remedy}")
     if change.takes:
         _say_taken(change.takes)
-    _say_renames(change.renames)
+    for line in rename_texts(change.renames):
+        say(f"      {line}")
     _say_price(change.price)
     if change.needs_offsets:
         say(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Subject, WorkerFacts
+from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, Plan
@@ -77,6 +78,20 @@ def test_each_topic_is_listed_with_the_offset_at_which_the_new_name_begins(
     assert "renames a.orders -> orders: goes on with source offsets 0: 300" in text
     assert "consumers read the old name up to 0: 305, then the new one from its start" in text
     assert "mm2mgr stop makes them exact" in text
+    assert "renames a.orders" in plan_markdown(plan)
+
+
+def test_of_many_topics_the_first_ones_are_shown(mirrored: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert mirrored.kafka
+    many = {f"orders{number:02}": 1 for number in range(14)}
+    pattern = ORDERS_FLOW.replace("[orders]", "['orders[0-9]+']")
+    mirrored.kafka = {"a": topics_with(many, many), "east": topics_with({}), "west": topics_with({})}
+    mirrored.converge(pattern)
+    for topic in many:
+        mirrored.east.add_offsets(ORDERS, topic, {0: 0}, "a")
+    text = shown(mirrored.plan(pattern + KEPT, allow=ALLOW), capsys)
+    assert text.count("goes on with source offsets 0: 1") == 10
+    assert "renames 4 more topics: -o json has them all" in text
 
 
 def test_nothing_is_copied_again(mirrored: Site, capsys: pytest.CaptureFixture[str]) -> None:
