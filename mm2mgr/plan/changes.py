@@ -118,10 +118,10 @@ class Taken:
 
 @dataclass(frozen=True)
 class Handover:
-    """Where one partition goes on: `first` is the source's offset of the first record under the new name (None: nothing
-    is stored, so it begins as a new partition does).
+    """Where one partition goes on: `first` is the source's offset of the first record under the new name.
 
-    `old_end` and `new_start` are the ends of the logs on the target, of the old and of the new name (None: not read).
+    None: nothing is stored, so it begins as a new partition does. `old_end` and `new_start` are the ends of the logs
+    on the target, of the old and of the new name (None: not read).
     """
 
     partition: int
@@ -155,9 +155,10 @@ class Change:
     is never printed. `shown` is the state that Connect showed then ("": none), and `tasks` how many tasks it had.
     `state` has that state and the wished one, where they differ. `remarks` say why it is so, blocked or late: see
     `with_remarks`. `takes` is what a source connector will mirror that it does not mirror now (None: nothing more, or
-    it could not be read), and `renames` what it goes on with under other names. `needs_offsets` are topics that have arrived already: it is created to run only if their
-    offsets are stored under its name. Of an update, its journal says so. `takes_over` is what it takes over from
-    another connector, which has it in `moves_to` and is written by the same list of stages.
+    it could not be read), and `renames` what it goes on with under other names. `needs_offsets` are topics that have
+    arrived already: it is created to run only if their offsets are stored under its name. Of an update, its journal
+    says so. `takes_over` is what it takes over from another connector, which has it in `moves_to` and is written by the
+    same list of stages.
     """
 
     connect: str

@@ -114,8 +114,8 @@ def _stale_syncs(widening: Widening, formers: Sequence[Hop], connectors: Connect
     )
     if readers:
         yield Remark(
-            f"{readers[0].name} would go on with the offset syncs of the old names ({topic} on '{alias}'), which name no"
-            " topic of the target: it would translate consumer groups to offsets of the old topics, and records of the"
+            f"{readers[0].name} would go on with the offset syncs of the old names ({topic} on '{alias}'), which name"
+            " no topic of the target: it would translate consumer groups to offsets of the old topics, and records of the"
             " new ones would be skipped",
             "blocks",
             f"{remedy}; or write checkpoints: false",
@@ -123,8 +123,8 @@ def _stale_syncs(widening: Widening, formers: Sequence[Hop], connectors: Connect
         )
     else:
         yield Remark(
-            f"{topic} on '{alias}' keeps the offset syncs of the old names, and a checkpoint connector that reads it later"
-            " translates consumer groups too far",
+            f"{topic} on '{alias}' keeps the offset syncs of the old names, and a checkpoint connector that reads it"
+            " later translates consumer groups too far",
             "warns",
             remedy,
             STALE,
@@ -202,7 +202,8 @@ def _taken_names(widening: Widening, renamed: Sequence[tuple[str, str]], state: 
             f"{few(names)} on '{widening.target}' already had records that this flow did not write there under its"
             " present names: they would stand in front of its own",
             "blocks",
-            f"delete these topics if nobody needs them, or exclude them; or, where consumers can tell them apart, {kind}",
+            "delete these topics if nobody needs them, or exclude them; or, where consumers can tell them apart,"
+            f" {kind}",
             TAKEN,
         )
 

@@ -1,6 +1,6 @@
-"""From `dc1.orders` to `orders` under traffic, by the steps of the page: each id once over both topics, and no group too far.
+"""From `dc1.orders` to `orders` under traffic, by the steps of the page: each id once over both topics.
 
-Also why offset syncs of the old names must not be used for the new ones: seen on workers to which it was written by hand.
+Also why offset syncs of the old names must not be used for the new ones: seen on workers that were told so by hand.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def count(access: KafkaAccess, topic: str) -> int:
 
 
 def read_as(access: KafkaAccess, group: str, least: int) -> dict[int, int]:
-    """Read `orders` as a member of a group, and commit; return what it has committed then. Groups that never had a member are passed over."""
+    """Read `orders` as a member of a group, since others are passed over, and return what it has committed then."""
     settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer({**librdkafka_config(access), **settings})
     consumer.subscribe([NEW])
