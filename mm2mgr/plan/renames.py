@@ -115,8 +115,8 @@ def _stale_syncs(widening: Widening, formers: Sequence[Hop], connectors: Connect
     if readers:
         yield Remark(
             f"{readers[0].name} would go on with the offset syncs of the old names ({topic} on '{alias}'), which name"
-            " no topic of the target: it would translate consumer groups to offsets of the old topics, and records of the"
-            " new ones would be skipped",
+            " no topic of the target: it would translate consumer groups to offsets of the old topics, and records of"
+            " the new ones would be skipped",
             "blocks",
             f"{remedy}; or write checkpoints: false",
             STALE,
