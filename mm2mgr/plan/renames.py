@@ -132,25 +132,39 @@ def _stale_syncs(widening: Widening, formers: Sequence[Hop], connectors: Connect
 
 
 def _shared_names(widening: Widening, connectors: Connectors) -> Iterator[Remark]:
-    """Yield the objection to names that another source's connector gives to topics of its own on the same target."""
-    others = _others_of("source", widening.full_name, connectors)
-    own, *rest = hops((widening.new.subject, *others))
-    budget = Budget()
-    for hop in rest:
-        if hop.target != own.target or hop.source == own.source or not (hop.plain and own.plain):
+    """Yield the objection to names that another source's connector gives to topics of its own on the same target.
+
+    Patterns are compared, so that a topic of tomorrow counts. A name that is not known is not compared, and is said.
+    """
+    own, *others = hops((widening.new.subject, *_others_of("source", widening.full_name, connectors)))
+    budget, uncompared = Budget(), list[str]()
+    for hop in others:
+        subjects = (own.subject, hop.subject)
+        if hop.target != own.target or hop.source == own.source or _is_silenced(subjects, connectors.files):
             continue
-        topic = _meet_on_target(own, hop, budget)
-        if topic is None or _is_silenced((own.subject, hop.subject), connectors.files):
-            continue
+        if not _has_known_names(own) or not _has_known_names(hop):
+            uncompared.append(hop.subject.name)
+        elif problem := _meet_on_target(own, hop, budget):
+            yield Remark(
+                problem,
+                "blocks",
+                "exclude the topics of one of them, or keep replication_policy: default; where they are meant to be"
+                f" mixed, write silence: {{{_FAN_IN}: why}}",
+                SHARED,
+            )
+            return
+    if uncompared:
+        names = f"whether {few(uncompared)} write to topics of the same names on '{widening.target}'"
         yield Remark(
-            f"'{topic}' on '{widening.target}' is the name of a topic of '{widening.source}' and of one of"
-            f" '{hop.subject.source}' ({hop.subject.name}): two sources would write to one topic",
-            "blocks",
-            "exclude the topics of one of them, or keep replication_policy: default; where they are meant to be mixed,"
-            f" write silence: {{{_FAN_IN}: why}}",
+            f"{names} is not known: a policy, a filter or a transformation is none of Kafka's that can be read",
+            "warns",
+            "compare the names by hand",
             SHARED,
         )
-        return
+
+
+def _has_known_names(hop: Hop) -> bool:
+    return hop.policy is not None and hop.selection is not None and not hop.target_names.steps
 
 
 def _others_of(type_: str, named: Named, connectors: Connectors) -> tuple[Subject, ...]:
@@ -165,18 +179,27 @@ def _others_of(type_: str, named: Named, connectors: Connectors) -> tuple[Subjec
     return tuple(subject for other, subject in subjects if other != named and subject.type == type_)
 
 
-def _meet_on_target(own: Hop, hop: Hop, budget: Budget) -> str | None:
-    """Return a name on the target that both connectors give; None for none, and for what is not decided."""
+def _meet_on_target(own: Hop, hop: Hop, budget: Budget) -> str:
+    """Say which name on the target both connectors give, or that it is not decided; "" for none."""
     if own.selection is None or hop.selection is None:
-        return None
+        return ""
     longer, shorter = sorted((own.selection, hop.selection), key=lambda selection: -len(selection.prefix))
     if not longer.prefix.startswith(shorter.prefix):
-        return None
+        return ""
     rest = longer.prefix.removeprefix(shorter.prefix)  # what the other source's topic has in front
     shared = meeting([longer, shorter], ["", rest], but=HEARTBEATS, budget=budget)
+    sources, target = (own.subject.source, f"'{hop.subject.source}' ({hop.subject.name})"), own.subject.target
     if shared.topic:
-        return longer.target_name(shared.topic)
-    return f"what matches {shared.undecided}" if shared.undecided else None
+        return (
+            f"'{longer.target_name(shared.topic)}' on '{target}' is the name of a topic of '{sources[0]}' and of one of"
+            f" {sources[1]}: two sources would write to one topic"
+        )
+    if shared.undecided:
+        return (
+            f"whether a topic of '{sources[0]}' and one of {sources[1]} get one name on '{target}' is not decided"
+            f" ({shared.undecided})"
+        )
+    return ""
 
 
 def _is_silenced(subjects: Sequence[Subject], files: Sequence[SourceFile]) -> bool:

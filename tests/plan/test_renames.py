@@ -174,6 +174,34 @@ flows:
     assert actions(both.plan(text, allow=ALLOW))[ORDERS] == "update"
 
 
+@pytest.mark.parametrize(
+    ("class_", "action", "says"),
+    [
+        ("RegexRouter", "update", "write to topics of the same names on 'east' is not known"),
+        ("InsertHeader", "blocked", ""),
+    ],
+)
+def test_a_transformation_counts_only_if_it_may_rename(both: Site, class_: str, action: str, says: str) -> None:
+    """What a router makes of names is not compared, and said; any other one changes no name."""
+    keys = {
+        "transforms": "t",
+        "transforms.t.type": f"org.apache.kafka.connect.transforms.{class_}",
+        **(
+            {"transforms.t.regex": "a", "transforms.t.replacement": "b"}
+            if class_ == "RegexRouter"
+            else {"transforms.t.header": "h", "transforms.t.value.literal": "v"}
+        ),
+    }
+    both.east.connectors["mm2.west.east.source.orders"].config.update(keys)
+    both.east.connectors["mm2.west.east.source.orders"].config.pop("mm2mgr.owner")  # it is nobody's now
+    only = BOTH.replace("[a, west]", "[a]")
+    by_hand = both.east.connectors["mm2.west.east.source.orders"].config
+    by_hand["replication.policy.class"] = f"{MIRROR}IdentityReplicationPolicy"
+    found = change(both.plan(only + KEPT, allow=ALLOW), ORDERS)
+    assert found.action == action, found.reason
+    assert any(says in warning for warning in found.warnings) or not says
+
+
 def test_names_that_have_records_need_a_word_of_their_own(mirrored: Site) -> None:
     assert mirrored.kafka
     mirrored.kafka["east"] = topics_with({"a.orders": 2, "orders": 1}, {"a.orders": 305, "orders": 5})
