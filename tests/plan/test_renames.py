@@ -248,6 +248,28 @@ flows:
     assert all("identity-loop" in each.reason or "mirrored-already" in each.reason for each in held)
 
 
+@pytest.mark.parametrize("stopped", ["by the same plan", "before"])
+def test_a_way_back_that_keeps_names_is_held_also_where_the_way_there_is_declared_stopped(
+    site: Site, stopped: str
+) -> None:
+    """Without a loop, all that came from the source would still return to it, and be there twice."""
+    there = "flows:\n  there: {sources: [a], targets: [east], topics: {include: [orders]}}\n"
+    text = there.replace("]}}", "]}, state: stopped}") + (
+        "  back: {sources: [east], targets: [a], topics: {include: [orders]}, run_on: east}\n"
+    )
+    assert errors(site.converge(there + KEPT)) == {}
+    site.east.add_offsets("mm2.a.east.source.there", "orders", {0: 299}, "a")
+    site.kafka = {
+        "a": topics_with({"orders": 1}, {"orders": 300}),
+        "east": topics_with({"orders": 1}, {"orders": 320}),
+        "west": topics_with({}),
+    }
+    if stopped == "before":
+        site.east.connectors["mm2.a.east.source.there"].state = "STOPPED"
+    held = change(site.plan(text + KEPT), "mm2.east.a.source.back")
+    assert (held.action, "every record would return to the topic it came from" in held.reason) == ("blocked", True)
+
+
 # --- offset syncs of the old names ------------------------------------------------------------------------------------
 
 STALE = KEPT.replace(", offset_syncs: {location: target}", "")
