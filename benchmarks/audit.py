@@ -1,7 +1,8 @@
 """Measures an audit beside a bare consumer of both logs: two brokers of its own, equal logs, wall and CPU seconds and memory.
 
 Each run is a fresh process, timed from its first read on, so without the start of a Spark session, and CPU seconds are those
-of that time, of the process and all that it started. The bare consumer reads the very ranges that the audit reads, in as many
+of that time, of the process and all that it started, by a control group of its own where this user may make one: else those of
+processes that nobody waits for are lost. The bare consumer reads the very ranges that the audit reads, in as many
 processes with the same settings, and looks at nothing. The executors have one core each and had their Python workers started.
 `--warm` audits a small part of the logs before the clock, as sessions that stay have done; a JVM's first job costs more.
 Brokers share the cores with what is measured: their CPU seconds stand beside those of each kind of process, and the gain of two
@@ -21,7 +22,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS, RECORD_BYTES, WARM_OFFSETS = 8, 200, 12_500
+_GROUP = "MM2MGR_AUDIT_CONTROL_GROUP"
 TOPICS = {"src": "logs", "tgt": "src.logs"}
 
 
@@ -131,13 +135,20 @@ def _measure(run: str, servers: dict[str, str], brokers: list[int], arguments: a
     before = _cpu_by_kind(brokers)
     command = [sys.executable, __file__, "--processes", str(arguments.processes), "--child", run, json.dumps(servers)]
     command += ["--warm"] * arguments.warm
-    process = psutil.Popen(command, stdout=subprocess.PIPE, text=True)
-    peak, ended = [0], threading.Event()
-    watcher = threading.Thread(target=_watch, args=(process, peak, ended))
-    watcher.start()
-    output, _ = process.communicate()
-    ended.set()
-    watcher.join()
+    with _control_group() as group:
+
+        def enter() -> None:
+            if group:
+                (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        environment = {**os.environ, _GROUP: str(group or "")}
+        process = psutil.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=enter, env=environment)
+        peak, ended = [0], threading.Event()
+        watcher = threading.Thread(target=_watch, args=(process, peak, ended))
+        watcher.start()
+        output, _ = process.communicate()
+        ended.set()
+        watcher.join()
     if process.returncode:
         raise SystemExit(f"{run} failed")
     told = json.loads(output.splitlines()[-1])
@@ -149,6 +160,33 @@ def _measure(run: str, servers: dict[str, str], brokers: list[int], arguments: a
         flush=True,
     )
     return _Measured(told["seconds"], told["cpu"], of_brokers)
+
+
+@contextmanager
+def _control_group() -> Iterator[Path | None]:
+    """Make a control group (version 1 or 2) that counts CPU seconds; None where this user may not."""
+    mine = Path("/sys/fs/cgroup/cpuacct" if Path("/sys/fs/cgroup/cpuacct/cpuacct.usage").exists() else "/sys/fs/cgroup")
+    group = mine / f"mm2mgr-audit-{os.getpid()}-{time.time_ns()}"
+    try:
+        group.mkdir()
+    except OSError:
+        yield None
+        return
+    try:
+        yield group
+    finally:
+        for _ in range(50):  # until the last process has left it
+            try:
+                group.rmdir()
+                break
+            except OSError:
+                time.sleep(0.1)
+
+
+def _seconds_of_group(group: Path) -> float:
+    if (group / "cpuacct.usage").exists():
+        return int((group / "cpuacct.usage").read_text()) / 1e9
+    return int((group / "cpu.stat").read_text().split()[1]) / 1e6  # usage_usec is first
 
 
 def _watch(process: psutil.Process, peak: list[int], ended: threading.Event) -> None:
@@ -191,7 +229,10 @@ def _order(servers: dict[str, str]) -> AuditOrder:
 
 def _cpu() -> Counter[str]:
     """Return the CPU seconds so far of this process and of all below it, those that have ended too, by kind."""
-    return _cpu_by_kind([os.getpid()])
+    seconds = _cpu_by_kind([os.getpid()])
+    if group := os.environ.get(_GROUP):
+        seconds["processes that ended"] = _seconds_of_group(Path(group)) - sum(seconds.values())
+    return seconds
 
 
 def _cpu_by_kind(pids: list[int]) -> Counter[str]:
@@ -204,6 +245,7 @@ def _cpu_by_kind(pids: list[int]) -> Counter[str]:
                 continue
             kinds = {
                 "CoarseGrainedExecutorBackend": "executor JVMs",
+                "SparkSubmit": "driver's JVM",
                 "pyspark": "Python workers",
                 "java": "driver's JVM",
             }

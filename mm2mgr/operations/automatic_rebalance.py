@@ -343,7 +343,8 @@ class Rebalancing:
             free = self._still_due(workspace, free, look)
             recorder = Recorder(workspace.topology, COMMAND, by)
             recorder.reasons = {
-                (rounds[name].connect, rounds[name].connector): self._reason(rounds[name]) for name in free
+                (balance.connect, balance.connector): self._reason(rounds[name], balance)
+                for name, balance in free.items()
             }
             look.unrecorded = recorder.begin_all(filter(None, (balance.change for balance in free.values())))
             for name in [name for name, balance in free.items() if balance.connect in look.unrecorded]:
@@ -389,9 +390,10 @@ class Rebalancing:
             self.history_of = now, connects
         return self.history
 
-    def _reason(self, flow: FlowRound) -> str:
-        """Return what the history keeps as the reason of a round."""
-        trigger = flow.decision.reason or "due by schedule"
+    def _reason(self, flow: FlowRound, balance: FlowBalance) -> str:
+        """Return what the history keeps as the reason of a round: what asked for it, else the first of the plan's."""
+        first = balance.plan.reasons[0] if balance.plan and balance.plan.reasons else ""
+        trigger = flow.decision.reason or "; ".join(filter(None, ("due by schedule", first.removesuffix("."))))
         return "; ".join(filter(None, (f"automatic: {trigger}", self.order.reason)))
 
     @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import InvalidArgument, KafkaError, Mm2mgrError, cause
 from mm2mgr.files import check_free
 from mm2mgr.json_values import to_json
-from mm2mgr.operations.workspace import Workspace
+from mm2mgr.operations.workspace import Workspace, seconds_of
 from mm2mgr.plan.changes import KINDS, Change, Plan, Wish, count_deletes
 from mm2mgr.plan.draft import Declared
 from mm2mgr.plan.history import HistoryEntry, read_history
@@ -158,15 +157,6 @@ def read_due_plan(
 
     plan = read_plan_of(workspace, wish, only, skip, waits)
     return with_many_changes_held(with_waiting(plan, waits(plan)))
-
-
-def seconds_of(text: str | None) -> int | None:
-    """Return a written time as seconds since 1970, UTC where it names no zone; None where it is none."""
-    try:
-        when = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    return None if when is None else int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
 
 
 def apply(  # noqa: PLR0913  one argument per option

@@ -34,13 +34,13 @@ from mm2mgr.connectors import RESTING, RunningConnector, standing
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.evidence.measured import NewestRates, read_newest_rates
 from mm2mgr.evidence.read import Evidence, EvidenceOptions, read
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, seconds_of
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price
 from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.sizing.load import statistic_of
-from mm2mgr.sizing.tasks import Rules
+from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.text import few, number_of, whole_number
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
@@ -197,7 +197,8 @@ def judge_flows(
     with_plugin = {flow.connect.name for flow in evidence.flows if _has_plugin(evidence.connectors[flow.id])}
     history = workspace.ask(read_history(workspace.topology, with_plugin)) if with_plugin else History()
     owners, late = Ownership.of_tree(workspace.topology), overloaded or {}
-    judging = _Judging(evidence, newest, history, owners, workspace.now, late, scenarios)
+    over = _savings_over(workspace, evidence.flows)
+    judging = _Judging(evidence, newest, history, owners, workspace.now, late, scenarios, over)
     return RebalanceReport(
         tuple(judging.judge(flow, scenarios[flow.id]) for flow in evidence.flows),
         evidence.failures,
@@ -206,12 +207,31 @@ def judge_flows(
     )
 
 
-def _declared_tasks(flow: Flow, otherwise: int) -> int:
-    """Return the tasks that the tree has for a flow, by hand or sized: fewer than run are assigned before `plan` may
-    lower tasks.max."""
+def _savings_over(workspace: Workspace, flows: Iterable[Flow]) -> frozenset[str]:
+    """Return the elastic flows whose fewer tasks were enough for hours that are over: they are given up no more."""
+    sized = workspace.spec.tree.sizing
+    until = {flow.id: seconds_of(sized[flow.id].holds_until) for flow in flows if flow.tasks.is_saving}
+    return frozenset(name for name, seconds in until.items() if seconds is not None and workspace.now >= seconds)
+
+
+def _is_elastic(flow: Flow) -> bool:
+    """Tell whether the tree has a number of tasks for the coming hours."""
+    return flow.settings.tasks.elastic and flow.tasks.automatic and flow.tasks.maximum.origin.kind == "override"
+
+
+def _bounds_by_tree(flow: Flow, bounds: Bounds, tasks_max: int, is_over: bool) -> Bounds:
+    """Return how many tasks may have partitions, with this tasks.max: no more than the tree has, by hand or sized,
+    since `plan` lowers tasks.max only after that.
+
+    An elastic flow gets just as many: before a peak the load of past hours does not ask for them. `is_over`: the number
+    only saved tasks, for hours that are over.
+    """
     maximum = flow.tasks.maximum
-    is_decided = not flow.tasks.automatic or maximum.origin.kind == "override"
-    return int(maximum) if is_decided else otherwise
+    is_decided = not flow.tasks.automatic or (maximum.origin.kind == "override" and not is_over)
+    most = min(tasks_max, int(maximum)) if is_decided else tasks_max
+    limit = most if bounds.limit is None else min(bounds.limit, most)
+    least = limit if _is_elastic(flow) and not is_over else min(bounds.minimum, limit)
+    return replace(bounds, limit=limit, minimum=least)
 
 
 def _has_plugin(running: RunningConnector | str) -> bool:
@@ -229,6 +249,7 @@ class _Judging:
     now: float
     overloaded: Mapping[str, PartitionRates] = field(default_factory=dict)
     scenarios: Mapping[str, Scenario] = field(default_factory=dict)
+    savings_over: frozenset[str] = frozenset()
 
     def judge(self, flow: Flow, scenario: Scenario) -> FlowBalance:
         """Judge one flow."""
@@ -293,15 +314,18 @@ class _Judging:
             return replace(balance, detail=refused.one_line, hint=refused.hint or "", tasks_max=tasks_max)
         partitions = [partition for partition in scenario.prediction.order if not former.is_held(partition)]
         bounds = rules.bounds
-        most = min(tasks_max, _declared_tasks(flow, tasks_max))
-        limit = most if bounds.limit is None else min(bounds.limit, most)
-        within = replace(rules, bounds=replace(bounds, limit=limit, minimum=min(bounds.minimum, limit)))
+        is_over = flow.id in self.savings_over
+        by_tree = _bounds_by_tree(flow, bounds, tasks_max, is_over)
+        within = replace(rules, bounds=by_tree)
         running_now = Assignment(
             tuple(tuple(name for name in task if not former.is_held(name)) for task in running.assignment.tasks)
         )
         history = self._history(alias, named, partitions, running_now, within)
         plan = plan_balance(partitions, rates, running_now, within, history)
         ways = compare_ways(plan, rates, running_now, rules)
+        if _is_elastic(flow) and not is_over and plan.choice in {"grow", "shrink"}:
+            coming = f"The flow is elastic, and the tree has {number_of(by_tree.minimum, 'task')} for the coming hours."
+            plan = replace(plan, reasons=(coming, *plan.reasons))
         if plan.capped and (bounds.limit is None or bounds.limit > tasks_max):
             more = f"The load needs more than tasks.max, {tasks_max}: mm2mgr size, then apply, raise that."
             plan = replace(plan, reasons=(*plan.reasons, more))

@@ -13,8 +13,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.read import Changes, Evidence, EvidenceOptions, apply_changes, declared_workers, read
 from mm2mgr.files import cache_folder
 from mm2mgr.json_values import to_json
-from mm2mgr.operations.plan import seconds_of
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, spark_java
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, seconds_of, spark_java
 from mm2mgr.samples.schema import utc_text
 from mm2mgr.sizing.elastic import coming_hours, decide_elastic
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, Placement, WorkerNeed, per_pair, placement_of

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -181,3 +182,12 @@ def pause(seconds: float) -> None:
     end = timing.now() + seconds
     while (left := end - timing.now()) > 0:
         timing.sleep(min(left, _NAP_SECONDS))
+
+
+def seconds_of(text: str | None) -> int | None:
+    """Return a written time as seconds since 1970, UTC where it names no zone; None where it is none."""
+    try:
+        when = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return None if when is None else int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())

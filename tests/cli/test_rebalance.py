@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import yaml
 
 from mm2mgr.apply import execute
-from mm2mgr.assignment import Assignment, parse_assigned, round_robin
+from mm2mgr.assignment import ASSIGNED_KEY, Assignment, parse_assigned, round_robin
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, DIGEST_KEY, PLUGIN_CLASS, PluginAssignment, digest, read_text
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
@@ -264,6 +265,43 @@ def test_fewer_tasks_in_the_tree_are_assigned_before_tasks_max_may_be_lowered(si
     site.rebalance("--apply", "--yes", "--wait", "0", code=0)
     assert len(read_text(site.config[ASSIGNMENT_KEY]).rates) == 3
     assert site.config["tasks.max"] == "4"
+
+
+def size_elastically(site: Site, tasks: int, **more: object) -> None:
+    """Make the flow an elastic one, for which `size` wrote so many tasks."""
+    tree = site.mm2mgr.tree / "x.yaml"
+    tree.write_text(tree.read_text().replace("tasks: {max: 4}", "tasks: {limit: 8, elastic: true}"))
+    path = site.mm2mgr.tree / "overrides" / "sizing.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump({"sizing": {FLOW: {"tasks_max": tasks, "changed": "2025-01-01T00:00:00Z", **more}}}))
+
+
+def test_an_elastic_flow_gets_the_tasks_of_its_coming_hours_though_past_ones_do_not_ask_for_them(site: Site) -> None:
+    """So a peak that comes once a week, which p95 of four weeks does not show, finds its tasks at work."""
+    site.measure(dict.fromkeys(ALL, 100_000.0))
+    site.use_plugin(round_robin(ALL, 2))
+    assert site.flow(code=0)["verdict"] == "keep"
+    size_elastically(site, 4)
+    flow = site.flow("--apply", "--yes", "--wait", "0", code=0)
+    assert "elastic, and the tree has 4 tasks for the coming hours" in flow["plan"]["reasons"][0]
+    assert len(read_text(site.config[ASSIGNMENT_KEY]).rates) == 4
+    assert [len(parse_assigned(task["config"][ASSIGNED_KEY])) for task in site.fake._tasks(NAME)] == [6] * 4
+    assert site.flow(code=0)["verdict"] == "keep"
+
+
+def test_an_elastic_flow_gives_up_tasks_only_in_the_hours_that_fewer_are_enough_for(site: Site) -> None:
+    def until(hours: float) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600 * hours))
+
+    site.measure(dict.fromkeys(ALL, 100_000.0))
+    site.use_plugin()
+    size_elastically(site, 3, saves_tasks=True, holds_until=until(-0.1))
+    writes = len(site.fake.writes)
+    site.rebalance("--apply", "--yes", "--wait", "0", code=0)
+    assert len(site.fake.writes) == writes
+    size_elastically(site, 3, saves_tasks=True, holds_until=until(20))
+    site.rebalance("--apply", "--yes", "--wait", "0", code=0)
+    assert len(read_text(site.config[ASSIGNMENT_KEY]).rates) == 3
 
 
 def test_a_refused_write_leaves_the_assignment_and_is_a_failure(site: Site) -> None:

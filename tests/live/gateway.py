@@ -1,4 +1,5 @@
-"""Stands before a worker's REST API, and calls a function when the worker has carried out a write, before mm2mgr gets the answer."""
+"""Stands before a worker's REST API: calls a function when the worker has carried out a write, before mm2mgr gets the answer, and
+answers some requests itself, as a worker does that rebalances."""
 
 from __future__ import annotations
 
@@ -15,6 +16,14 @@ from urllib.parse import unquote
 
 from mm2mgr.sandbox.kafka_servers import DIRECT
 
+# What workers say in the middle of a rebalance.
+_BUSY = json.dumps(
+    {
+        "error_code": 409,
+        "message": "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)",
+    }
+).encode()
+
 
 class Gateway(ThreadingHTTPServer):
     """For a `with` block. `after` gets the name of the connector, and the config that was written (None: something else was)."""
@@ -25,6 +34,8 @@ class Gateway(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Passing)
         self.worker_url = worker_url
         self.after: Callable[[str, dict[str, str] | None], None] = lambda name, config: None
+        self.is_busy: Callable[[str, str], bool] = lambda method, path: False
+        """Whether a request is refused: it does not reach the worker."""
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -47,6 +58,9 @@ class _Passing(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.server.is_busy(self.command, self.path):
+            self._answer(409, _BUSY)
+            return
         request = urllib.request.Request(self.server.worker_url + self.path, body or None, method=self.command)
         request.add_header("Content-Type", "application/json")
         try:
@@ -56,6 +70,9 @@ class _Passing(BaseHTTPRequestHandler):
             status, content = error.code, error.read()
         if self.command != "GET" and status < 300 and self.path.startswith("/connectors"):
             self.server.after(*_written(self.path, body))
+        self._answer(status, content)
+
+    def _answer(self, status: int, content: bytes) -> None:
         with suppress(ConnectionError):
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

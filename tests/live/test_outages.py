@@ -8,13 +8,13 @@ Each prints what it saw.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_runtime
-from mm2mgr.sandbox.server import start_all
+from mm2mgr.sandbox.server import Server, start_all
 
 from .outages import (
     RECORDS_PER_SECOND,
@@ -67,72 +67,55 @@ def assert_few(twice: dict[str, list[int]]) -> None:
         assert len(ids) <= UNCLEAN_SECONDS * RECORDS_PER_SECOND, f"{topic}: {ids}"
 
 
+def outage(estate: Estate, events: Path, what: str, servers: Sequence[Server]) -> tuple[Looks, dict[str, list[int]]]:
+    """Stop servers for a while, and wait until all has arrived; return what the commands said meanwhile, and what came twice.
+
+    In each such outage all flows are unknown, not ill; nothing is planned, and the flows recover as `fleet` says.
+    """
+    with estate.watching(events):
+        began = time.monotonic()
+        end_all(servers)
+        looks = estate.look()
+        wait_out(began)
+        start_all(servers)
+        at = estate.level()
+        twice = estate.complete(began)
+    looks.print(f"{what} stopped")
+    estate.healthy().print(f"{what} is back")
+    estate.recoveries(f"{what} stopped", began, at)
+    assert (looks.status["health"], looks.kinds) == ("unknown", set())
+    assert_nothing_is_planned(looks)
+    assert_few(twice)
+    return looks, twice
+
+
 def test_source_brokers_stop(estate: Estate, tmp_path: Path) -> None:
     """The source of `apart` is the Kafka of its workers, too."""
     events = tmp_path / "watch.jsonl"
-    with estate.watching(events):
-        began = time.monotonic()
-        end_all([estate.src, estate.far])
-        looks = estate.look()
-        wait_out(began)
-        start_all([estate.src, estate.far])
-        at = estate.level()
-        twice = estate.complete(began)
-    looks.print("source stopped")
-    estate.healthy().print("source is back")
-    estate.recoveries("source stopped", began, at)
+    looks, _ = outage(estate, events, "source", [estate.src, estate.far])
     assert looks.status["failures"].keys() == {"kafka src", "kafka far"}
-    assert (looks.status["health"], looks.kinds) == ("unknown", set())
     assert "the workers live on far, which does not answer mm2mgr either" in str(looks.flow("apart")["notes"])
     assert "source src could not be read" in looks.flow("near")["offsets_note"]
-    assert_nothing_is_planned(looks)
     assert restarts(events) == {}
-    assert_few(twice)
 
 
 def test_target_brokers_stop(estate: Estate, tmp_path: Path) -> None:
     """The target is the Kafka of the workers of `near`; those of `apart` live on another one."""
     events = tmp_path / "watch.jsonl"
     estate.look(with_plan=False)
-    with estate.watching(events):
-        began = time.monotonic()
-        estate.tgt.stop()
-        looks = estate.look()
-        wait_out(began)
-        estate.tgt.start()
-        at = estate.level()
-        twice = estate.complete(began)
-    looks.print("target stopped")
-    estate.healthy().print("target is back")
-    estate.recoveries("target stopped", began, at)
+    looks, _ = outage(estate, events, "target", [estate.tgt])
     assert looks.status["failures"].keys() == {"kafka tgt"}
-    assert (looks.status["health"], looks.kinds) == ("unknown", set())
     assert {flow["health"] for flow in looks.status["flows"]} == {"unknown"}
     assert "the workers live on tgt, which does not answer mm2mgr either" in str(looks.flow("near")["notes"])
-    assert_nothing_is_planned(looks)
     # An outage longer than a transaction may last ends the producer; only a restart makes a new one.
     causes = {cause for causes in restarts(events).values() for cause in causes}
     assert causes <= ({"fenced", "time-out"} if estate.delivery.is_exactly_once else set())
-    assert_few(twice)
 
 
 def test_whole_fleet_restarts_with_a_backlog(estate: Estate, tmp_path: Path) -> None:
     events = tmp_path / "watch.jsonl"
-    with estate.watching(events):
-        began = time.monotonic()
-        workers = [*estate.near, estate.apart]
-        end_all(workers)
-        looks = estate.look()
-        wait_out(began)
-        start_all(workers)
-        at = estate.level()
-        twice = estate.complete(began)
-    looks.print("fleet stopped")
-    estate.healthy().print("fleet is back")
-    estate.recoveries("fleet restarted", began, at)
+    looks, twice = outage(estate, events, "fleet", [*estate.near, estate.apart])
     assert looks.status["failures"].keys() == {"connect near", "connect apart"}
-    assert (looks.status["health"], looks.kinds) == ("unknown", set())
-    assert_nothing_is_planned(looks)
     assert looks.plan.count("! not planned: ") == 2
     assert restarts(events) == {}
     assert twice == {}, "each stop was clean"
