@@ -118,8 +118,14 @@ def test_each_id_is_once_in_the_old_or_the_new_topic(pair: Pair, tree: Tree) -> 
         tree.run("apply", "--yes")
         read_as(source, "behind", 20)
         until(lambda: count(target, OLD), lambda there: there > 400, "no traffic")
-        read_as(source, "level", 400)
-        until(lambda: group_at(target, "level", OLD), len, "no group was synced")
+        at = read_as(source, "level", 400)
+
+        def synced() -> dict[int, int]:
+            """Read on: workers before 3.7.1 translate nothing in front of the last sync before their task began."""
+            at.update(read_as(source, "level", max(1, count(source, NEW) - sum(at.values()))))
+            return group_at(target, "level", OLD)
+
+        until(synced, len, "no group was synced")
         tree.write(after)
         plan, stop, again, *rest_of_page = commands()
         assert [plan[0], stop[0], again[0], *(words[0] for words in rest_of_page)] == [
