@@ -265,8 +265,9 @@ class FailoverVerdict:
 @dataclass(frozen=True)
 class PairReadiness:
     """Whether a pair can fail over, at `taken_at` (seconds since 1970). `source_age_seconds`: how old is what is known
-    of the source (0: it was read now, None: nothing is, or not all of it). `translated`: see GroupReadiness. `looked`:
-    what was read of the source, to be kept; None where it did not answer."""
+    of the source (0: it was read now, None: nothing is, or not all of it). `translated`: see GroupReadiness. `asked`:
+    the Java expression that names of the judged groups match (None: all were asked for). `looked`: what was read of the
+    source, to be kept; None where it did not answer."""
 
     pair: str
     taken_at: float
@@ -277,6 +278,7 @@ class PairReadiness:
     time: TimeToExpect = field(default_factory=lambda: TimeToExpect(None, 0.0))
     source_age_seconds: float | None = 0.0
     translated: bool = False
+    asked: str | None = None
     sampled: int = 0
     looked: KeptLooks | None = field(default=None, repr=False)
 
@@ -339,6 +341,8 @@ def _reasons(pair: PairReadiness) -> Iterator[tuple[Word, str]]:
     for state, text in _TEXTS.items():
         yield from _reason_about(_WORD_OF[state], [group for group in groups if group.state == state], text)
     yield from _reason_about("NO-GO", [group for group in groups if group.has_members], "has members on the target")
+    if pair.asked is not None and not groups:
+        yield "not judged", f"no group that reads a mirrored topic matches {pair.asked!r}"
     for remark in pair.remarks:
         if remark.effect in {"blocks", "warns"}:
             yield "NO-GO" if remark.effect == "blocks" else "GO WITH", remark.text

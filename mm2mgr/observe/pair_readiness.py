@@ -69,7 +69,8 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
     reading = _reading(look, logs, begun_at, clock())
     lags = measure_lags(reading, memory) if look.source_view else {}
     positions = _positions(look, groups, logs, reading, lags)
-    recovery = yield from _recovery(look, lags, clock())
+    anew = _partitions_made_anew(look, groups, logs)
+    recovery = yield from _recovery(look, lags, anew, clock())
     positions = yield from _with_samples(look, logs, positions)
     _compare_clusters(look, groups, logs)
     _note_groups(look, groups, positions)
@@ -84,6 +85,7 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
         _time_to_expect(look, recovery),
         0.0 if look.source_view else earlier.age_seconds(clock()) if earlier else None,
         options.translated,
+        options.groups,
         sum(bool(position.sampled) for position in positions),
         look_to_keep(look, groups, logs, lags, begun_at),
     )
@@ -111,7 +113,7 @@ def _positions(
     """Return the positions of all groups in mirrored partitions, partition by partition."""
     by_partition: dict[TopicPartition, list[tuple[str, int]]] = defaultdict(list)
     for group, places in sorted(groups.committed.items()):
-        if not look.is_synced(group) and look.source_view is not None:
+        if not look.is_synced(group):
             continue
         for partition, offset in places.items():
             if partition.topic in logs.remotes:
@@ -141,6 +143,8 @@ def _positions(
         proven = _Proven(here.values() if believed and _is_level(look, partition, stored, end) else ())
         for (group, committed), translation in zip(members, translations, strict=True):
             checkpoint, written_at = here.get(group, (None, None))
+            contradiction = _contradiction(end, committed, syncs)
+            bounds = None if contradiction else bounds_of(translation, proven.best_at(committed), log)
             positions.append(
                 GroupPosition(
                     group,
@@ -151,12 +155,41 @@ def _positions(
                     groups.start_on_target(group, remote),
                     (checkpoint.upstream, checkpoint.downstream) if checkpoint else None,
                     written_at,
-                    bounds_of(translation, proven.best_at(committed), log),
-                    translation.reason if translation else "",
+                    bounds,
+                    contradiction or (translation.reason if translation else ""),
                     log if groups.is_read_on_target(group) else None,
                 )
             )
     return positions
+
+
+def _contradiction(end: int | None, committed: int, syncs: Sequence[OffsetSync]) -> str:
+    """Return why offsets cannot be of the source's log, which was read after them, "" where they can."""
+    if end is not None and committed > end:
+        return f"the source's log ends at {end}, before what is committed: truncated or created again"
+    if end is not None and syncs and syncs[-1].upstream >= end:
+        return f"the source's log ends at {end}, an offset sync is from {syncs[-1].upstream}: truncated or made anew"
+    return ""
+
+
+def _partitions_made_anew(look: PairLook, groups: PairGroups, logs: PairLogs) -> list[TopicPartition]:
+    """Return partitions whose copies are gone from the target: its log, which was read after the offset syncs, ends
+    before what was mirrored, or, where the source does not answer, it is not the log of the last look."""
+    earlier = look.pair.earlier
+    kept_ends = earlier.ends if earlier and look.source_view is None else {}
+    anew = []
+    for partition in sorted({*(groups.syncs.by_partition if groups.syncs else ()), *kept_ends}):
+        log = logs.target.get(TopicPartition(logs.remotes.get(partition.topic, ""), partition.partition))
+        if log is None:
+            continue
+        syncs, before = _syncs_of(look, groups, logs, partition), kept_ends.get(partition)
+        if (
+            (syncs and syncs[-1].downstream >= log.end)
+            or (before is not None and before.target > log.end)
+            or (before is not None and earlier is not None and logs.are_other_topics(partition.topic, earlier))
+        ):
+            anew.append(partition)
+    return anew
 
 
 def _is_level(
@@ -383,7 +416,17 @@ def _compare(position: GroupPosition, source: tuple[RecordMark, ...], target: tu
 # --- what would be lost, and when it is over --------------------------------------------------------------------------
 
 
-def _recovery(look: PairLook, lags: Mapping[str, FlowLag], now: float) -> Steps[RecoveryPoint]:
+def _recovery(
+    look: PairLook, lags: Mapping[str, FlowLag], anew: Sequence[TopicPartition], now: float
+) -> Steps[RecoveryPoint]:
+    if anew:
+        text = (
+            f"{number_of(len(anew), 'partition')} truncated on the target, or deleted and created again: what was "
+            f"mirrored there before is gone ({few([str(partition) for partition in anew])})"
+        )
+        remedy = "let the flow mirror it again, while the source has it: `mm2mgr offsets reset`"
+        look.remarks.append(Remark(text, "blocks", remedy))
+        return RecoveryPoint(reason=f"{anew[0]} was truncated on the target, or created again")
     if look.source_view is None:
         return _kept_recovery(look, now)
     behind = []
@@ -560,13 +603,12 @@ def _note_groups(look: PairLook, groups: PairGroups, positions: Sequence[GroupPo
         silent = sorted(group for group in judged if group in states and not states[group].state)
         if silent:
             look.miss(look.target.alias, f"members of {few(silent)}", "its brokers do not tell the states of groups")
+    look.remarks += _unmirrored_remarks(look, groups)
     if look.source_view:
-        look.remarks += _unmirrored_remarks(look, groups)
         look.remarks += _application_remarks(look, groups, judged)
 
 
 def _unmirrored_remarks(look: PairLook, groups: PairGroups) -> Iterator[Remark]:
-    assert look.source_view
     readers: dict[str, set[str]] = defaultdict(set)
     left_out: set[str] = set()
     for group, places in groups.committed.items():
@@ -576,7 +618,8 @@ def _unmirrored_remarks(look: PairLook, groups: PairGroups) -> Iterator[Remark]:
                     readers[topic].add(group)
             elif not look.is_synced(group):
                 left_out.add(group)
-    streams = streams_states(look.source_view.partitions, groups.committed.keys())
+    known = {partition.topic for places in groups.committed.values() for partition in places}
+    streams = streams_states(look.source_view.partitions if look.source_view else known, groups.committed.keys())
     topics = sorted(readers.keys() - {topic for state in streams for topic in state.topics})
     if topics:
         names = sorted({group for topic in topics for group in readers[topic]})
