@@ -87,6 +87,8 @@ class PairLook:
     principals: dict[str, str] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
+    refused_topics: set[tuple[str, str]] = field(default_factory=set)
+    """Aliases of clusters, and topics there that this login may not describe, so that they are not listed."""
 
     @property
     def source(self) -> KafkaCluster:
@@ -277,6 +279,7 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
     ]
     for alias, refusal in refusals.items():
         if refused := look.take(snapshot, refusal, "topics that are not listed"):
+            look.refused_topics |= {(alias, topic) for topic in refused}
             look.miss_rights(alias, f"topics {few(refused)}", [Right("Describe", "topic", name) for name in refused])
     commits = {alias: _take_offsets(look, snapshot, question) for alias, question in offsets.items()}
     states = {
@@ -354,13 +357,16 @@ def _missing_topics(look: PairLook, internal: Iterable[tuple[str, str]]) -> dict
     for alias, topic in internal:
         if (view := look.view(alias)) and topic not in view.partitions:
             missing[alias].add(topic)
+    kept = {partition.topic for partition in look.pair.earlier.ends} if look.pair.earlier else set()
+    kept = {topic for topic in kept if look.flow_of(topic)}
     if look.source_view:
         listed = look.source_view.partitions
         tasks = {topic for live in look.source_connectors for topic in live.assignment.topics}
-        missing[look.source.alias] |= {topic for topic in tasks if topic not in listed}
-        if look.target_view:
-            remotes = (flow.remote_topic(topic) for topic in listed if (flow := look.flow_of(topic)))
-            missing[look.target.alias] |= {remote for remote in remotes if remote not in look.target_view.partitions}
+        missing[look.source.alias] |= (tasks | kept) - listed.keys()
+    if look.target_view:
+        topics = look.source_view.partitions if look.source_view else kept
+        remotes = (flow.remote_topic(topic) for topic in topics if (flow := look.flow_of(topic)))
+        missing[look.target.alias] |= {remote for remote in remotes if remote not in look.target_view.partitions}
     return {alias: tuple(sorted(topics)) for alias, topics in missing.items() if topics}
 
 

@@ -179,10 +179,13 @@ def _partitions_made_anew(look: PairLook, groups: PairGroups, logs: PairLogs) ->
     kept_ends = earlier.ends if earlier and look.source_view is None else {}
     anew = []
     for partition in sorted({*(groups.syncs.by_partition if groups.syncs else ()), *kept_ends}):
-        log = logs.target.get(TopicPartition(logs.remotes.get(partition.topic, ""), partition.partition))
+        remote = TopicPartition(logs.remotes.get(partition.topic, ""), partition.partition)
+        log, before = logs.target.get(remote), kept_ends.get(partition)
         if log is None:
+            if before and before.target and _is_absent(look, remote):
+                anew.append(partition)
             continue
-        syncs, before = _syncs_of(look, groups, logs, partition), kept_ends.get(partition)
+        syncs = _syncs_of(look, groups, logs, partition)
         if (
             (syncs and syncs[-1].downstream >= log.end)
             or (before is not None and before.target > log.end)
@@ -190,6 +193,12 @@ def _partitions_made_anew(look: PairLook, groups: PairGroups, logs: PairLogs) ->
         ):
             anew.append(partition)
     return anew
+
+
+def _is_absent(look: PairLook, remote: TopicPartition) -> bool:
+    """Tell whether the target is known not to have a partition."""
+    view, is_refused = look.target_view, (look.target.alias, remote.topic) in look.refused_topics
+    return view is not None and not is_refused and view.partitions.get(remote.topic, 0) <= remote.partition
 
 
 def _is_level(
@@ -336,8 +345,13 @@ def _with_samples(look: PairLook, logs: PairLogs, positions: list[GroupPosition]
     snapshot = yield questions if chosen else ()
     here, there = (snapshot.get(question) if chosen else {} for question in questions)
     if isinstance(here, Mm2mgrError) or isinstance(there, Mm2mgrError):
-        error = next(answer for answer in (here, there) if isinstance(answer, Mm2mgrError))
-        look.remarks.append(Remark(f"no records were compared: {error.one_line}", "notes"))
+        for question, answer in zip(questions, (here, there), strict=True):
+            if isinstance(answer, Mm2mgrError) and "authoriz" in answer.message.lower():
+                topics = sorted({place.partition.topic for place in question.places})
+                rights = [Right("Read", "topic", topic) for topic in topics]
+                look.miss_rights(question.cluster, f"records of {few(topics)}", rights)
+            elif isinstance(answer, Mm2mgrError):
+                look.remarks.append(Remark(f"no records were compared: {answer.one_line}", "notes"))
         return positions
     compared = list(positions)
     for number in chosen:
@@ -421,12 +435,12 @@ def _recovery(
 ) -> Steps[RecoveryPoint]:
     if anew:
         text = (
-            f"{number_of(len(anew), 'partition')} truncated on the target, or deleted and created again: what was "
+            f"{number_of(len(anew), 'partition')} deleted on the target, created again or truncated: what was "
             f"mirrored there before is gone ({few([str(partition) for partition in anew])})"
         )
         remedy = "let the flow mirror it again, while the source has it: `mm2mgr offsets reset`"
         look.remarks.append(Remark(text, "blocks", remedy))
-        return RecoveryPoint(reason=f"{anew[0]} was truncated on the target, or created again")
+        return RecoveryPoint(reason=f"{anew[0]} was deleted on the target, created again or truncated")
     if look.source_view is None:
         return _kept_recovery(look, now)
     behind = []

@@ -15,7 +15,7 @@ from mm2mgr.failover.translation import MirroredEnds
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.groups import GroupState, RecordMark
 from mm2mgr.kafka.quotas import ProducerQuotas, QuotaEntity
-from mm2mgr.live.questions import CheckpointRecords, ClusterAcls, GroupMembers, OffsetSyncRecords, Quotas
+from mm2mgr.live.questions import CheckpointRecords, ClusterAcls, GroupMembers, OffsetSyncRecords, Quotas, RecordMarks
 from mm2mgr.operations import FailoverOptions, Workspace, failover_check
 from mm2mgr.partitions import Offsets, TopicPartition
 from tests.failover.fake_pair import ALL, DESCRIBED, FakeCluster, FakePair, checkpoint, sync, syncs_of
@@ -163,6 +163,7 @@ def test_what_is_not_mirrored_yet_is_the_recovery_point(estate: Estate) -> None:
         (ClusterAcls, "east", "--operation Describe --cluster"),
         (Quotas, "a", "--operation DescribeConfigs --cluster"),
         (GroupMembers, "a", "--operation Describe --cluster"),
+        (RecordMarks, "east", "--operation Read --topic a.orders"),
     ],
 )
 def test_what_is_refused_is_named_with_the_right_to_add(estate: Estate, refused: type, on: str, right: str) -> None:

@@ -21,7 +21,7 @@ from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound, Failo
 from mm2mgr.partitions import TopicPartition
 from tests.failover.fake_pair import checkpoint, sync, syncs_of
 
-from .test_failover import FLOWS, ORDERS, PAIR, REMOTE, SYNCS, Estate, estate
+from .test_failover import FLOWS, ORDERS, PAIR, PAYMENTS, REMOTE, SYNCS, Estate, estate
 
 __all__ = ["estate"]
 ALIASES = ("a", "east")
@@ -86,6 +86,29 @@ def test_a_topic_that_was_created_again_on_the_target_makes_kept_syncs_worthless
     assert found["verdict"]["word"] == "NO-GO"
     assert {position["translated"] for position in found["groups"][0]["positions"]} <= {None, 0}
     assert found["verdict"]["lost_at_most"] is None, "what was mirrored before is gone, whatever Connect has stored"
+
+
+def test_a_topic_that_is_gone_from_the_target_is_no_go_with_the_source_dead_and_one_that_is_hidden_is_not_judged(
+    estate: Estate,
+) -> None:
+    estate.source.commits = {"billing": {PAYMENTS: 0}}
+    estate.check()
+    estate.source.dead = True
+    estate.target.refused_topics.add("a.orders")
+    hidden = estate.check(code=1)
+    assert hidden["verdict"]["word"] == "not judged"
+    assert "--operation Describe --topic a.orders" in hidden["unread"][0]["commands"][0]
+    estate.target.refused_topics.clear()
+    del estate.target.logs[REMOTE]
+    assert estate.check(code=1)["verdict"]["word"] == "NO-GO"
+
+
+def test_a_source_topic_that_this_login_no_longer_sees_is_not_judged(estate: Estate) -> None:
+    estate.check()
+    estate.source.commits = {"billing": {PAYMENTS: 0}}  # brokers leave out what it may not describe
+    estate.source.refused_topics.add("orders")
+    estate.site.east.connectors["mm2.a.east.source.orders"].dealt = ["heartbeats-0,payments-0"]
+    assert "--operation Describe --topic orders" in estate.check(code=1)["unread"][0]["commands"][0]
 
 
 def test_groups_that_went_on_after_the_last_look_are_judged_by_their_newer_checkpoints(estate: Estate) -> None:
