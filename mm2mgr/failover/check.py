@@ -76,7 +76,8 @@ class GroupPosition:
     `committed`: the next offset that it reads on the source (None: unknown), `end`: the end of the source's log there,
     as it is, or was at the last look. `on_target`: the offset that it has on the target (None: none). `checkpoint`: the
     newest one, as source and target offset, and when it was written (seconds since 1970). `log`: the remote
-    partition's (None: not read).
+    partition's (None: not read). `deleted`: offsets that the target's log had and has no more, of records that it has
+    not read and that are still on the source, at least.
     """
 
     group: str
@@ -91,6 +92,7 @@ class GroupPosition:
     reason: str = ""
     log: Offsets | None = None
     sampled: Sampled = ""
+    deleted: int = 0
 
     json_keys = (
         "topic=partition.topic partition=partition.partition remote_topic=remote.topic committed source_end=end "
@@ -124,7 +126,9 @@ class GroupPosition:
             return Risk("exact", 0, 0)
         if start is None or not log.start <= start <= log.end:
             return Risk("absent" if start is None else "out of range")
-        return Risk("unknown", log.end - start) if bounds is None else _risk_within(start, bounds, log)
+        if bounds is None:
+            return Risk("unknown", log.end - start)
+        return Risk("skips", bounds.repeats, self.deleted) if self.deleted else _risk_within(start, bounds, log)
 
     def _has_nothing_to_read(self, log: Offsets) -> bool:
         """Tell whether both logs are empty for the group, so that any start is the right one; MirrorMaker translates

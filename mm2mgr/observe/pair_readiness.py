@@ -42,7 +42,7 @@ from mm2mgr.observe.pair_look import (
     read_pair_logs,
 )
 from mm2mgr.observe.reading import LiveConnector, Reading
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Remark
 from mm2mgr.render import quota_mark
 from mm2mgr.spec.scalars import java_pattern
@@ -158,9 +158,18 @@ def _positions(
                     bounds,
                     contradiction or (translation.reason if translation else ""),
                     log if groups.is_read_on_target(group) else None,
+                    deleted=_deleted_unread(translation, committed, logs.source.get(partition)),
                 )
             )
     return positions
+
+
+def _deleted_unread(translation: Translation | None, committed: int, source: Offsets | None) -> int:
+    """Return how many offsets before the start of the target's log, at least, are of records that a group has not read
+    and that the source has: its retention is longer. 0 where the source's log was not read, or begins later."""
+    if translation is None or source is None or committed < source.start:
+        return 0
+    return max(0, translation.deleted - translation.repeats_at_most)
 
 
 def _contradiction(end: int | None, committed: int, syncs: Sequence[OffsetSync]) -> str:
@@ -506,6 +515,7 @@ def _compare_clusters(look: PairLook, groups: PairGroups, logs: PairLogs) -> Non
     if not (look.source_view and look.target_view):
         return
     look.remarks += _topic_remarks(look, logs)
+    look.remarks += _changed_source_remarks(look, logs)
     look.remarks += _setting_remarks(look, logs)
     look.remarks += _acl_remarks(look, groups, logs)
     look.remarks += _quota_remarks(look, groups)
@@ -532,6 +542,21 @@ def _topic_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
     if short:
         text = f"{number_of(len(short), 'topic')} with fewer partitions on the target ({few(short)})"
         yield Remark(text, "blocks", "records of the other partitions do not arrive: see `mm2mgr status`")
+
+
+def _changed_source_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
+    """Yield topics of the last look that are not on the source any more: deleted, or those of another cluster."""
+    earlier, view, alias = look.pair.earlier, look.source_view, look.source.alias
+    if earlier is None or view is None:
+        return
+    topics = sorted(topic for topic in {partition.topic for partition in earlier.ends} if look.flow_of(topic))
+    gone = [name for name in topics if name not in view.partitions and (alias, name) not in look.refused_topics]
+    ids = {topic: source_id for topic, (source_id, _) in earlier.topic_ids.items()}
+    anew = [topic for topic in topics if topic in ids and logs.source_ids.get(topic, ids[topic]) != ids[topic]]
+    for names, what in ((gone, "gone from"), (anew, "created again on")):
+        if names:
+            text = f"{number_of(len(names), 'topic')} {what} {alias} since the last look ({few(names)})"
+            yield Remark(text, "warns", "look whether this is the cluster that is meant: only what it has is judged")
 
 
 def _setting_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:

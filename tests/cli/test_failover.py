@@ -280,6 +280,16 @@ def test_syncs_of_a_source_topic_before_it_was_created_again_translate_nothing(e
     assert (found["verdict"]["word"], found["groups"][0]["positions"][0]["translated"]) == ("not judged", None)
 
 
+def test_records_that_only_the_target_has_deleted_are_skipped(estate: Estate) -> None:
+    estate.target.logs[REMOTE] = Offsets(450, 800)
+    estate.target.commits["billing"][REMOTE] = 450
+    for more in ((), ("--translated",)):
+        found = estate.check("--sample", "0", *more, code=1)
+        assert (found["groups"][0]["state"], found["verdict"]["skips_at_most"]) == ("skips", 50)
+    estate.source.logs[ORDERS] = Offsets(650, 1_000)
+    assert estate.check("--sample", "0")["verdict"]["word"] == "GO", "the source has deleted them too"
+
+
 def test_a_topic_that_was_created_again_on_the_target_is_no_go_without_any_group(estate: Estate) -> None:
     estate.source.commits.clear()
     estate.target.commits.clear()

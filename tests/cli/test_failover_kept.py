@@ -111,6 +111,17 @@ def test_a_source_topic_that_this_login_no_longer_sees_is_not_judged(estate: Est
     assert "--operation Describe --topic orders" in estate.check(code=1)["unread"][0]["commands"][0]
 
 
+def test_a_source_with_other_topics_than_at_the_last_look_is_no_plain_go(estate: Estate) -> None:
+    estate.check()
+    estate.source.commits.clear()
+    estate.source.ids["payments"] = "again"
+    del estate.source.logs[ORDERS]
+    assert [remark["text"] for remark in estate.check(code=2)["remarks"]] == [
+        "1 topic gone from a since the last look (orders)",
+        "1 topic created again on a since the last look (payments)",
+    ]
+
+
 def test_groups_that_went_on_after_the_last_look_are_judged_by_their_newer_checkpoints(estate: Estate) -> None:
     estate.source.commits["reset"] = {ORDERS: 300}
     estate.target.commits["reset"] = {REMOTE: 500}
