@@ -357,14 +357,14 @@ def _missing_topics(look: PairLook, internal: Iterable[tuple[str, str]]) -> dict
     for alias, topic in internal:
         if (view := look.view(alias)) and topic not in view.partitions:
             missing[alias].add(topic)
-    kept = {partition.topic for partition in look.pair.earlier.ends} if look.pair.earlier else set()
-    kept = {topic for topic in kept if look.flow_of(topic)}
+    looked = {partition.topic for partition in look.pair.earlier.ends} if look.pair.earlier else set()
+    earlier_topics = {topic for topic in looked if look.flow_of(topic)}
     if look.source_view:
         listed = look.source_view.partitions
         tasks = {topic for live in look.source_connectors for topic in live.assignment.topics}
-        missing[look.source.alias] |= (tasks | kept) - listed.keys()
+        missing[look.source.alias] |= (tasks | earlier_topics) - listed.keys()
     if look.target_view:
-        topics = look.source_view.partitions if look.source_view else kept
+        topics = look.source_view.partitions if look.source_view else earlier_topics
         remotes = (flow.remote_topic(topic) for topic in topics if (flow := look.flow_of(topic)))
         missing[look.target.alias] |= {remote for remote in remotes if remote not in look.target_view.partitions}
     return {alias: tuple(sorted(topics)) for alias, topics in missing.items() if topics}

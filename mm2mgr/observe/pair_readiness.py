@@ -553,9 +553,9 @@ def _changed_source_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
     gone = [name for name in topics if name not in view.partitions and (alias, name) not in look.refused_topics]
     ids = {topic: source_id for topic, (source_id, _) in earlier.topic_ids.items()}
     anew = [topic for topic in topics if topic in ids and logs.source_ids.get(topic, ids[topic]) != ids[topic]]
-    for names, what in ((gone, "gone from"), (anew, "created again on")):
+    for names, change in ((gone, "gone from"), (anew, "created again on")):
         if names:
-            text = f"{number_of(len(names), 'topic')} {what} {alias} since the last look ({few(names)})"
+            text = f"{number_of(len(names), 'topic')} {change} {alias} since the last look ({few(names)})"
             yield Remark(text, "warns", "look whether this is the cluster that is meant: only what it has is judged")
 
 
@@ -657,8 +657,8 @@ def _unmirrored_remarks(look: PairLook, groups: PairGroups) -> Iterator[Remark]:
                     readers[topic].add(group)
             elif not look.is_synced(group):
                 left_out.add(group)
-    known = {partition.topic for places in groups.committed.values() for partition in places}
-    streams = streams_states(look.source_view.partitions if look.source_view else known, groups.committed.keys())
+    of_groups = {partition.topic for places in groups.committed.values() for partition in places}
+    streams = streams_states(look.source_view.partitions if look.source_view else of_groups, groups.committed.keys())
     topics = sorted(readers.keys() - {topic for state in streams for topic in state.topics})
     if topics:
         names = sorted({group for topic in topics for group in readers[topic]})
