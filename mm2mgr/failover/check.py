@@ -76,7 +76,8 @@ class GroupPosition:
     `committed`: the next offset that it reads on the source (None: unknown), `end`: the end of the source's log there,
     as it is, or was at the last look. `on_target`: the offset that it has on the target (None: none). `checkpoint`: the
     newest one, as source and target offset, and when it was written (seconds since 1970). `log`: the remote
-    partition's (None: not read).
+    partition's (None: not read). `deleted`: offsets that the target's log had and has no more, of records that it has
+    not read and that are still on the source, at least.
     """
 
     group: str
@@ -91,6 +92,7 @@ class GroupPosition:
     reason: str = ""
     log: Offsets | None = None
     sampled: Sampled = ""
+    deleted: int = 0
 
     json_keys = (
         "topic=partition.topic partition=partition.partition remote_topic=remote.topic committed source_end=end "
@@ -124,7 +126,9 @@ class GroupPosition:
             return Risk("exact", 0, 0)
         if start is None or not log.start <= start <= log.end:
             return Risk("absent" if start is None else "out of range")
-        return Risk("unknown", log.end - start) if bounds is None else _risk_within(start, bounds, log)
+        if bounds is None:
+            return Risk("unknown", log.end - start)
+        return Risk("skips", bounds.repeats, self.deleted) if self.deleted else _risk_within(start, bounds, log)
 
     def _has_nothing_to_read(self, log: Offsets) -> bool:
         """Tell whether both logs are empty for the group, so that any start is the right one; MirrorMaker translates
@@ -265,8 +269,9 @@ class FailoverVerdict:
 @dataclass(frozen=True)
 class PairReadiness:
     """Whether a pair can fail over, at `taken_at` (seconds since 1970). `source_age_seconds`: how old is what is known
-    of the source (0: it was read now, None: nothing is, or not all of it). `translated`: see GroupReadiness. `looked`:
-    what was read of the source, to be kept; None where it did not answer."""
+    of the source (0: it was read now, None: nothing is, or not all of it). `translated`: see GroupReadiness. `asked`:
+    the Java expression that names of the judged groups match (None: all were asked for). `looked`: what was read of the
+    source, to be kept; None where it did not answer."""
 
     pair: str
     taken_at: float
@@ -277,6 +282,7 @@ class PairReadiness:
     time: TimeToExpect = field(default_factory=lambda: TimeToExpect(None, 0.0))
     source_age_seconds: float | None = 0.0
     translated: bool = False
+    asked: str | None = None
     sampled: int = 0
     looked: KeptLooks | None = field(default=None, repr=False)
 
@@ -339,6 +345,8 @@ def _reasons(pair: PairReadiness) -> Iterator[tuple[Word, str]]:
     for state, text in _TEXTS.items():
         yield from _reason_about(_WORD_OF[state], [group for group in groups if group.state == state], text)
     yield from _reason_about("NO-GO", [group for group in groups if group.has_members], "has members on the target")
+    if pair.asked is not None and not groups:
+        yield "not judged", f"no group that reads a mirrored topic matches {pair.asked!r}"
     for remark in pair.remarks:
         if remark.effect in {"blocks", "warns"}:
             yield "NO-GO" if remark.effect == "blocks" else "GO WITH", remark.text

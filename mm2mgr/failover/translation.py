@@ -279,12 +279,14 @@ class Translation:
     """A group's offset on the target, and why it is that: from there on it misses no record that it has not read on the
     source. None: unknown.
 
-    `repeats_at_most`: how many records that the group has read come again from there on, each counted once.
+    `repeats_at_most`: how many records that the group has read come again from there on, each counted once. `deleted`:
+    so many offsets before it the target's log does not have any more, from the first that would miss nothing on.
     """
 
     offset: int | None
     repeats_at_most: int
     reason: str
+    deleted: int = 0
 
 
 def translate(upstream_offset: int, syncs: Sequence[OffsetSync], log: TargetFacts) -> Translation:
@@ -405,7 +407,8 @@ class _Mirrored:
         best = max(bounds, key=lambda bound: bound.offset)
         repeats = min(bound.repeats + self._count_again(bound, offset) for bound in bounds)
         if best.offset < log.start:
-            return Translation(log.start, repeats, f"{best.reason}; the target has deleted records since")
+            text = f"{best.reason}; the target has deleted records since"
+            return Translation(log.start, repeats, text, log.start - best.offset)
         return Translation(best.offset, repeats, best.reason)
 
     def section(self, offset: int) -> tuple[int, int] | None:

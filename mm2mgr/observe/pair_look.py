@@ -87,6 +87,8 @@ class PairLook:
     principals: dict[str, str] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
+    refused_topics: set[tuple[str, str]] = field(default_factory=set)
+    """Aliases of clusters, and topics there that this login may not describe, so that they are not listed."""
 
     @property
     def source(self) -> KafkaCluster:
@@ -147,15 +149,16 @@ class PairLook:
 
     def takes_group(self, group: str) -> bool:
         """Tell whether a group is to be judged: MirrorMaker's own exclusions are no groups of applications."""
-        return self._asked_groups.matches(group) and not _OF_TOOLS.matches(group)
+        return (self._asked_groups is None or self._asked_groups.matches(group)) and not _OF_TOOLS.matches(group)
 
     @cached_property
-    def _asked_groups(self) -> NameFilter:
-        return NameFilter((java_pattern(self.pair.options.groups),) if self.pair.options.groups else (".*",), ())
+    def _asked_groups(self) -> NameFilter | None:
+        asked = self.pair.options.groups
+        return None if asked is None else NameFilter((java_pattern(asked),), ())
 
     def is_synced(self, group: str) -> bool:
-        """Tell whether the checkpoint connector translates a group, by the tree."""
-        return any(names.matches(group) for names in self._synced_groups)
+        """Tell whether the tree means a group to be translated; without checkpoints it leaves none out by name."""
+        return not self._synced_groups or any(names.matches(group) for names in self._synced_groups)
 
     @cached_property
     def _synced_groups(self) -> list[NameFilter]:
@@ -276,6 +279,7 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
     ]
     for alias, refusal in refusals.items():
         if refused := look.take(snapshot, refusal, "topics that are not listed"):
+            look.refused_topics |= {(alias, topic) for topic in refused}
             look.miss_rights(alias, f"topics {few(refused)}", [Right("Describe", "topic", name) for name in refused])
     commits = {alias: _take_offsets(look, snapshot, question) for alias, question in offsets.items()}
     states = {
@@ -299,15 +303,30 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
 
 def _with_earlier_looks(look: PairLook, read: PairGroups) -> PairGroups:
     """Return what is known of a source that does not answer: what was kept of it, or what checkpoints tell."""
-    earlier = look.pair.earlier
-    if earlier is not None and read.syncs is None:
+    earlier, view = look.pair.earlier, look.view(look.syncs_at)
+    may_be_there = view is None or look.syncs_topic in view.partitions  # one that was deleted may hide a later start
+    if earlier is not None and read.syncs is None and may_be_there:
         read = replace(read, syncs=earlier.syncs, syncs_are_kept=True)
     if look.source_view is not None:
         return read
-    if earlier is not None:
-        committed = {group: places for group, places in earlier.commits.items() if look.takes_group(group)}
-        return replace(read, committed=committed)
-    return replace(read, committed=_groups_of_checkpoints(look, read.checkpoints) if read.checkpoints else {})
+    return replace(read, committed=_last_known_commits(look, earlier or KeptLooks(), read.checkpoints))
+
+
+def _last_known_commits(
+    look: PairLook, earlier: KeptLooks, checkpoints: CheckpointLog | None
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return what groups had committed when the last look was kept, or when a later checkpoint of theirs was written.
+
+    That is by the clocks of mm2mgr and of the workers. A checkpoint that is ahead of a later look is of a group that
+    was set back since.
+    """
+    committed = {group: dict(places) for group, places in earlier.commits.items() if look.takes_group(group)}
+    for checkpoint, written_at in (checkpoints.newest if checkpoints else {}).items():
+        partition, group = _upstream(look, checkpoint.partition), checkpoint.group
+        read_at = earlier.group_read_at(group) or earlier.commits_at
+        if partition and look.takes_group(group) and written_at > read_at:
+            committed.setdefault(group, {})[partition] = checkpoint.upstream
+    return committed
 
 
 def _is_listed(look: PairLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
@@ -338,24 +357,17 @@ def _missing_topics(look: PairLook, internal: Iterable[tuple[str, str]]) -> dict
     for alias, topic in internal:
         if (view := look.view(alias)) and topic not in view.partitions:
             missing[alias].add(topic)
+    looked = {partition.topic for partition in look.pair.earlier.ends} if look.pair.earlier else set()
+    earlier_topics = {topic for topic in looked if look.flow_of(topic)}
     if look.source_view:
         listed = look.source_view.partitions
         tasks = {topic for live in look.source_connectors for topic in live.assignment.topics}
-        missing[look.source.alias] |= {topic for topic in tasks if topic not in listed}
-        if look.target_view:
-            remotes = (flow.remote_topic(topic) for topic in listed if (flow := look.flow_of(topic)))
-            missing[look.target.alias] |= {remote for remote in remotes if remote not in look.target_view.partitions}
+        missing[look.source.alias] |= (tasks | earlier_topics) - listed.keys()
+    if look.target_view:
+        topics = look.source_view.partitions if look.source_view else earlier_topics
+        remotes = (flow.remote_topic(topic) for topic in topics if (flow := look.flow_of(topic)))
+        missing[look.target.alias] |= {remote for remote in remotes if remote not in look.target_view.partitions}
     return {alias: tuple(sorted(topics)) for alias, topics in missing.items() if topics}
-
-
-def _groups_of_checkpoints(look: PairLook, checkpoints: CheckpointLog) -> dict[str, dict[TopicPartition, int]]:
-    """Return what groups had committed when their newest checkpoints were written."""
-    committed: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for checkpoint in checkpoints.newest:
-        partition = _upstream(look, checkpoint.partition)
-        if partition and look.takes_group(checkpoint.group):
-            committed[checkpoint.group][partition] = checkpoint.upstream
-    return committed
 
 
 def _upstream(look: PairLook, remote: TopicPartition) -> TopicPartition | None:

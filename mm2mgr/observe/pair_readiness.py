@@ -42,7 +42,7 @@ from mm2mgr.observe.pair_look import (
     read_pair_logs,
 )
 from mm2mgr.observe.reading import LiveConnector, Reading
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Remark
 from mm2mgr.render import quota_mark
 from mm2mgr.spec.scalars import java_pattern
@@ -69,7 +69,8 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
     reading = _reading(look, logs, begun_at, clock())
     lags = measure_lags(reading, memory) if look.source_view else {}
     positions = _positions(look, groups, logs, reading, lags)
-    recovery = yield from _recovery(look, lags, clock())
+    anew = _partitions_made_anew(look, groups, logs)
+    recovery = yield from _recovery(look, lags, anew, clock())
     positions = yield from _with_samples(look, logs, positions)
     _compare_clusters(look, groups, logs)
     _note_groups(look, groups, positions)
@@ -84,6 +85,7 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
         _time_to_expect(look, recovery),
         0.0 if look.source_view else earlier.age_seconds(clock()) if earlier else None,
         options.translated,
+        options.groups,
         sum(bool(position.sampled) for position in positions),
         look_to_keep(look, groups, logs, lags, begun_at),
     )
@@ -111,7 +113,7 @@ def _positions(
     """Return the positions of all groups in mirrored partitions, partition by partition."""
     by_partition: dict[TopicPartition, list[tuple[str, int]]] = defaultdict(list)
     for group, places in sorted(groups.committed.items()):
-        if not look.is_synced(group) and look.source_view is not None:
+        if not look.is_synced(group):
             continue
         for partition, offset in places.items():
             if partition.topic in logs.remotes:
@@ -141,6 +143,8 @@ def _positions(
         proven = _Proven(here.values() if believed and _is_level(look, partition, stored, end) else ())
         for (group, committed), translation in zip(members, translations, strict=True):
             checkpoint, written_at = here.get(group, (None, None))
+            contradiction = _contradiction(end, committed, syncs)
+            bounds = None if contradiction else bounds_of(translation, proven.best_at(committed), log)
             positions.append(
                 GroupPosition(
                     group,
@@ -151,12 +155,59 @@ def _positions(
                     groups.start_on_target(group, remote),
                     (checkpoint.upstream, checkpoint.downstream) if checkpoint else None,
                     written_at,
-                    bounds_of(translation, proven.best_at(committed), log),
-                    translation.reason if translation else "",
+                    bounds,
+                    contradiction or (translation.reason if translation else ""),
                     log if groups.is_read_on_target(group) else None,
+                    deleted=_deleted_unread(translation, committed, logs.source.get(partition)),
                 )
             )
     return positions
+
+
+def _deleted_unread(translation: Translation | None, committed: int, source: Offsets | None) -> int:
+    """Return how many offsets before the start of the target's log, at least, are of records that a group has not read
+    and that the source has: its retention is longer. 0 where the source's log was not read, or begins later."""
+    if translation is None or source is None or committed < source.start:
+        return 0
+    return max(0, translation.deleted - translation.repeats_at_most)
+
+
+def _contradiction(end: int | None, committed: int, syncs: Sequence[OffsetSync]) -> str:
+    """Return why offsets cannot be of the source's log, which was read after them, "" where they can."""
+    if end is not None and committed > end:
+        return f"the source's log ends at {end}, before what is committed: truncated or created again"
+    if end is not None and syncs and syncs[-1].upstream >= end:
+        return f"the source's log ends at {end}, an offset sync is from {syncs[-1].upstream}: truncated or made anew"
+    return ""
+
+
+def _partitions_made_anew(look: PairLook, groups: PairGroups, logs: PairLogs) -> list[TopicPartition]:
+    """Return partitions whose copies are gone from the target: its log, which was read after the offset syncs, ends
+    before what was mirrored, or, where the source does not answer, it is not the log of the last look."""
+    earlier = look.pair.earlier
+    kept_ends = earlier.ends if earlier and look.source_view is None else {}
+    anew = []
+    for partition in sorted({*(groups.syncs.by_partition if groups.syncs else ()), *kept_ends}):
+        remote = TopicPartition(logs.remotes.get(partition.topic, ""), partition.partition)
+        log, before = logs.target.get(remote), kept_ends.get(partition)
+        if log is None:
+            if before and before.target and _is_absent(look, remote):
+                anew.append(partition)
+            continue
+        syncs = _syncs_of(look, groups, logs, partition)
+        if (
+            (syncs and syncs[-1].downstream >= log.end)
+            or (before is not None and before.target > log.end)
+            or (before is not None and earlier is not None and logs.are_other_topics(partition.topic, earlier))
+        ):
+            anew.append(partition)
+    return anew
+
+
+def _is_absent(look: PairLook, remote: TopicPartition) -> bool:
+    """Tell whether the target is known not to have a partition."""
+    view, is_refused = look.target_view, (look.target.alias, remote.topic) in look.refused_topics
+    return view is not None and not is_refused and view.partitions.get(remote.topic, 0) <= remote.partition
 
 
 def _is_level(
@@ -303,8 +354,13 @@ def _with_samples(look: PairLook, logs: PairLogs, positions: list[GroupPosition]
     snapshot = yield questions if chosen else ()
     here, there = (snapshot.get(question) if chosen else {} for question in questions)
     if isinstance(here, Mm2mgrError) or isinstance(there, Mm2mgrError):
-        error = next(answer for answer in (here, there) if isinstance(answer, Mm2mgrError))
-        look.remarks.append(Remark(f"no records were compared: {error.one_line}", "notes"))
+        for question, answer in zip(questions, (here, there), strict=True):
+            if isinstance(answer, Mm2mgrError) and "authoriz" in answer.message.lower():
+                topics = sorted({place.partition.topic for place in question.places})
+                rights = [Right("Read", "topic", topic) for topic in topics]
+                look.miss_rights(question.cluster, f"records of {few(topics)}", rights)
+            elif isinstance(answer, Mm2mgrError):
+                look.remarks.append(Remark(f"no records were compared: {answer.one_line}", "notes"))
         return positions
     compared = list(positions)
     for number in chosen:
@@ -383,7 +439,17 @@ def _compare(position: GroupPosition, source: tuple[RecordMark, ...], target: tu
 # --- what would be lost, and when it is over --------------------------------------------------------------------------
 
 
-def _recovery(look: PairLook, lags: Mapping[str, FlowLag], now: float) -> Steps[RecoveryPoint]:
+def _recovery(
+    look: PairLook, lags: Mapping[str, FlowLag], anew: Sequence[TopicPartition], now: float
+) -> Steps[RecoveryPoint]:
+    if anew:
+        text = (
+            f"{number_of(len(anew), 'partition')} deleted on the target, created again or truncated: what was "
+            f"mirrored there before is gone ({few([str(partition) for partition in anew])})"
+        )
+        remedy = "let the flow mirror it again, while the source has it: `mm2mgr offsets reset`"
+        look.remarks.append(Remark(text, "blocks", remedy))
+        return RecoveryPoint(reason=f"{anew[0]} was deleted on the target, created again or truncated")
     if look.source_view is None:
         return _kept_recovery(look, now)
     behind = []
@@ -449,6 +515,7 @@ def _compare_clusters(look: PairLook, groups: PairGroups, logs: PairLogs) -> Non
     if not (look.source_view and look.target_view):
         return
     look.remarks += _topic_remarks(look, logs)
+    look.remarks += _changed_source_remarks(look, logs)
     look.remarks += _setting_remarks(look, logs)
     look.remarks += _acl_remarks(look, groups, logs)
     look.remarks += _quota_remarks(look, groups)
@@ -475,6 +542,21 @@ def _topic_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
     if short:
         text = f"{number_of(len(short), 'topic')} with fewer partitions on the target ({few(short)})"
         yield Remark(text, "blocks", "records of the other partitions do not arrive: see `mm2mgr status`")
+
+
+def _changed_source_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
+    """Yield topics of the last look that are not on the source any more: deleted, or those of another cluster."""
+    earlier, view, alias = look.pair.earlier, look.source_view, look.source.alias
+    if earlier is None or view is None:
+        return
+    topics = sorted(topic for topic in {partition.topic for partition in earlier.ends} if look.flow_of(topic))
+    gone = [name for name in topics if name not in view.partitions and (alias, name) not in look.refused_topics]
+    ids = {topic: source_id for topic, (source_id, _) in earlier.topic_ids.items()}
+    anew = [topic for topic in topics if topic in ids and logs.source_ids.get(topic, ids[topic]) != ids[topic]]
+    for names, change in ((gone, "gone from"), (anew, "created again on")):
+        if names:
+            text = f"{number_of(len(names), 'topic')} {change} {alias} since the last look ({few(names)})"
+            yield Remark(text, "warns", "look whether this is the cluster that is meant: only what it has is judged")
 
 
 def _setting_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
@@ -560,13 +642,12 @@ def _note_groups(look: PairLook, groups: PairGroups, positions: Sequence[GroupPo
         silent = sorted(group for group in judged if group in states and not states[group].state)
         if silent:
             look.miss(look.target.alias, f"members of {few(silent)}", "its brokers do not tell the states of groups")
+    look.remarks += _unmirrored_remarks(look, groups)
     if look.source_view:
-        look.remarks += _unmirrored_remarks(look, groups)
         look.remarks += _application_remarks(look, groups, judged)
 
 
 def _unmirrored_remarks(look: PairLook, groups: PairGroups) -> Iterator[Remark]:
-    assert look.source_view
     readers: dict[str, set[str]] = defaultdict(set)
     left_out: set[str] = set()
     for group, places in groups.committed.items():
@@ -576,7 +657,8 @@ def _unmirrored_remarks(look: PairLook, groups: PairGroups) -> Iterator[Remark]:
                     readers[topic].add(group)
             elif not look.is_synced(group):
                 left_out.add(group)
-    streams = streams_states(look.source_view.partitions, groups.committed.keys())
+    of_groups = {partition.topic for places in groups.committed.values() for partition in places}
+    streams = streams_states(look.source_view.partitions if look.source_view else of_groups, groups.committed.keys())
     topics = sorted(readers.keys() - {topic for state in streams for topic in state.topics})
     if topics:
         names = sorted({group for topic in topics for group in readers[topic]})

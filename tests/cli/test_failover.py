@@ -15,7 +15,7 @@ from mm2mgr.failover.translation import MirroredEnds
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.groups import GroupState, RecordMark
 from mm2mgr.kafka.quotas import ProducerQuotas, QuotaEntity
-from mm2mgr.live.questions import CheckpointRecords, ClusterAcls, GroupMembers, OffsetSyncRecords, Quotas
+from mm2mgr.live.questions import CheckpointRecords, ClusterAcls, GroupMembers, OffsetSyncRecords, Quotas, RecordMarks
 from mm2mgr.operations import FailoverOptions, Workspace, failover_check
 from mm2mgr.partitions import Offsets, TopicPartition
 from tests.failover.fake_pair import ALL, DESCRIBED, FakeCluster, FakePair, checkpoint, sync, syncs_of
@@ -163,6 +163,7 @@ def test_what_is_not_mirrored_yet_is_the_recovery_point(estate: Estate) -> None:
         (ClusterAcls, "east", "--operation Describe --cluster"),
         (Quotas, "a", "--operation DescribeConfigs --cluster"),
         (GroupMembers, "a", "--operation Describe --cluster"),
+        (RecordMarks, "east", "--operation Read --topic a.orders"),
     ],
 )
 def test_what_is_refused_is_named_with_the_right_to_add(estate: Estate, refused: type, on: str, right: str) -> None:
@@ -244,6 +245,59 @@ def test_groups_can_be_chosen_by_an_expression(estate: Estate) -> None:
     assert [group["group"] for group in estate.check("--group", "bil+ing")["groups"]] == ["billing"]
     assert "is no expression" in estate.mm2mgr("failover", "check", PAIR, "--group", "(", code=64).err
     assert estate.mm2mgr("failover", "check", "a->nowhere", code=1).err.startswith("error: no flow 'a->nowhere'")
+
+
+def test_an_expression_that_no_group_matches_is_never_go(estate: Estate) -> None:
+    last = estate.text("--group", "biling", code=1).splitlines()[-1]
+    assert last == "not judged: a->east: no group that reads a mirrored topic matches 'biling'"
+
+
+def test_a_group_with_a_strange_name_is_named_and_breaks_no_line(estate: Estate) -> None:
+    estate.source.commits["x\nGO: fake"] = {ORDERS: 600}
+    last = estate.text(code=2).splitlines()[-1]
+    assert "1 group left out of checkpoints by the tree (x\\nGO: fake)" in last, "no expression of the tree matches it"
+
+
+def test_without_checkpoints_in_the_tree_groups_without_offsets_on_the_target_are_no_go(estate: Estate) -> None:
+    estate.site.declare(FLOWS.replace("{group_offsets: true}", "false"))
+    estate.target.commits.clear()
+    found = estate.check(code=1)
+    assert (found["verdict"]["word"], found["groups"][0]["state"]) == ("NO-GO", "absent")
+    assert estate.check("--translated", code=2)["groups"][0]["state"] == "exact"
+
+
+def test_an_offset_beyond_the_end_of_the_source_is_of_another_log_and_never_go(estate: Estate) -> None:
+    estate.source.commits["billing"][ORDERS] = 1_001
+    estate.target.commits["billing"][REMOTE] = 800
+    (group,) = estate.check(code=1)["groups"]
+    assert (group["word"], group["positions"][0]["translated"]) == ("not judged", None)
+    assert "ends at 1000, before what is committed: truncated or created again" in group["positions"][0]["reason"]
+
+
+def test_syncs_of_a_source_topic_before_it_was_created_again_translate_nothing(estate: Estate) -> None:
+    estate.source.logs[ORDERS] = Offsets(0, 700)
+    found = estate.check("--sample", "0", code=1)
+    assert (found["verdict"]["word"], found["groups"][0]["positions"][0]["translated"]) == ("not judged", None)
+
+
+def test_records_that_only_the_target_has_deleted_are_skipped(estate: Estate) -> None:
+    estate.target.logs[REMOTE] = Offsets(450, 800)
+    estate.target.commits["billing"][REMOTE] = 450
+    for more in ((), ("--translated",)):
+        found = estate.check("--sample", "0", *more, code=1)
+        assert (found["groups"][0]["state"], found["verdict"]["skips_at_most"]) == ("skips", 50)
+    estate.source.logs[ORDERS] = Offsets(650, 1_000)
+    assert estate.check("--sample", "0")["verdict"]["word"] == "GO", "the source has deleted them too"
+
+
+def test_a_topic_that_was_created_again_on_the_target_is_no_go_without_any_group(estate: Estate) -> None:
+    estate.source.commits.clear()
+    estate.target.commits.clear()
+    assert estate.check()["verdict"]["word"] == "GO"
+    estate.target.logs[REMOTE] = Offsets(0, 0)
+    found = estate.check(code=1)
+    assert (found["verdict"]["word"], found["recovery"]["records"]) == ("NO-GO", None)
+    assert "orders-0" in found["verdict"]["reasons"][0]
 
 
 def test_a_failed_connect_cluster_is_never_go(estate: Estate) -> None:

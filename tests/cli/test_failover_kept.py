@@ -12,15 +12,16 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import PairReadiness, RecoveryPoint
 from mm2mgr.failover.kept import KeptLooks
+from mm2mgr.failover.syncs import CheckpointLog
 from mm2mgr.observe.failover_rows import check_row
 from mm2mgr.observe.state_file import StorePlace, keep_looks, read_looks, readiness_of, record_check
 from mm2mgr.operations import Workspace, check_and_keep
 from mm2mgr.operations.failover import CheckedPair
 from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound, FailoverView, watch_failover
 from mm2mgr.partitions import TopicPartition
-from tests.failover.fake_pair import sync, syncs_of
+from tests.failover.fake_pair import checkpoint, sync, syncs_of
 
-from .test_failover import FLOWS, ORDERS, PAIR, Estate, estate
+from .test_failover import FLOWS, ORDERS, PAIR, PAYMENTS, REMOTE, SYNCS, Estate, estate
 
 __all__ = ["estate"]
 ALIASES = ("a", "east")
@@ -82,8 +83,71 @@ def test_a_topic_that_was_created_again_on_the_target_makes_kept_syncs_worthless
     estate.target.checkpoints = replace(estate.target.checkpoints, newest={})
     estate.target.ids["a.orders"] = "created again"
     found = estate.check(code=1)
-    assert found["verdict"]["word"] == "not judged"
+    assert found["verdict"]["word"] == "NO-GO"
     assert {position["translated"] for position in found["groups"][0]["positions"]} <= {None, 0}
+    assert found["verdict"]["lost_at_most"] is None, "what was mirrored before is gone, whatever Connect has stored"
+
+
+def test_a_topic_that_is_gone_from_the_target_is_no_go_with_the_source_dead_and_one_that_is_hidden_is_not_judged(
+    estate: Estate,
+) -> None:
+    estate.source.commits = {"billing": {PAYMENTS: 0}}
+    estate.check()
+    estate.source.dead = True
+    estate.target.refused_topics.add("a.orders")
+    hidden = estate.check(code=1)
+    assert hidden["verdict"]["word"] == "not judged"
+    assert "--operation Describe --topic a.orders" in hidden["unread"][0]["commands"][0]
+    estate.target.refused_topics.clear()
+    del estate.target.logs[REMOTE]
+    assert estate.check(code=1)["verdict"]["word"] == "NO-GO"
+
+
+def test_a_source_topic_that_this_login_no_longer_sees_is_not_judged(estate: Estate) -> None:
+    estate.check()
+    estate.source.commits = {"billing": {PAYMENTS: 0}}  # brokers leave out what it may not describe
+    estate.source.refused_topics.add("orders")
+    estate.site.east.connectors["mm2.a.east.source.orders"].dealt = ["heartbeats-0,payments-0"]
+    assert "--operation Describe --topic orders" in estate.check(code=1)["unread"][0]["commands"][0]
+
+
+def test_a_source_with_other_topics_than_at_the_last_look_is_no_plain_go(estate: Estate) -> None:
+    estate.check()
+    estate.source.commits.clear()
+    estate.source.ids["payments"] = "again"
+    del estate.source.logs[ORDERS]
+    assert [remark["text"] for remark in estate.check(code=2)["remarks"]] == [
+        "1 topic gone from a since the last look (orders)",
+        "1 topic created again on a since the last look (payments)",
+    ]
+
+
+def test_groups_that_went_on_after_the_last_look_are_judged_by_their_newer_checkpoints(estate: Estate) -> None:
+    estate.source.commits["reset"] = {ORDERS: 300}
+    estate.target.commits["reset"] = {REMOTE: 500}
+    before, after = time.time() - 60, time.time() + 60
+    of_reset = checkpoint("reset", "a.orders", 700, 500)
+    estate.target.checkpoints = CheckpointLog({of_reset: before})
+    estate.check(code=1)
+    estate.source.dead = True
+    estate.target.commits |= {"billing": {REMOTE: 500}, "new": {REMOTE: 290}}
+    newer = {checkpoint("billing", "a.orders", 700, 500): after, checkpoint("new", "a.orders", 500, 300): after}
+    estate.target.checkpoints = CheckpointLog({of_reset: before, **newer})
+    states = {group["group"]: (group["state"], group["repeats_at_most"]) for group in estate.check(code=1)["groups"]}
+    assert states == {"billing": ("exact", 0), "new": ("repeats", 10), "reset": ("skips", 0)}
+
+
+def test_groups_that_the_tree_leaves_out_are_left_out_with_the_source_dead_too(estate: Estate) -> None:
+    estate.source.commits["rest"] = {ORDERS: 300}
+    estate.source.commits["billing"][TopicPartition("debug", 0)] = 3
+    estate.site.declare(FLOWS.replace("offsets: true", "offsets: true, groups: {exclude: [rest]}"))
+    estate.check(code=2)
+    estate.source.dead = True
+    found = estate.check(code=2)
+    assert [group["group"] for group in found["groups"]] == ["billing"]
+    remarks = [remark["text"] for remark in found["remarks"]]
+    assert "1 group left out of checkpoints by the tree (rest)" in remarks
+    assert any("read 1 topic that this pair does not mirror (debug" in text for text in remarks)
 
 
 def test_a_check_of_some_groups_keeps_them_and_is_no_verdict_on_the_pair(estate: Estate) -> None:
@@ -107,6 +171,15 @@ def test_what_a_login_may_not_read_is_not_kept_as_read(estate: Estate) -> None:
     kept, _ = read_looks(place_of(estate), ALIASES)
     assert kept is not None
     assert (kept.commits, kept.commits_at, kept.age_seconds(time.time())) == ({}, 0.0, None)
+
+
+def test_kept_syncs_do_not_stand_in_for_a_topic_that_was_deleted_on_a_source_that_answers(estate: Estate) -> None:
+    estate.check()
+    del estate.source.logs[TopicPartition(SYNCS, 0)]
+    (position, _) = estate.check(code=2)["groups"][0]["positions"]
+    assert (position["translated"], position["translated_repeats_at_most"]) == (400, 400), "by its checkpoint alone"
+    estate.site.east.add_offsets("mm2.a.east.source.orders", "orders", {0: 998}, alias="a")
+    assert estate.check(code=1)["verdict"]["word"] == "not judged"
 
 
 def test_ends_claim_nothing_on_a_target_that_was_not_read(estate: Estate) -> None:
