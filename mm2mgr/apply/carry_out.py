@@ -229,13 +229,15 @@ class _Run:
         await _patch(client, stage.full_name[1], [*self.read.values(), *_nulls(gone)])
 
     async def keep_stored(self, client: ConnectClient, stage: KeepStored) -> None:
-        """Forget where it was to begin if it has offsets: it ran before, and would mirror again or skip records."""
+        """Forget where topics begin that have offsets: it ran before, and would mirror again or skip records."""
         name = stage.full_name[1]
-        if parse_stored(await client.offsets(name), stage.alias):
-            self.read = {}
+        stored = {entry.topic for entry in parse_stored(await client.offsets(name), stage.picks.after)}
+        if topics := sorted(filter(stage.picks.has_topic, stored)):
+            new = (entry for entry in self.read.values() if entry.partition.get("topic") not in topics)
+            self.read = {entry.key: entry for entry in new}
             self.warn(
-                f"offsets are stored under the name of {connector_text(stage.full_name)}, which ran before: it goes on"
-                " from them, and start: changed nothing"
+                f"offsets of {few(topics)} are stored under the name of {connector_text(stage.full_name)}, which ran"
+                " before: it goes on from them, and start: changed nothing there"
             )
             return
         await client.put_config(name, stage.config, self.configs.get(stage.full_name))

@@ -349,3 +349,9 @@ class TakeOver:
         """How it was begun."""
         assert self.journal.move is not None
         return self.journal.move
+
+
+def never_ran(config: Mapping[str, str]) -> bool:
+    """Tell whether a config's journal says that its first offsets are still to be written."""
+    journal = Journal.of_config(config) if JOURNAL_KEY in config else None
+    return journal is not None and journal.start is not None

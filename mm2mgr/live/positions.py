@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mm2mgr.errors import KafkaError, Mm2mgrError
-from mm2mgr.log_places import AtTime, LogPosition, LogPositions, OfGroup, Place
+from mm2mgr.log_places import AtTime, LogPosition, LogPositions, OfGroup, Place, time_text
 from mm2mgr.partitions import Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ def read_positions(
     kafka: Kafka, place: Place, partitions: Sequence[TopicPartition], *, committed: bool
 ) -> LogPositions:
     """Return where a place is in the logs of these partitions, with their starts and ends."""
+    if isinstance(place, AtTime) and place.resolve(now := time.time()) > 1000 * now:
+        # Kafka would answer with the end of each log, and what is written until then would be mirrored, too.
+        raise KafkaError(
+            f"{time_text(place.resolve(now))} is in the future: which record is the first one of it is not known yet",
+            hint="correct the time, or its zone (UTC where it names none); or write latest for the ends of the logs",
+        )
     logs = kafka.read_offsets(partitions, committed=committed).found
     if isinstance(place, AtTime):
         return LogPositions(_at_time(kafka, logs, place.resolve(time.time())))

@@ -182,6 +182,8 @@ def judge(
         left, version = [topic for topic in left if before and not before.takes(topic) and topic not in stored], "0"
     if change.start is not None and change.start.repeats_nothing:
         left = []
+    if change.start is not None and change.before is not None:
+        version = "0"  # it was created, so nothing can be tried any more
     late = _objection_no_offsets(widening, left, version)
     back = tuple(_would_mirror_back(widening, state, connectors.is_abandoned))
     objection = _objection_duplicates(repeats, connectors.owned, widening, giver) or _objection_loop(back, widening)

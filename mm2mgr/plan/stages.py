@@ -111,10 +111,10 @@ class ReadStart(ConnectorStage):
 
 @dataclass(frozen=True)
 class KeepStored(ConnectorStage):
-    """Keep to the offsets that are stored under its name and `alias`, if there are any; else write this config, whose
-    journal says that there were none."""
+    """Keep to the offsets of what `picks` has that are stored under its name, if there are any, topic by topic; else
+    write this config, whose journal says that there were none."""
 
-    alias: str
+    picks: Picks = field(repr=False)
     config: Config = field(repr=False)
 
 
@@ -233,7 +233,8 @@ def _begin(named: Named, owner: str, change: Change, order: StartOrder) -> Itera
     journal = Journal.of_config(live) if live is not None else None
     then = order.then or (change.state[1] if change.state else journal.then if journal else "RUNNING")
     resting, alias = {**config, "enabled": "false"}, aliases_of(config)[0]
-    picks, begun = Picks(alias, alias), Journal(then, start="begun").added_to(resting)
+    # Offsets of topics that it does not take say nothing of where it begins, and stay.
+    picks, begun = Picks(alias, alias, (order.selection,)), Journal(then, start="begun").added_to(resting)
     if live is not None:
         yield Compare(named, owner, live)
     yield ReadStart(named, order)
@@ -241,10 +242,12 @@ def _begin(named: Named, owner: str, change: Change, order: StartOrder) -> Itera
         asked = Journal(then, start="asked").added_to(resting)
         yield Create(named, asked, "STOPPED" if order.born_stopped else None)
     yield Stop(named)
+    if live is not None:
+        yield Compare(named, owner, live)  # another apply may have ended it meanwhile, and then it has run
     if journal and journal.start == "begun":
         yield WriteOffsets(named, picks)
     else:
-        yield from (KeepStored(named, alias, begun), WriteOffsets(named, picks, ahead=True))
+        yield from (KeepStored(named, picks, begun), WriteOffsets(named, picks, ahead=True))
     yield from (ReadBack(named, picks), *_finish(named, config, then))
 
 
@@ -451,7 +454,7 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for ea
         case ReadStart(order=order):
             return f"read where that is {order.words} of {order.kafka.alias}"
         case KeepStored():
-            return "keep to offsets that are stored under its name, if there are any; else note that there are none"
+            return "keep to offsets of its topics that are stored under its name; if there are none, note that"
         case WriteOffsets(ahead=True):
             return "store those of them that are further on than what it has"
         case WriteOffsets():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal
+from mm2mgr.comparison.ownership import never_ran
 from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import WorkerFacts
@@ -42,12 +42,6 @@ def with_live_starts(connectors: Iterable[Connector], running: Configs) -> list[
         return replace(connector, config=config | ({START_KEY: live[START_KEY]} if START_KEY in live else {}))
 
     return [with_live_start(connector) if connector.type == "source" else connector for connector in connectors]
-
-
-def never_ran(config: Mapping[str, str]) -> bool:
-    """Tell whether a config's journal says that its first offsets are still to be written."""
-    journal = Journal.of_config(config) if JOURNAL_KEY in config else None
-    return journal is not None and journal.start is not None
 
 
 def without_effect(connectors: Iterable[Connector], running: RunningConnectors) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import Named, selects_otherwise
+from mm2mgr.comparison.ownership import never_ran
 from mm2mgr.lint.hops import Hop, hops, names_alike, selection_of
 from mm2mgr.lint.rules import silence_of
 from mm2mgr.lint.rules.topics import NAME_TOO_LONG, named_too_long, too_long_text
@@ -130,12 +131,16 @@ class Widening:
 def widenings(
     writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
 ) -> tuple[Widening, ...]:
-    """Return the writes that take other topics than before, each with the other sources of its two clusters."""
+    """Return the writes that take other topics than before, each with the other sources of its two clusters.
+
+    What never ran took none before, whatever its config says.
+    """
+    waiting = {named for named, subject in live.items() if never_ran(subject.config)}
     chosen = [
         named
         for change in writes
         if change.type == "source" and (named := change.full_name) in desired
-        if named not in live or selects_otherwise(live[named].config, desired[named].config)
+        if named not in live or named in waiting or selects_otherwise(live[named].config, desired[named].config)
     ]
     if not chosen:
         return ()
@@ -150,13 +155,14 @@ def widenings(
         Widening(
             named,
             hop,
-            old.get(named),
+            None if named in waiting else old.get(named),
             {other: other_hop for other, other_hop in by_pair.get(hop.pair, {}).items() if other != named},
             declared_hops,
             {other: other_hop for other, other_hop in by_pair.get(hop.pair[::-1], {}).items() if other != named},
         )
         for named, hop in new.items()
         if named not in old
+        or named in waiting
         or not hop.selection
         or old[named].selection != hop.selection
         or old[named].target_names != hop.target_names

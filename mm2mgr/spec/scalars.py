@@ -556,5 +556,7 @@ def place_text(place: Place) -> str:
     if isinstance(place, OfGroup):
         return GROUP_PREFIX + place.group
     if isinstance(place, AtTime):
-        return f"{place.ago_seconds:g}s" if place.time_ms is None else time_text(place.time_ms)
+        # Not :g, which writes 2.592e+06 for 30d.
+        ago = f"{place.ago_seconds:.3f}".rstrip("0").rstrip(".")
+        return f"{ago}s" if place.time_ms is None else time_text(place.time_ms)
     return str(place)

@@ -11,9 +11,10 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.questions import PlaceInLogs
-from mm2mgr.log_places import LogPosition, LogPositions
+from mm2mgr.log_places import AtTime, LogPosition, LogPositions
 from mm2mgr.partitions import Offsets, TopicPartition, goes_on
 from mm2mgr.plan.resets import OffsetReset, by_topic, resets
+from mm2mgr.spec.scalars import log_place
 from tests.asking import answer_kafka
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
@@ -179,7 +180,16 @@ def test_reset_to_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "orders: 2 records mirrored again, 1 partition written" in said.err
     assert list(world.stored.values()) == [3]
     world.mm2mgr("offsets", "reset", "orders", "--to", "90min", "--yes")
-    assert [question.place for question in asked] == ["2026-11-26T10:00:00Z", "5400s"]
+    world.mm2mgr("offsets", "reset", "orders", "--to", "30d", "--yes")
+    assert [question.place for question in asked] == ["2026-11-26T10:00:00Z", "5400s", "2592000s"]
+    assert [log_place(place) for place in ("5400s", "2592000s")] == [AtTime(None, 5400.0), AtTime(None, 2_592_000.0)]
+
+
+def test_reset_to_a_time_to_come_is_refused(world: World) -> None:
+    world.mm2mgr("stop", "orders")
+    said = world.mm2mgr("offsets", "reset", "orders", "--to", "2099-01-01", "--yes", code=1).err
+    assert "2099-01-01T00:00:00Z is in the future" in said
+    assert list(world.stored.values()) == [5]
 
 
 def test_a_reset_goes_to_one_place(world: World) -> None:

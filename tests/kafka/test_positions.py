@@ -55,6 +55,15 @@ def test_what_arrives_while_a_time_is_looked_up_is_not_skipped(time_ms: int) -> 
     assert positions(AtTime(time_ms), Logs()) == {P0: 7, P1: 20}
 
 
+def test_a_time_to_come_is_no_place() -> None:
+    """Kafka answers with the ends, behind which come records from before that time."""
+    kafka = Logs()
+    with pytest.raises(KafkaError, match="2099-01-01T00:00:00Z is in the future") as refused:
+        positions(AtTime(4_070_908_800_000), kafka)
+    assert "UTC where it names none" in (refused.value.hint or "")
+    assert kafka.ends == {P0: 10, P1: 20}
+
+
 def test_a_group_that_may_not_be_read_is_an_error_with_the_right_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "committed_offsets", lambda _kafka, _groups: {})
     with pytest.raises(KafkaError, match="a: the offsets of group 'mm1' may not be read") as refused:

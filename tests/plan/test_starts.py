@@ -7,12 +7,13 @@ import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import pytest
 
 from mm2mgr.apply.carry_out import carry_out
-from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal
+from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, never_ran
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
@@ -20,7 +21,6 @@ from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.stages import stages
-from mm2mgr.plan.starts import never_ran
 from tests.asking import topics_with
 from tests.plan.site import Site, actions, errors, running
 
@@ -99,6 +99,19 @@ def test_earliest_is_as_without_it(site: Site, start: str) -> None:
     assert errors(site.converge(flows(start))) == {}
     assert has_begun(site, {})
     assert writes(site) == ["POST"]
+
+
+@pytest.mark.parametrize(("start", "seconds"), [("30d", 2_592_000), ("1234567s", 1_234_567), ("1500ms", 1.5)])
+def test_a_time_long_back(site: Site, start: str, seconds: float) -> None:
+    asked: set[int] = set()
+
+    def since(_alias: str, _partition: TopicPartition, time_ms: int) -> int:
+        asked.add(time_ms)
+        return -1
+
+    site.since = since
+    assert errors(site.converge(flows(start))) == {}
+    assert asked == {round(1000 * (site.now - seconds))}
 
 
 def test_a_time_back_and_a_time(site: Site) -> None:
@@ -270,6 +283,54 @@ def test_what_was_deleted_goes_on_from_its_stored_offsets(site: Site) -> None:
     assert has_begun(site, {("orders", 0): 20})
 
 
+def test_offsets_of_topics_that_it_does_not_take_say_nothing_of_where_it_begins(site: Site) -> None:
+    """A test flow of that name, say: all that the group has read would be mirrored again."""
+    site.east.add_offsets(NAME, "tried", {0: 20}, alias="a")
+    site.committed = {"mm1": {P0: 60, P1: 70, P2: 0}}
+    (result,) = site.converge(flows("{group: mm1}"))
+    assert not result.doubt
+    assert has_begun(site, {("tried", 0): 20, ("orders", 0): 59, ("orders", 1): 69})
+
+
+def test_stored_offsets_of_a_topic_outrank_a_start_for_that_topic_alone(site: Site) -> None:
+    site.east.add_offsets(NAME, "orders", {0: 20}, alias="a")
+    both = flows("latest").replace("[orders]", "[orders, other]")
+    site.east.fail_next("PATCH", f"{ABOUT}/offsets", 400, "no")
+    assert list(errors(site.converge(both))) == [NAME]
+    (result,) = site.converge(both)
+    assert "offsets of orders are stored under the name of" in result.doubt
+    assert has_begun(site, {("orders", 0): 20, ("other", 0): 8})
+
+
+@pytest.mark.parametrize("start", ["asked", "begun"])
+def test_what_another_apply_ends_meanwhile_keeps_what_it_has_mirrored(
+    site: Site, start: Literal["asked", "begun"]
+) -> None:
+    site.east.fail_next("PATCH", f"{ABOUT}/offsets", 400, "no")
+    site.converge(flows("latest"))
+    connector = site.east.connectors[NAME]
+    connector.config = Journal("RUNNING", start=start).added_to({**connector.config, "enabled": "false"})
+    change = change_of(site.plan(flows("latest")))
+
+    class OtherApply(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path.endswith("/stop"):
+                connector.config = {k: v for k, v in connector.config.items() if k not in {JOURNAL_KEY, "enabled"}}
+                site.east.add_offsets(NAME, "orders", {0: 150}, alias="a")
+            return await site.east.transport().handle_async_request(request)
+
+    async def main() -> Mm2mgrError | None:
+        target = ConnectTarget("east", ("http://east:8083",))
+        async with ConnectClient(target, deadline_seconds=5, transport=OtherApply()) as client:
+            return await carry_out({"east": client}, stages(change, "team"))
+
+    refused = asyncio.run(main())
+    assert refused is not None
+    assert "its config changed since the plan was made" in refused.message
+    assert stored(site) == {("orders", 0): 150}
+    assert JOURNAL_KEY not in connector.config
+
+
 def test_offsets_of_another_alias_are_none(site: Site) -> None:
     site.east.add_offsets(NAME, "orders", {0: 20}, alias="old")
     (result,) = site.converge(flows("latest"))
@@ -359,6 +420,21 @@ def test_cut_short_it_begins_where_the_tree_says_now(site: Site, start: str) -> 
     site.east.add_offsets(NAME, "orders", {0: 99, 1: 69}, alias="a")
     assert errors(site.converge(flows(start))) == {}
     assert has_begun(site, {("orders", 0): 29, ("orders", 1): 49} if start.startswith("2") else {("orders", 1): 39})
+
+
+def test_cut_short_what_has_arrived_is_not_mirrored_again_unasked(site: Site) -> None:
+    """`latest` lifts the objection to topics that have arrived, and the tree may say something else by then."""
+    assert site.kafka is not None
+    site.kafka["east"] = topics_with({"a.orders": 3}, {"a.orders": 60})
+    site.east.fail_next("PATCH", f"{ABOUT}/offsets", 400, "no")
+    assert list(errors(site.converge(flows("latest")))) == [NAME]
+    change = change_of(site.plan(flows()))
+    assert change.action == "blocked"
+    assert "a.orders on 'east' already had records" in change.reason
+    assert "--allow mirror-again" in change.remedy
+    assert change_of(site.plan(flows(), mirror_again=True)).action == "update"
+    assert errors(site.converge(flows("latest"))) == {}
+    assert has_begun(site, {("orders", 0): 99, ("orders", 1): 69})
 
 
 def test_a_journal_is_no_authority_over_what_runs(site: Site) -> None:
