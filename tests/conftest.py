@@ -149,6 +149,7 @@ LONG = (
     "serve/test_browser.py",
     "cli/test_interrupt.py",
     "samples/test_follow.py",
+    "samples/test_full_disk.py",
     "cli/test_voices.py",
     "observe/test_checkpoints.py",
     "observe/test_properties.py",
@@ -201,6 +202,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return True
     marks = _MODULE_MARKS.search(collection_path.read_text(encoding="utf-8"))
     return True if marks and left_out.intersection(re.findall(r"pytest\.mark\.(\w+)", marks.group(1))) else None
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage while tests are collected: what is made then stays."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
