@@ -23,6 +23,7 @@ import pytest
 
 from mm2mgr.cli import prepare_process
 from mm2mgr.json_values import to_json
+from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations import Workspace, failover_check
 from mm2mgr.partitions import Offsets, TopicPartition
 
@@ -89,10 +90,8 @@ def workspace(pair: FakePair) -> Iterator[Workspace]:
 
 def measure_broker(groups: int, partitions: int) -> float:
     """Return the seconds that reading groups, commits and logs of one real broker takes."""
-    import confluent_kafka
-
     from mm2mgr.kafka.access import KafkaAccess
-    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.client import batches
     from mm2mgr.live.questions import CommittedOffsets, GroupMembers, TopicLogs
     from mm2mgr.live.reach import KafkaReach, Limits
     from mm2mgr.sandbox.kafka_servers import Broker
@@ -101,21 +100,9 @@ def measure_broker(groups: int, partitions: int) -> float:
         access = KafkaAccess("a", broker.bootstrap_servers)
         with Kafka(access, 120.0) as kafka:
             kafka.create_topics({"t": (partitions, 1, {})})
-            for begin in range(0, groups, 50):
-                asked = [
-                    kafka.admin.alter_consumer_group_offsets(
-                        [
-                            confluent_kafka.ConsumerGroupTopicPartitions(
-                                f"group-{group}",
-                                [confluent_kafka.TopicPartition("t", number, 1) for number in range(partitions)],
-                            )
-                        ]
-                    )
-                    for group in range(begin, min(groups, begin + 50))
-                ]
-                for futures in asked:
-                    for future in futures.values():
-                        future.result(60)
+            left = [f"group-{number}" for number in range(groups)]
+            while left:  # a coordinator that only just began refuses commits
+                left = [group for some in batches(left, 50) for group in _refused_commits(kafka, some, partitions)]
         names = tuple(f"group-{group}" for group in range(groups))
         began = time.perf_counter()
         reach = KafkaReach(access, Limits(kafka_seconds=10.0, measuring_seconds=30.0))
@@ -129,6 +116,18 @@ def measure_broker(groups: int, partitions: int) -> float:
         assert sum(map(len, offsets.offsets.values())) == groups * partitions
         assert len(logs[question]) == partitions
         return seconds
+
+
+def _refused_commits(kafka: Kafka, groups: list[str], partitions: int) -> list[str]:
+    """Commit an offset of each partition for groups, and return the groups that were refused."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    places = [TopicPartition("t", number, 1) for number in range(partitions)]
+    asked = [
+        kafka.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]) for group in groups
+    ]
+    answers = [future.result(60) for futures in asked for future in futures.values()]
+    return [answer.group_id for answer in answers if any(place.error for place in answer.topic_partitions)]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -23,6 +23,8 @@ TRIGGERS: tuple[Trigger, ...] = ("overload", "schedule")
 HOLDS: tuple[Hold, ...] = ("frozen", "history", "stale", "settling", "rounds", "window")
 PAUSE_SECONDS = 600.0
 """Between two plans for one trigger: roll-ups are made by the hour."""
+STANDBY_SECONDS = 60.0
+"""The same after another process held the lease."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ class TriggerState:
     def after_try(self, now: float) -> TriggerState:
         """Return the state after a write was begun: another one waits for the cool-down, whatever became of it."""
         return replace(self, tried_at=now, overloaded=0)
+
+    def after_standby(self, now: float) -> TriggerState:
+        """Return the state after another process held the lease: in a minute a plan is made again, as that process may
+        have been killed, and its lease ends within that time."""
+        latest = now - PAUSE_SECONDS + STANDBY_SECONDS
+        return replace(self, planned_at=tuple((trigger, min(at, latest)) for trigger, at in self.planned_at))
 
     def may_plan(self, trigger: Trigger, now: float) -> bool:
         """Tell whether the last plan for this trigger is long enough ago, by a clock that may be set back."""

@@ -323,8 +323,9 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             multiple=True,
             type=Parsed("kind", _kind),
             help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), "
-            "target-names (topics get other names on the target), deletes (any number), tasks-per-worker (more tasks "
-            "than the workers are declared to carry). A flow may carry the first two as `allow: [KIND]`.",
+            "target-names (topics get other names on the target), names-taken (which have records there already), "
+            "deletes (any number), tasks-per-worker (more tasks than the workers are declared to carry). A flow may "
+            "carry the first three as `allow: [KIND]`.",
         ),
         option("--mirror-again", is_flag=True, help="Short for --allow mirror-again."),
         option(

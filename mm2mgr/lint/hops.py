@@ -69,10 +69,24 @@ def selection_of(subject: Subject) -> Selection | None:
     names, separator = filter_of(subject), separator_of(subject)
     if names is None:
         return None
-    own = subject.flag("replication.policy.internal.topic.separator.enabled", default=True)
-    internal = separator if own or SEPARATOR not in subject.config or numbers(subject.version) < (3, 6) else "."
+    internal = _internal_separator(subject)
     ends = subject.source, subject.target
     return Selection(names, policy_of(subject), *ends, separator, internal, subject.version)
+
+
+def _internal_separator(subject: Subject) -> str:
+    """Return the separator in names of internal topics, as workers of 3.1 or newer have it (KIP-690)."""
+    own = subject.flag("replication.policy.internal.topic.separator.enabled", default=True)
+    is_own = own or SEPARATOR not in subject.config or numbers(subject.version) < (3, 6)
+    return separator_of(subject) if is_own else "."
+
+
+def offset_syncs_topic(subject: Subject) -> tuple[str, str]:
+    """Return the alias of the cluster that a source connector's offset syncs are on, and the name of their topic."""
+    ends = (subject.source, subject.target)
+    alias, other = ends[::-1] if subject.get("offset-syncs.topic.location").lower() == "target" else ends
+    separator = _internal_separator(subject) if numbers(subject.version) >= (3, 1) else "."
+    return alias, separator.join(("mm2-offset-syncs", other, "internal"))
 
 
 def unread_pattern(subject: Subject) -> str:

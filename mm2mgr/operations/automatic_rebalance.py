@@ -336,6 +336,8 @@ class Rebalancing:
             for name in due.keys() - free.keys():
                 reason = missing[due[name].connect]
                 look.set_outcome(name, "standby" if reason == _OTHERS else "left", reason)
+                if reason == _OTHERS:
+                    self.states[name] = self.states[name].after_standby(workspace.now)
             free = self._still_due(workspace, free, look)
             recorder = Recorder(workspace.topology, COMMAND, by)
             recorder.reasons = {

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from mm2mgr.output.markdown import code, escape
-from mm2mgr.output.plan_text import entity_text, group_entries, plan_counts_text, price_text, quota_text, resting, short
+from mm2mgr.output.plan_text import (
+    entity_text,
+    group_entries,
+    plan_counts_text,
+    price_text,
+    quota_text,
+    rename_texts,
+    resting,
+    short,
+)
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.quotas import QuotaChange
@@ -137,6 +146,7 @@ def _change(change: Change) -> str:
         notes.append(f"state: {change.state[0] or 'none'} -> {change.state[1]}")
     if change.takes and change.takes.topics:
         notes.append(f"takes {len(change.takes.topics)} of {change.takes.of} topics")
+    notes += rename_texts(change.renames)
     lines = [f"- {change.action} {code(change.connector)}", *(f"  - {escape(note)}" for note in notes if note)]
     text = "\n".join(lines)
     if change.action != "update" or not change.keys:

@@ -11,7 +11,7 @@ from mm2mgr.comparison.ownership import ListEntry
 from mm2mgr.connectors import Connector
 from mm2mgr.output.console import STYLES, say, say_table
 from mm2mgr.output.tables import Table
-from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Taken, Volume
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, RenamedTopic, Taken, Volume
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology
@@ -202,6 +202,29 @@ def _say_taken(taken: Taken) -> None:
     say(f"      takes {len(taken.topics)} of {taken.of} topics, {parts}: {few(largest)}")
 
 
+_MOST_RENAMES, _MOST_OFFSETS = 10, 4
+
+
+def rename_texts(renames: Sequence[RenamedTopic]) -> list[str]:
+    """Say of each topic that gets another name where both names meet; of many only the first ones."""
+    texts = [f"renames {renamed.old} -> {renamed.new}: {handover_text(renamed)}" for renamed in renames[:_MOST_RENAMES]]
+    more = len(renames) - _MOST_RENAMES
+    return [*texts, *([f"renames {number_of(more, 'more topic')}: -o json has them all"] if more > 0 else [])]
+
+
+def handover_text(renamed: RenamedTopic) -> str:
+    """Say where a topic goes on under its new name, partition by partition."""
+    parts = [part for part in renamed.handovers if part.first is not None]
+    if not parts:
+        return "nothing is stored of it, so it begins as a new topic does"
+    first = few([f"{part.partition}: {part.first}" for part in parts], _MOST_OFFSETS)
+    ends = few([f"{part.partition}: {part.old_end}" for part in parts if part.old_end is not None], _MOST_OFFSETS)
+    starts = few([f"{part.partition}: {part.new_start}" for part in parts if part.new_start], _MOST_OFFSETS)
+    end = f"; consumers read the old name up to {ends}, then the new one from {starts or 'its start'}" if ends else ""
+    moving = "" if renamed.is_final else "; RUNNING, so these still grow: mm2mgr stop makes them exact"
+    return f"goes on with source offsets {first}{end}{moving}"
+
+
 def _say_change(change: Change, *, full: bool) -> None:
     note = f"  ({number_of(len(change.keys), 'key')})" if change.keys else ""
     reason = f"  {change.reason}" if change.reason else ""
@@ -211,6 +234,8 @@ def _say_change(change: Change, *, full: bool) -> None:
         say(f"      fix: {change.remedy}")
     if change.takes:
         _say_taken(change.takes)
+    for line in rename_texts(change.renames):
+        say(f"      {line}")
     _say_price(change.price)
     if change.needs_offsets:
         say(

@@ -30,6 +30,7 @@ translate.
 KINDS = {
     "mirror-again": "mirror records a second time that another connector has mirrored",
     "target-names": "mirror topics of a flow that runs under other names on the target from now on",
+    "names-taken": "go on under names on the target that have records already",
     "deletes": "delete more connectors than go unasked (half of this owner's; 10, or 20 % of them)",
     "tasks-per-worker": "raise the tasks on a Connect cluster above `tasks_per_worker` × workers",
 }
@@ -117,6 +118,37 @@ class Taken:
 
 
 @dataclass(frozen=True)
+class Handover:
+    """Where one partition goes on: `first` is the source's offset of the first record under the new name.
+
+    None: nothing is stored, so it begins as a new partition does. `old_end` and `new_start` are the ends of the logs
+    on the target, of the old and of the new name (None: not read).
+    """
+
+    partition: int
+    first: int | None
+    old_end: int | None
+    new_start: int | None
+    json_keys = "partition first old_end new_start"
+
+
+@dataclass(frozen=True)
+class RenamedTopic:
+    """A topic of the source with its names on the target, before and after.
+
+    `is_final`: its connector is STOPPED, so that all that was mirrored is stored and the offsets are exact (KIP-875);
+    else they move on until it stops.
+    """
+
+    topic: str
+    old: str
+    new: str
+    handovers: tuple[Handover, ...]
+    is_final: bool
+    json_keys = "topic old new handovers is_final"
+
+
+@dataclass(frozen=True)
 class Change:
     """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked.
 
@@ -124,10 +156,11 @@ class Change:
     is never printed. `shown` is the state that Connect showed then ("": none), and `tasks` how many tasks it had.
     `state` has that state and the wished one, where they differ. `remarks` say why it is so, blocked or late: see
     `with_remarks`. `takes` is what a source connector will mirror that it does not mirror now (None: nothing more, or
-    it could not be read). `needs_offsets` are topics that have arrived already: it is created to run only if their
-    offsets are stored under its name. Of an update, its journal says so. `takes_over` is what it takes over from
-    another connector, which has it in `moves_to` and is written by the same list of stages. `start`: it never ran, and
-    this is where it begins; `positions` is what that came to when the plan was made.
+    it could not be read), and `renames` what it goes on with under other names. `needs_offsets` are topics that have
+    arrived already: it is created to run only if their offsets are stored under its name. Of an update, its journal
+    says so. `takes_over` is what it takes over from another connector, which has it in `moves_to` and is written by the
+    same list of stages. `start`: it never ran, and this is where it begins; `positions` is what that came to when the
+    plan was made.
     """
 
     connect: str
@@ -139,6 +172,7 @@ class Change:
     remarks: tuple[Remark, ...] = ()
     config: Mapping[str, str] | None = field(default=None, repr=False)
     takes: Taken | None = None
+    renames: tuple[RenamedTopic, ...] = ()
     needs_offsets: tuple[str, ...] = ()
     before: Mapping[str, str] | None = field(default=None, repr=False)
     tasks: int = 0
@@ -225,6 +259,7 @@ class Change:
             "remedy": self.remedy,
             "warnings": list(self.warnings),
             "takes": to_json(self.takes),
+            "renames": to_json(self.renames),
             "needs_offsets": list(self.needs_offsets),
             "keys": to_json(self.keys),
             "state": self.state and {"before": self.state[0], "after": self.state[1]},

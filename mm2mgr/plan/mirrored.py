@@ -14,8 +14,9 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, TakeOver
 from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import Change, connector_text
+from mm2mgr.plan.changes import Change, RenamedTopic, connector_text
 from mm2mgr.plan.judges import Connectors
+from mm2mgr.plan.renames import TAKEN, objections, renamed_topics, where_it_goes_on
 from mm2mgr.plan.widening import (
     MirroredState,
     Widening,
@@ -32,7 +33,7 @@ from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
 
-ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names"}
+ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names", TAKEN: TAKEN}
 """The costly kind of change (`price.KINDS`) that an objection is about."""
 
 
@@ -148,7 +149,7 @@ class MirrorVerdict:
     """What is known of one write: what it mirrors a second time, the objections to it, and the offsets that it needs.
 
     `topics` are those that it would mirror a second time, as far as they are known; `renamed` has names on the target
-    before and after.
+    before and after, and `renames` where those that are known go on.
     """
 
     again: tuple[Again, ...]
@@ -156,6 +157,7 @@ class MirrorVerdict:
     needs: tuple[str, ...]
     topics: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
+    renames: tuple[RenamedTopic, ...] = ()
 
 
 def judge(
@@ -189,12 +191,20 @@ def judge(
     formers = (names_of(widening.before.subject) if widening.before else None, *former)
     names = tuple(dict.fromkeys(new_names(widening, state, formers)))
     elsewhere = objection_renamed(widening, names, formers, connectors.files)
+    ran_as = tuple(filter(None, (widening.before, widening.others.get(giver) if giver else None)))
+    goes_on = where_it_goes_on(state.offsets, widening.full_name, giver)
+    shown = connectors.live[giver].state if giver and giver in connectors.live else change.shown
+    renames = [renamed_topics(widening, state, former, goes_on, shown) for former in formers]
     return MirrorVerdict(
         (*repeats, *back),
-        tuple(filter(None, (objection, elsewhere, objection_too_long(widening, state)))),
+        (
+            *filter(None, (objection, elsewhere, objection_too_long(widening, state))),
+            *objections(widening, names, state, connectors, ran_as),
+        ),
         () if objection else tuple(left),
         tuple(topics if repeats or back else left if objection is late and late else ()),
         (*names, *(pair for repeat in repeats for pair in other_names(widening, repeat.old, repeat.topics))),
+        tuple({renamed.topic: renamed for of_former in renames for renamed in of_former}.values()),
     )
 
 
@@ -360,12 +370,13 @@ def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Co
 
 
 class ArrivedTopics:
-    """A predicate on the topics of one target: the names that writes give to what they begin to take, and, where a
-    Connect cluster could not be read, the names that it may have had before."""
+    """A predicate on the topics of one target: the names that writes give to what they begin to take, those that they
+    gave it so far, and, where a Connect cluster could not be read, the names that it may have had before."""
 
     def __init__(self, writes: Iterable[Widening], begun: Mapping[Named, Collection[str]], *, unread: bool) -> None:
         taken = [(write, topic) for write in writes for topic in begun.get(write.full_name, ())]
         self.names = {write.name_on_target(topic) for write, topic in taken}
+        self.names |= {write.before.target_names(topic).text for write, topic in taken if write.before}
         self.topics = {topic for _, topic in taken} if unread else ()
 
     def __call__(self, name: str) -> bool:

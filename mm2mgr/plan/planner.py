@@ -40,6 +40,7 @@ from mm2mgr.plan.mirroring_cost import count_assigned, read_estimate
 from mm2mgr.plan.moves import with_other_sides
 from mm2mgr.plan.plugin_guard import ask_plugin_workers
 from mm2mgr.plan.quotas import quota_changes, wanted_quotas
+from mm2mgr.plan.renames import without_renamed
 from mm2mgr.plan.stages import steps_of
 from mm2mgr.plan.starts import ask_starts, with_positions, without_effect
 from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, topics_taken, unseen_successors, widenings
@@ -216,7 +217,7 @@ def _with_topics(
     if widening is None:
         return change
     verdict, listed, takes = verdicts[widening.full_name], state.kafka(widening.source), topics_taken(widening, state)
-    change = replace(change, takes=takes)
+    change = replace(change, takes=takes and without_renamed(takes, verdict.renames), renames=verdict.renames)
     if listed and takes and not takes.topics:
         nothing = matches_nothing(draft.declared.flows[change.flows[0]], listed.topics)
         change = change.with_remarks(*([Remark(nothing, "warns")] if nothing else []))

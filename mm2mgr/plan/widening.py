@@ -72,7 +72,9 @@ class Widening:
         both = [
             mirror.selection for mirror in (hop, declared) if mirror and mirror.selection
         ]  # the declared one may be blocked
-        goes_on = not is_abandoned and hop.subject.state == "RUNNING"
+        # What the tree stops in the same plan is no loop for lint, and has brought the topic all the same.
+        stops = declared is not None and declared.subject.is_off
+        goes_on = not is_abandoned and hop.subject.state == "RUNNING" and not stops
         if goes_on and both and all(selection.takes(topic) for selection in both):
             return None
         name = hop.selection.target_name(topic) if hop.selection else topic
@@ -103,6 +105,12 @@ class Widening:
             and former.target_names != self.new.target_names
             and (former.target_names(topic) != self.new.target_names(topic))
         )
+
+    def renames_by_policy(self, former: Hop) -> bool:
+        """Tell whether its policy, alias or separator give other names than a former connector's; transformations are
+        left out, as checkpoints know nothing of them.
+        """
+        return replace(former.target_names, steps=()) != replace(self.new.target_names, steps=())
 
     @property
     def source(self) -> str:

@@ -572,10 +572,10 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     state: Literal["running", "paused", "stopped"] | None = None
     """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped
     flow whose lag grows."""
-    allow: list[Literal["mirror-again", "target-names"]] = []
+    allow: list[Literal["mirror-again", "target-names", "names-taken"]] = []
     """Costly changes that this flow may make, as `--allow` does for a whole plan. `mirror-again`: records arrive a
-    second time that another connector has mirrored. `target-names`: its topics get other names on the target. `plan`
-    says when the line can go."""
+    second time that another connector has mirrored. `target-names`: its topics get other names on the target.
+    `names-taken`: these names have records there already. `plan` says when the line can go."""
     silence: dict[str, Annotated[str, Field(min_length=1)]] = Field(
         default_factory=dict, examples=[{"wrong-kafka": "why it is fine here"}]
     )

@@ -215,6 +215,20 @@ def test_another_process_of_the_owner_that_writes_is_left_alone(site: Site, reco
     assert (site.config, recorded.rebalances) == (before, [])
 
 
+def test_a_process_that_stood_by_takes_over_a_minute_later(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other may have been killed; without that, a plan is made every ten minutes."""
+    before, loop, now = dict(site.config), Loop(), time.time()
+    times = iter([now, now + 5, now + 30, now + 70])
+    monkeypatch.setattr(Workspace, "now", property(lambda workspace: current))
+    outcomes = []
+    for current in times:
+        FakeLease.of_others = {"b"} if current < now + 20 else set()
+        outcomes.append(loop.look().outcome)
+    assert outcomes[:3] == ["", "standby", ""]
+    assert outcomes[3] in {"written", "inconclusive"}
+    assert site.config != before
+
+
 def test_a_task_that_is_late_and_not_overloaded_is_not_moved(site: Site) -> None:
     before = dict(site.config)
     flow = Loop(lambda: facts(busy=0.5)).look(4)

@@ -64,7 +64,7 @@ def test_more_changes_than_meant_are_not_written(site: Site, mm2mgr: Command) ->
 
 def test_a_costly_kind_has_to_be_a_known_one(mm2mgr: Command, site: Site) -> None:
     said = mm2mgr("plan", "--allow", "everything", code=64)
-    assert "'everything' is not one of mirror-again, target-names, deletes" in said.err
+    assert "'everything' is not one of mirror-again, target-names, names-taken, deletes" in said.err
     assert site.east.requests == []
 
 

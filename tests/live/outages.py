@@ -273,6 +273,17 @@ class Estate:
                 return False
         return True
 
+    def task_states(self) -> dict[str, list[tuple[str, str]]]:
+        """Return state and worker of the tasks of each source connector, by flow."""
+        found = {name: statuses(workers[0].url) for name, workers in self.groups.items()}
+        return {
+            name: [
+                (task["state"], task["worker_id"])
+                for task in of.get(f"mm2.{ALIAS[name]}.tgt.source.{name}", {}).get("tasks", ())
+            ]
+            for name, of in found.items()
+        }
+
     def complete(self, since: float) -> dict[str, list[int]]:
         """Wait until all that was sent until now has arrived; return which records came twice since then, by topic."""
         sent = {mirror: range(1, self.traffic[flow].rounds + 1) for flow in TOPICS for mirror in self.mirrors(flow)}

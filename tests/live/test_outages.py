@@ -47,7 +47,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def estate(served: Estate) -> Estate:
     """Start from a healthy estate."""
     start_all([served.src, served.tgt, served.far, *served.near, served.apart])
-    until(served.all_run, bool, "not all tasks run, on all workers")
+    until(lambda: (served.all_run(), served.task_states()), lambda seen: seen[0], "not all tasks run, on all workers")
     served.level()
     return served
 

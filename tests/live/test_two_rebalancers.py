@@ -126,7 +126,7 @@ class Site:
             until(lambda: [server.looked()["flows"] for server in both], any, "the other did not look meanwhile")
             assert (writes.done, ASSIGNMENT_KEY in self.config) == (0, False)
             writes.busy = False
-            done = until(lambda: [server.looked()["done"] for server in both], any, "nothing was rebalanced", 120)
+            done = until(lambda: [server.looked()["done"] for server in both], any, "nothing was rebalanced", 240)
             self.becomes_even(0)
             other = both[0 if done[1] else 1]
             flows = until(lambda: other.looked()["flows"], bool, "the other did not look")
@@ -140,7 +140,7 @@ class Site:
         """The workers rebalance for longer than a write may take: nothing is written, and it counts for nothing."""
         before, self.writes.busy = self.config, True
         with serving(self.trees[0], store_of(self.folder / "two", 1)) as first:
-            (failed,) = until(lambda: first.looked()["done"], bool, "no write was given up", 120)
+            (failed,) = until(lambda: first.looked()["done"], bool, "no write was given up", 240)
             print("given up:", failed["outcome"], failed["detail"])
             assert (failed["outcome"], "409" in failed["detail"]) == ("failed", True)
             first.kill()
@@ -158,7 +158,7 @@ class Site:
             first.kill()
             killed, writes.busy = time.monotonic(), False
             freeze.unlink()
-            (done,) = until(lambda: second.looked()["done"], bool, "the second did not take over", 120)
+            (done,) = until(lambda: second.looked()["done"], bool, "the second did not take over", 240)
             print(f"taken over and done {time.monotonic() - killed:.0f} s after the kill: {done['outcome']}")
             self.becomes_even(1)
             second.kill()
