@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -148,6 +149,7 @@ LONG = (
     "serve/test_browser.py",
     "cli/test_interrupt.py",
     "samples/test_follow.py",
+    "samples/test_full_disk.py",
     "cli/test_voices.py",
     "observe/test_checkpoints.py",
     "observe/test_properties.py",
@@ -172,6 +174,44 @@ LONG = (
     "cli/test_lag.py",
     "cli/test_task_capacity.py",
 )
+
+
+_MODULE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
+
+
+def _left_out(expression: str) -> frozenset[str]:
+    """Return the marks that `-m` refuses whatever else a test carries: the names of its terms `not NAME`, if `and` alone joins them."""
+    terms = [term.split() for term in expression.split(" and ")]
+    return (
+        frozenset(term[1] for term in terms if len(term) == 2 and term[0] == "not") if _is_plain(terms) else frozenset()
+    )
+
+
+def _is_plain(terms: Sequence[Sequence[str]]) -> bool:
+    return all(len(term) <= 2 and not set("()").intersection("".join(term)) for term in terms)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module whose tests `-m` leaves out, all of them: every worker of pytest-xdist would, to deselect half of 21 000 tests."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    left_out = _left_out(config.option.markexpr)
+    if not left_out or any(Path(argument.split("::")[0]).absolute() == collection_path for argument in config.args):
+        return None
+    if "long" in left_out and _place(collection_path, LONG) < len(LONG):
+        return True
+    marks = _MODULE_MARKS.search(collection_path.read_text(encoding="utf-8"))
+    return True if marks and left_out.intersection(re.findall(r"pytest\.mark\.(\w+)", marks.group(1))) else None
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage while tests are collected: what is made then stays."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

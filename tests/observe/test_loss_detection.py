@@ -126,6 +126,7 @@ def test_every_record_that_retention_took_is_in_an_entry_and_its_bounds_hold(
     assert not entries or partition.start > 10, "nothing is said to be lost while the log holds it"
 
 
+@pytest.mark.long
 @settings(max_examples=1500, deadline=None)
 @given(steps=st.lists(retention_steps, max_size=40))
 def test_with_exact_offsets_at_each_look_the_number_of_lost_records_is_exact(steps: Sequence[tuple[str, int]]) -> None:
@@ -158,6 +159,7 @@ def test_every_lost_record_is_in_an_entry_whatever_happens_to_the_topic(steps: S
 observed_steps = st.lists(st.tuples(retention_steps, st.sets(st.integers(0, 2))), max_size=30)
 
 
+@pytest.mark.long
 @settings(max_examples=600, deadline=None)
 @given(steps=observed_steps, seed=st.integers(0, 99))
 def test_observers_that_share_nothing_but_the_table_make_one_entry_of_a_loss(

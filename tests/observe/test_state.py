@@ -109,10 +109,12 @@ def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 import sys
 from dataclasses import replace
 from pathlib import Path
+from mm2mgr.observe.losses import LostRange, row_of
 from mm2mgr.observe.state_file import change
-from tests.observe.test_state import lost
+from mm2mgr.partitions import TopicPartition
 for number in range(25):
-    row = lost(f"{sys.argv[2]}-{number}")
+    range_ = LostRange("retention", "log-start", "id", 0, 9, 10, 0, None)
+    row = row_of(f"{sys.argv[2]}-{number}", "A", TopicPartition("t", 3), range_, 5.0)
     assert not change(Path(sys.argv[1]), lambda m: replace(m, unwritten=(*m.unwritten, row)))[2]
 """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

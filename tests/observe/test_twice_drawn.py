@@ -272,6 +272,7 @@ def test_no_more_is_named_than_arrived_twice(day: list[tuple[list[Step], tuple[i
         assert estate.look(arriving, later) <= estate.twice
 
 
+@pytest.mark.long
 @draw_examples(200)
 @given(day=_days(*WORK, *TROUBLE, *DOUBLES), seconds=st.sampled_from([-1e8, -4000.0, 0.0, 1e8]))
 def test_whatever_happened_before_a_second_copy_is_named(

@@ -190,3 +190,23 @@ def test_help_lists_every_target(clone: Clone) -> None:
         "lock",
         "clean",
     }
+
+
+@pytest.mark.parametrize(
+    ("expression", "left_out"),
+    [
+        ("not live and not long", {"live", "long"}),
+        ("not matrix", {"matrix"}),
+        ("", set()),
+        ("matrix", set()),
+        ("not live or long", set()),
+        ("not (live or long)", set()),
+        ("not live and (long or not spark)", set()),
+    ],
+)
+def test_modules_are_left_out_only_where_no_test_of_theirs_can_be_wanted(
+    pytestconfig: pytest.Config, expression: str, left_out: set[str]
+) -> None:
+    conftest = pytestconfig.pluginmanager.get_plugin(str(Path(__file__).parents[1] / "conftest.py"))
+    assert conftest is not None
+    assert conftest._left_out(expression) == left_out

@@ -48,9 +48,16 @@ def around(found: LogHistory, position: int) -> tuple[tuple[int, int], tuple[int
     return pairs[after - 1], pairs[after]
 
 
-def test_the_samples_around_an_offset_are_found_hours_ago(tmp_path: Path) -> None:
-    write(tmp_path, [sample(10 * n, 10_000 - 100 * n) for n in range(60)])
-    (found,) = log_histories(tmp_path, {"A": [WantedLog(ZERO, 7_450, "id")]}, NOW)["A"]
+@pytest.fixture(scope="module")
+def ten_hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a sample every ten minutes, 100 records apart; records of the newest have 70 bytes."""
+    store = tmp_path_factory.mktemp("ten-hours")
+    write(store, [sample(10 * n, 10_000 - 100 * n, record_bytes=None if n else 70.0) for n in range(60)])
+    return store
+
+
+def test_the_samples_around_an_offset_are_found_hours_ago(ten_hours: Path) -> None:
+    (found,) = log_histories(ten_hours, {"A": [WantedLog(ZERO, 7_450, "id")]}, NOW)["A"]
     before, after = around(found, 7_450)
     assert before == (NOW - 26 * 600_000, 7_400)
     assert after == (NOW - 25 * 600_000, 7_500)
@@ -58,11 +65,10 @@ def test_the_samples_around_an_offset_are_found_hours_ago(tmp_path: Path) -> Non
     assert len(found.times_ms) < 20, "of each hour between only what is needed"
 
 
-def test_two_readers_of_one_partition_get_what_each_needs(tmp_path: Path) -> None:
+def test_two_readers_of_one_partition_get_what_each_needs(ten_hours: Path) -> None:
     """A source that is mirrored to two targets."""
-    write(tmp_path, [sample(10 * n, 10_000 - 100 * n, record_bytes=None if n else 70.0) for n in range(60)])
     wanted = [WantedLog(ZERO, 9_850, "id"), WantedLog(ZERO, 6_050, "id"), WantedLog(TopicPartition("gone", 3), 5)]
-    near, far, gone = log_histories(tmp_path, {"A": wanted}, NOW)["A"]
+    near, far, gone = log_histories(ten_hours, {"A": wanted}, NOW)["A"]
     assert [pair[1] for pair in around(near, 9_850)] == [9_800, 9_900]
     assert [pair[1] for pair in around(far, 6_050)] == [6_000, 6_100]
     assert (near.record_bytes, far.record_bytes, gone) == (70.0, 70.0, LogHistory())
@@ -98,6 +104,7 @@ def test_a_damaged_file_is_left_out_with_a_warning(tmp_path: Path) -> None:
     assert damaged.name in warnings[0]
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     grown=st.lists(st.integers(0, 300), min_size=2, max_size=30),
