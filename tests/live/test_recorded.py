@@ -44,7 +44,8 @@ HEARTBEATS = {
 VARIES = {
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?": "2026-11-26T20:00:00+00:00",
     r"\b1[6-9]\d{11}\b": "1795809600000",
-    r"\b1[6-9]\d{8}(\.\d+)?\b": "1795809600.0",
+    r"\b1[6-9]\d{8}\.\d+\b": "1795809600.0",
+    r"\b1[6-9]\d{8}\b(?!\.)": "1795809600",  # what the lease commits as an offset
     r"/[\w./-]*\bclusters\b": "/clusters",
 }
 # Ids of clusters and of runs, each numbered by its place in the file.
