@@ -77,8 +77,13 @@ def _offsets_near(randomness: random.Random, syncs: Sequence[tuple[int, int]]) -
 
 
 def class_path(release: str, harness: Path) -> list[Path]:
-    """Return the jars of a release's MirrorMaker before those of the sandbox's line."""
-    own = [jar for jar in locked_jars(LOCK, cache_folder() / "mirror-releases") if jar.stem.endswith(f"-{release}")]
+    """Return the jars of a release's MirrorMaker before those of the sandbox's line.
+
+    Each release is fetched by itself: of several revisions of a jar, Ivy brings the newest only.
+    """
+    lock = harness / f"{release}.lock"
+    lock.write_text("".join(line for line in LOCK.read_text().splitlines(True) if f":{release} " in line))
+    own = locked_jars(lock, cache_folder() / "mirror-releases" / release)
     return [*own, *(jar for jar in kafka_jars() if not jar.name.startswith("connect-mirror")), harness]
 
 
