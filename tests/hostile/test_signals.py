@@ -231,7 +231,9 @@ def test_watching_ends_with_the_code_of_its_last_look(watched: Watched, number: 
         assert child.stdout.readline().startswith("{")
         child.send_signal(number)
         code, printed = ended(child)
-    without_ids = "warning: kafka a: no broker gave the ids of topics in time, so this look finds no loss; the next one does"
+    without_ids = (
+        "warning: kafka a: no broker gave the ids of topics in time, so this look finds no loss; the next one does"
+    )
     assert (code, printed) == (1, f"reading Connect and Kafka\n{without_ids}\n"), "mock brokers never give ids"
 
 
