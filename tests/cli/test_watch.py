@@ -53,7 +53,10 @@ def test_a_flow_that_has_copied_everything_is_ok(watched: Watched) -> None:
     said = watched.mm2mgr("status")
     assert said.lines[1].split() == [FLOW, "ok", "RUNNING", "2", "RUNNING", "2", "2", "0"]
     assert said.lines[-1] == "Flows: 1 ok"
-    assert said.err == "reading Connect and Kafka\n"
+    without_ids = (
+        "warning: kafka a: no broker gave the ids of topics in time, so this look finds no loss; the next one does"
+    )
+    assert said.err == f"reading Connect and Kafka\n{without_ids}\n", "mock brokers never give ids"
     status = watched.mm2mgr("status", "orders", "-o", "json").json
     assert (status["health"], status["flows"][0]["lag_records"]) == ("ok", 0)
 
