@@ -53,10 +53,7 @@ def test_a_flow_that_has_copied_everything_is_ok(watched: Watched) -> None:
     said = watched.mm2mgr("status")
     assert said.lines[1].split() == [FLOW, "ok", "RUNNING", "2", "RUNNING", "2", "2", "0"]
     assert said.lines[-1] == "Flows: 1 ok"
-    without_ids = (
-        "warning: kafka a: no broker gave the ids of topics in time, so this look finds no loss; the next one does"
-    )
-    assert said.err == f"reading Connect and Kafka\n{without_ids}\n", "mock brokers never give ids"
+    assert said.err == "reading Connect and Kafka\n"
     status = watched.mm2mgr("status", "orders", "-o", "json").json
     assert (status["health"], status["flows"][0]["lag_records"]) == ("ok", 0)
 
@@ -204,7 +201,10 @@ def test_watch_goes_on_until_it_is_interrupted(watched: Watched) -> None:
     finally:
         said = finish(running)
     assert said.code == 1, "the code of the last look"
-    assert said.err == "reading Connect and Kafka\n"
+    without_ids = (
+        "warning: kafka a: no broker gave the ids of topics in time, so this look finds no loss; the next one does"
+    )
+    assert set(said.err.splitlines()) == {"reading Connect and Kafka", without_ids}, "mock brokers never give ids"
 
 
 def test_watch_as_text_has_a_line_with_the_time_before_each_look(watched: Watched) -> None:
