@@ -31,6 +31,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, Permission, ResourceKind, Right, TopicSettings
 from mm2mgr.kafka.client import Kafka, batches
+from mm2mgr.kafka.groups import group_offsets
 from mm2mgr.partitions import TopicPartition
 
 _KINDS: dict[object, ResourceKind] = {
@@ -116,23 +117,7 @@ def group_members(kafka: Kafka, group: str) -> int:
 
 def committed_offsets(kafka: Kafka, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     """Return the next offset that each group reads, by partition; groups that this login may not read are left out."""
-    with kafka.doing("reading group offsets"):
-        asked = {
-            group: kafka.admin.list_consumer_group_offsets(
-                [confluent_kafka.ConsumerGroupTopicPartitions(group)], request_timeout=kafka.seconds_left()
-            )[group]
-            for group in groups
-        }
-        answers = {group: kafka.unless_refused(future) for group, future in asked.items()}
-    return {
-        group: {
-            TopicPartition(position.topic, position.partition): position.offset
-            for position in answer.topic_partitions or []
-            if position.offset >= 0
-        }
-        for group, answer in answers.items()
-        if answer is not None
-    }
+    return {group: dict(offsets) for group, offsets in group_offsets(kafka, groups).offsets.items()}
 
 
 @dataclass(frozen=True)

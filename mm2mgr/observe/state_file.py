@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -46,6 +46,7 @@ from mm2mgr.samples.schema import (
 )
 from mm2mgr.text import first_few, number_of
 
+_Row = TypeVar("_Row")
 _LOCK_SECONDS = 10.0
 _TABLES_NEED = ("deltalake", "pyarrow", "numpy")
 
@@ -208,6 +209,21 @@ def _may_have(store: Store, table: str) -> bool:
         return True
 
 
+def _read_table(
+    place: StorePlace, table: str, name: str, read: Callable[[Callable[[str], None]], list[_Row]]
+) -> tuple[list[_Row], list[str]]:
+    """Return what `read` finds in a table, and warnings: nothing where there is none, or it cannot be read."""
+    if not _may_have(place.store, table):
+        return [], []
+    if missing := _missing_packages():
+        return [], [f"the table of {name} needs the Python package {missing[0]}: {install('spark')}"]
+    warnings: list[str] = []
+    try:
+        return read(warnings.append), warnings
+    except Exception as error:  # as above
+        return [], [f"the table of {name}: {cause(error)}"]
+
+
 def _missing_packages() -> list[str]:
     return [name for name in _TABLES_NEED if not find_spec(name)]
 
@@ -240,18 +256,13 @@ def record_audit(place: StorePlace, rows: Sequence[AuditRow], lost: Sequence[Los
 
 def read_audits(place: StorePlace, since: float) -> tuple[list[AuditRow], list[str]]:
     """Return the rows of audits that began since then (seconds since 1970), and warnings."""
-    warnings: list[str] = []
-    if not _may_have(place.store, AUDITS):
-        return [], []
-    if missing := _missing_packages():
-        return [], [f"the table of audits needs the Python package {missing[0]}: {install('spark')}"]
-    from mm2mgr.samples.store import AuditStore
 
-    try:
-        rows = AuditStore(place.store, place.owner, warnings.append).read(round(1000 * since))
-    except Exception as error:  # as above
-        return [], [f"the table of audits: {cause(error)}"]
-    return rows, warnings
+    def read(warn: Callable[[str], None]) -> list[AuditRow]:
+        from mm2mgr.samples.store import AuditStore
+
+        return AuditStore(place.store, place.owner, warn).read(round(1000 * since))
+
+    return _read_table(place, AUDITS, "audits", read)
 
 
 def audits_of(place: StorePlace, now: float) -> tuple[dict[str, AuditState] | None, list[str]]:
@@ -294,17 +305,13 @@ def read_looks(place: StorePlace, pair: tuple[str, str]) -> tuple[KeptLooks | No
 
     None: nothing was kept, or it cannot be read, which a warning says.
     """
-    warnings: list[str] = []
-    if not _may_have(place.store, FAILOVER_LOOKS):
-        return None, []
-    if missing := _missing_packages():
-        return None, [f"the table of failover looks needs the Python package {missing[0]}: {install('spark')}"]
-    from mm2mgr.samples.store import LookStore
 
-    try:
-        files = LookStore(place.store, place.owner, pair, warnings.append).read()
-    except Exception as error:  # as above
-        return None, [f"the table of failover looks: {cause(error)}"]
+    def read(warn: Callable[[str], None]) -> list[list[KeptRow]]:
+        from mm2mgr.samples.store import LookStore
+
+        return LookStore(place.store, place.owner, pair, warn).read()
+
+    files, warnings = _read_table(place, FAILOVER_LOOKS, "failover looks", read)
     return _join_files(files, warnings), warnings
 
 
@@ -336,17 +343,13 @@ def record_check(place: StorePlace, row: FailoverCheckRow) -> list[str]:
 
 def readiness_of(place: StorePlace, now: float) -> tuple[dict[str, ReadinessState] | None, list[str]]:
     """Return what the checks of the last week say of each pair (None: that could not be read), and warnings."""
-    warnings: list[str] = []
-    if not _may_have(place.store, FAILOVER_CHECKS):
-        return {}, []
-    if missing := _missing_packages():
-        return None, [f"the table of failover checks needs the Python package {missing[0]}: {install('spark')}"]
-    from mm2mgr.samples.store import CheckStore
 
-    try:
-        rows = CheckStore(place.store, place.owner, warnings.append).read(round(1000 * (now - _CHECKS_READ_SECONDS)))
-    except Exception as error:  # as above
-        return None, [f"the table of failover checks: {cause(error)}"]
+    def read(warn: Callable[[str], None]) -> list[FailoverCheckRow]:
+        from mm2mgr.samples.store import CheckStore
+
+        return CheckStore(place.store, place.owner, warn).read(round(1000 * (now - _CHECKS_READ_SECONDS)))
+
+    rows, warnings = _read_table(place, FAILOVER_CHECKS, "failover checks", read)
     return None if warnings and not rows else readiness_states(rows), warnings
 
 

@@ -275,13 +275,13 @@ class Estate:
 
     def task_states(self) -> dict[str, list[tuple[str, str]]]:
         """Return state and worker of the tasks of each source connector, by flow."""
-        found = {name: statuses(workers[0].url) for name, workers in self.groups.items()}
+        connectors = {name: statuses(workers[0].url) for name, workers in self.groups.items()}
         return {
             name: [
                 (task["state"], task["worker_id"])
                 for task in of.get(f"mm2.{ALIAS[name]}.tgt.source.{name}", {}).get("tasks", ())
             ]
-            for name, of in found.items()
+            for name, of in connectors.items()
         }
 
     def complete(self, since: float) -> dict[str, list[int]]:
