@@ -206,7 +206,7 @@ class Flow:
     def start(self) -> Text | None:
         """Where it begins, as `scalars.log_place` reads it; None: nothing is written."""
         start = self.settings.start
-        if start is None:
+        if not isinstance(start, str):  # None; the validator makes a text of all else
             return None
         return Text(start, self.origin("start", "group") if start.startswith(GROUP_PREFIX) else self.origin("start"))
 

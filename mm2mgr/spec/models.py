@@ -558,8 +558,8 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     `mm2.SOURCE.TARGET.source.FLOW`. A flow of several pairs names the connector of each under `pairs`."""
     start: (
         Annotated[
-            str,
-            BeforeValidator(start_text, json_schema_input_type=str | StartOfGroup),
+            str | StartOfGroup,
+            BeforeValidator(start_text),  # always a text; pydantic 2.10.0 cannot describe an input type with a model
             Field(examples=["latest", "2026-11-26T10:00", "2h"]),
         ]
         | None
