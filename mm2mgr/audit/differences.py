@@ -132,7 +132,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
         outside |= is_behind
         unsure |= outside & (rest.time_ms >= source.time_ms[-1] - disorder) if len(source) else outside
     if any(is_open) and are_elsewhere(left, len(source) if edges.due is None else due):
-        outside[:] = True  # partners by chance tell no place
+        outside |= ~_are_between_sure(source, target, pairs, surplus_rows)  # partners by chance tell no place
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     if outside.any():
         copy_of[(copy_of == OUTSIDE) & ~_have_identity(target, source)[surplus_rows]] = NOT_OURS
@@ -200,6 +200,13 @@ def _have_identity(records: Records, *others: Records) -> Flags:
             there = log.hashed_over(names).hash
             flags &= ~np.isin(hashes, there[~is_single(there)])
     return flags
+
+
+def _are_between_sure(source: Records, target: Records, pairs: RowPairs, rows: Rows) -> Flags:
+    """Return which target rows are between two partners that are told from all others by more than their fields."""
+    left, right = pairs
+    sure = right[_have_identity(source)[left] & _have_identity(target)[right]]
+    return (rows > sure[0]) & (rows < sure[-1]) if len(sure) else np.zeros(len(rows), np.bool_)
 
 
 def copies(target: Records, places: Ints, source: Records) -> Ints:
