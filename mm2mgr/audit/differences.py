@@ -122,15 +122,17 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     source_place, place = before[np.searchsorted(left, lost_rows)], before[np.searchsorted(right, surplus_rows)]
     copy_of = copies(rest, place, source.take(left))
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
-    outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
+    outside, unsure, near = (np.zeros(len(rest), np.bool_) for _ in range(3))
     is_behind = surplus_rows > (right[-1] if len(right) else -1)
     disorder = int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
     if edges.open_start:
         outside |= surplus_rows < (right[0] if len(right) else len(target))
         unsure |= outside & (rest.time_ms <= source.time_ms[0] + disorder) if len(source) else outside
+        near |= unsure & (rest.time_ms >= source.time_ms[0] - disorder) if len(source) else near
     if edges.open_end:
         outside |= is_behind
         unsure |= outside & (rest.time_ms >= source.time_ms[-1] - disorder) if len(source) else outside
+        near |= outside & unsure & (rest.time_ms <= source.time_ms[-1] + disorder) if len(source) else near
     if any(is_open) and are_elsewhere(left, len(source) if edges.due is None else due):
         outside |= ~_are_between_sure(source, target, pairs, surplus_rows)  # partners by chance tell no place
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
@@ -140,6 +142,8 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     open_copy = unsure & (copy_of >= 0)
     if open_copy.any():
         open_copy &= np.isin(rest.hash, source.hash[_have_identity(source)])
+    if disorder:  # of a record that is no part of this gap
+        open_copy |= near & (copy_of < 0) & _have_identity(target)[surplus_rows]
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     if edges.open_copies:
         copy_of[open_copy] = BEHIND

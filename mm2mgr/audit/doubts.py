@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mm2mgr.audit.records import Hashes, Ints, Records
-from mm2mgr.audit.sequences import RUN, Pairs, Rows, common_length, runs_at
+from mm2mgr.audit.sequences import RUN, Pairs, Rows, common_length, may_be_sent_again, runs_at
 
 Flags = npt.NDArray[np.bool_]
 Span = tuple[int, int]
@@ -59,7 +59,10 @@ def find_doubts(
     spans = list(_without_place(source, target, left[anchors], window, is_open))
     rows = np.arange(first, end)
     lacking = [rows[~np.isin(rows, partners)] for partners, _ in answers]
-    if not all(map(len, lacking)):  # by one of the answers nothing of the window is lost
+    by_restarts = all(map(len, lacking)) and may_be_sent_again(
+        source.hash, target.hash, int(np.searchsorted(source.offset, due)), is_open, _runs(lost) + _runs(surplus)
+    )
+    if by_restarts or not all(map(len, lacking)):  # by one of the answers nothing of the window is lost
         spans += [_span(source.offset, int(part[0]), int(part[-1]) + 1) for part in lacking if len(part)]
     unsure_lost, unsure_surplus = np.zeros(len(source), np.bool_), np.zeros(len(target), np.bool_)
     repeated = source.hash[~is_single(source.hash)]
@@ -151,6 +154,11 @@ def _have_one_place(first: Hashes, second: Hashes, pairs: Pairs) -> Flags:
 def are_elsewhere(partners: Rows, due: int) -> bool:
     """Return whether so few of the rows before `due` have a partner that these may be equal by chance."""
     return 2 * int((partners < due).sum()) < due
+
+
+def _runs(rows: Rows) -> int:
+    """Return how many runs of rows that follow each other there are."""
+    return int((np.diff(rows) != 1).sum()) + 1 if len(rows) else 0
 
 
 def is_single(hashes: Hashes) -> Flags:

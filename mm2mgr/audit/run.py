@@ -125,7 +125,7 @@ class _Part:
         window = self.order.source
         if not is_extra:
             return window.first <= offset < window.end and not any(low <= offset < end for low, end in spans)
-        if spans and (self.has_open_start or self.has_open_end):
+        if any(low - 1 <= offset < end for low, end in spans):
             return False
         low = window.first if self.source_ranges[0].first < window.first else 0
         return offset < 0 or low <= offset < window.end
@@ -363,9 +363,12 @@ class _Run:
             limit = target[0] + max(behind, 2 * (source[1] - source[0]))
             finding.is_cut |= limit < target[1]
             target = target[0], min(target[1], limit)
-        for name, bounds, count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
-            if min(count, bounds[1] - bounds[0]) > MOST_IN_A_GAP:
-                rest = f"{name} offsets {bounds[0] + MOST_IN_A_GAP}-{bounds[1] - 1}"
+        read = []
+        for name, (low, end), count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
+            read.append((low, end))
+            if min(count, end - low) > MOST_IN_A_GAP:
+                read[-1] = low, low + MOST_IN_A_GAP
+                rest = f"{name} offsets {low + MOST_IN_A_GAP}-{end - 1}"
                 finding.not_judged.append(f"{rest}: too many differ to compare them one by one")
         is_cut = bool(finding.not_judged)
         finding.is_cut |= is_cut
@@ -374,8 +377,8 @@ class _Run:
         is_open = gap.at_start and part.has_open_start, open_end or is_cut
         edges = Edges(*is_open, part.order.due, part.is_timed, window, among_others=not alone, is_whole=part.is_whole)
         yield GapTask(
-            part.side(SOURCE, source[0], min(source[1], source[0] + MOST_IN_A_GAP)),
-            part.side(TARGET, target[0], min(target[1], target[0] + MOST_IN_A_GAP)),
+            part.side(SOURCE, *read[0]),
+            part.side(TARGET, *read[1]),
             self.algorithm,
             self.silence_seconds,
             edges,

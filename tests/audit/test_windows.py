@@ -346,6 +346,63 @@ def test_copies_of_what_retention_removed_are_not_judged(fake: FakeLogs) -> None
     assert [reason[: len(where)] for reason in part_audit.not_judged] == [where]
 
 
+@pytest.mark.parametrize("fields", [ALL_FIELDS, WITHOUT_TIMES])
+def test_what_came_late_of_removed_records_is_not_extra_and_what_nobody_sent_is(
+    fake: FakeLogs, fields: tuple[str, ...]
+) -> None:
+    log = distinct(600, at=1_000)
+    nobodys = replace(log[300], value=b"nobody's")
+    target = [*log[:49], *log[50:60], log[49], *log[60:300], nobodys, *log[300:]]
+    part_audit = audited(fake, Logs(log, target, (50, 0), 600, 600, fields, ""), 50, 600)
+    assert part_audit.counts == {DifferenceKind.EXTRA: 1}
+    assert [difference.target_offset for difference in part_audit.differences] == [300]
+    where = (
+        "1 of target offsets 59-59: they may be of the source's records before its offset 50, which retention removed"
+    )
+    assert part_audit.not_judged == (where,)
+    assert audited(fake, Logs(log, target, (48, 0), 600, 600, fields, ""), 48, 600).counts == {
+        DifferenceKind.REORDERED: 1,
+        DifferenceKind.EXTRA: 1,
+    }
+
+
+@pytest.mark.parametrize("first_arrived", [True, False])
+@pytest.mark.parametrize("cut", [0, 8])
+def test_of_a_record_from_before_the_window_the_first_copy_is_its_arrival(
+    fake: FakeLogs, cut: int, first_arrived: bool
+) -> None:
+    """A restart sent it twice more: between records of the window."""
+    log = distinct(600, at=1_000)
+    target = [*log[:300], log[20], log[21], *log[300:310], log[20], *log[310:]]
+    if not first_arrived:
+        del target[20]
+    part_audit = audited(fake, Logs(log, target, (0, cut), 600, 600, ALL_FIELDS, ""), 280, 320)
+    told = Counter((entry.kind, entry.source_offset) for entry in part_audit.differences)
+    both = {(DifferenceKind.DUPLICATED, 20): 1, (DifferenceKind.DUPLICATED, 21): 1}
+    if first_arrived:
+        assert told == both | {(DifferenceKind.DUPLICATED, 20): 2}
+    elif cut:
+        assert told == both
+        assert [reason[:34] for reason in part_audit.not_judged] == ["1 of target offsets 299-299: their"]
+    else:
+        assert told == both | {(DifferenceKind.REORDERED, 20): 1}
+
+
+def test_what_restarts_alone_explain_is_not_told_as_out_of_place_or_missing(fake: FakeLogs) -> None:
+    """By the fewest differences records of few kinds moved; it may as well be that some were sent again."""
+    chance = random.Random(7)
+    outcomes: Counter[str] = Counter()
+    for _ in range(40):
+        log = [Message(0, b"k", b"v%d" % chance.randrange(3), (), START_MS) for _ in range(160)]
+        at = chance.randrange(60, 120)
+        target = [*log[:at], *log[at - chance.randrange(20, 50) :]]
+        part_audit = whole(fake, log, target, 150, ALL_FIELDS)
+        assert set(part_audit.counts) <= {DifferenceKind.DUPLICATED}, part_audit.counts
+        outcomes[part_audit.verdict] += 1
+    assert outcomes[Verdict.DIFFERS] >= 30
+    assert not outcomes[Verdict.EQUAL]
+
+
 def test_a_record_that_arrived_far_behind_the_window_is_not_missing(fake: FakeLogs) -> None:
     log = distinct(900, at=1_000)
     once = [*log[:501], *log[502:]]
