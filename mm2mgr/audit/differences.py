@@ -122,17 +122,8 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     source_place, place = before[np.searchsorted(left, lost_rows)], before[np.searchsorted(right, surplus_rows)]
     copy_of = copies(rest, place, source.take(left))
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
-    outside, unsure, near = (np.zeros(len(rest), np.bool_) for _ in range(3))
-    is_behind = surplus_rows > (right[-1] if len(right) else -1)
-    disorder = int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
-    if edges.open_start:
-        outside |= surplus_rows < (right[0] if len(right) else len(target))
-        unsure |= outside & (rest.time_ms <= source.time_ms[0] + disorder) if len(source) else outside
-        near |= unsure & (rest.time_ms >= source.time_ms[0] - disorder) if len(source) else near
-    if edges.open_end:
-        outside |= is_behind
-        unsure |= outside & (rest.time_ms >= source.time_ms[-1] - disorder) if len(source) else outside
-        near |= outside & unsure & (rest.time_ms <= source.time_ms[-1] + disorder) if len(source) else near
+    first, last = (int(right[0]), int(right[-1])) if len(right) else (len(target), -1)
+    outside, unsure, near = _beyond(source, rest, (surplus_rows < first, surplus_rows > last), is_open)
     if any(is_open) and are_elsewhere(left, len(source) if edges.due is None else due):
         outside |= ~_are_between_sure(source, target, pairs, surplus_rows)  # partners by chance tell no place
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
@@ -142,7 +133,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     open_copy = unsure & (copy_of >= 0)
     if open_copy.any():
         open_copy &= np.isin(rest.hash, source.hash[_have_identity(source)])
-    if disorder:  # of a record that is no part of this gap
+    if near.any():  # of a record that is no part of this gap
         open_copy |= near & (copy_of < 0) & _have_identity(target)[surplus_rows]
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     if edges.open_copies:
@@ -164,6 +155,27 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
         rest, copy_of = target.take(later[order]), copy_of[order]
         place = before[np.searchsorted(right, later[order])]
     return Unmatched(source.take(lost_rows), source_place, rest, place, copy_of, doubts)
+
+
+def _beyond(
+    source: Records, rest: Records, beyond: tuple[Flags, Flags], is_open: tuple[bool, bool]
+) -> tuple[Flags, Flags, Flags]:
+    """Return which records without a partner, before or behind all partners, are at an open end; which of them may be
+    of another window by their timestamps, as those of a burst; and which of these as well of this window, where
+    timestamps are in disorder."""
+    outside, unsure, near = (np.zeros(len(rest), np.bool_) for _ in range(3))
+    disorder = int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
+    for flags, edge, sign in ((beyond[0], 0, 1), (beyond[1], -1, -1)):
+        if not is_open[edge]:
+            continue
+        outside |= flags
+        if len(source):
+            later = sign * (rest.time_ms - source.time_ms[edge])
+            unsure |= flags & (later <= disorder)
+            near |= flags & (np.abs(later) <= disorder) & (disorder > 0)
+        else:
+            unsure |= flags
+    return outside, unsure, near
 
 
 def _may_be_again(source: Records, target: Records, partners: Rows, edges: Edges) -> Flags:

@@ -102,7 +102,7 @@ def test_what_is_nowhere_among_others_records_leaves_the_rest_in_order():
 def least_restarts(first: list[int], second: list[int], due: int, is_open: tuple[bool, bool]) -> int:
     """The least restarts that make of the first sequence the second, the slow way."""
     never = 1_000
-    least = {row: never for row in range(len(first))}
+    least = dict.fromkeys(range(len(first)), never)
     answer = never
     for number, code in enumerate(second):
         before = least
