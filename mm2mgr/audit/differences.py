@@ -173,6 +173,8 @@ def _beyond(
             later = sign * (rest.time_ms - source.time_ms[edge])
             unsure |= flags & (later <= disorder)
             near |= flags & (np.abs(later) <= disorder) & (disorder > 0)
+            if disorder and flags.any():  # more of it may be in what was not read
+                unsure |= flags & np.isin(rest.hash, source.hash[~_have_identity(source)])
         else:
             unsure |= flags
     return outside, unsure, near
