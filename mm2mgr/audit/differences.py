@@ -128,7 +128,10 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
         outside |= ~_are_between_sure(source, target, pairs, surplus_rows)  # partners by chance tell no place
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     if outside.any():
-        copy_of[(copy_of == OUTSIDE) & ~_have_identity(target, source)[surplus_rows]] = NOT_OURS
+        is_known = _have_identity(target, source)
+        if edges.open_copies and not unsure.all():  # by its time it is of no other window, so the same twice tells, too
+            is_known[surplus_rows[~unsure]] |= _have_identity(target, source, with_copies=True)[surplus_rows[~unsure]]
+        copy_of[(copy_of == OUTSIDE) & ~is_known[surplus_rows]] = NOT_OURS
     is_once = source.hash[is_single(source.hash)]
     open_copy = unsure & (copy_of >= 0)
     if open_copy.any():
@@ -207,13 +210,14 @@ def _later_copies(rows: Rows, copy_of: Ints, outside: Flags, offsets: Ints, part
     return later
 
 
-def _have_identity(records: Records, *others: Records) -> Flags:
-    """Return which records are told from all others by their timestamp with their key, and with their value; nor are
-    there two such records in the other log."""
+def _have_identity(records: Records, *others: Records, with_copies: bool = False) -> Flags:
+    """Return which records are told from all others, or with copies from all that are not the same, by their timestamp
+    with their key, and with their value; nor are there two such records in the other log."""
     flags = np.ones(len(records), np.bool_)
+    first = np.unique(records.hash, return_index=True)[1] if with_copies else np.arange(len(records))
     for names in (("key", "timestamp"), ("value", "timestamp")):
         hashes = records.hashed_over(names).hash
-        flags &= is_single(hashes)
+        flags &= np.isin(hashes, hashes[first][is_single(hashes[first])])
         for log in others:
             there = log.hashed_over(names).hash
             flags &= ~np.isin(hashes, there[~is_single(there)])

@@ -14,7 +14,7 @@ import pytest
 from mm2mgr.audit import run, verdicts
 from mm2mgr.audit.report import DifferenceKind, PartitionAudit, RecordDifference, Verdict
 from mm2mgr.audit.run import run_audit
-from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow, Matching
+from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow, Matching, PartitionOrder
 from mm2mgr.partitions import TopicPartition
 from tests.live.seen import Message
 
@@ -144,11 +144,8 @@ def _common_lengths(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64])
     return lengths
 
 
-def audited(fake: FakeLogs, logs: Logs, first: int, end: int) -> PartitionAudit:
-    """Audit a window of the source, with the target's found by time as for `--since` and `--until`."""
-    fake.put(logs.source, logs.target)
-    fake.clusters["src"].starts[SOURCE], fake.clusters["tgt"].starts[TARGET] = logs.starts
-    whole = fake.part(Expectation(fields=logs.fields))
+def order_of(whole: PartitionOrder, logs: Logs, first: int, end: int) -> PartitionOrder:
+    """Return a window of the source of whole logs, with the target's found by time as for `--since` and `--until`."""
     log, mirror, around = whole.source_log, whole.target_log, AROUND
 
     def place(offset: int, otherwise: int) -> int:
@@ -158,8 +155,21 @@ def audited(fake: FakeLogs, logs: Logs, first: int, end: int) -> PartitionAudit:
         return next((row for row in range(*mirror) if logs.target[row].timestamp_ms >= at), otherwise)
 
     low, high = place(max(log.start, first - around), mirror.start), place(min(log.end, end + around), mirror.end)
-    target = LogWindow(TARGET, min(low, high + around), min(mirror.end, high + around))
-    part = replace(whole, source=LogWindow(SOURCE, first, end), target=target, stored_end=logs.stored_end)
+    target = LogWindow(whole.target.partition, min(low, high + around), min(mirror.end, high + around))
+    source = LogWindow(whole.source.partition, first, end)
+    return replace(whole, source=source, target=target, stored_end=logs.stored_end)
+
+
+def random_window(chance: random.Random, logs: Logs) -> tuple[int, int]:
+    first = chance.choice((logs.starts[0], chance.randrange(logs.starts[0], logs.stored_end)))
+    return first, chance.choice((logs.stored_end, chance.randrange(first, logs.stored_end) + 1))
+
+
+def audited(fake: FakeLogs, logs: Logs, first: int, end: int) -> PartitionAudit:
+    """Audit a window of the source."""
+    fake.put(logs.source, logs.target)
+    fake.clusters["src"].starts[SOURCE], fake.clusters["tgt"].starts[TARGET] = logs.starts
+    part = order_of(fake.part(Expectation(fields=logs.fields)), logs, first, end)
     return run_audit(fake.order(part, most_differences=100_000)).flows[0].partitions[0]
 
 
@@ -171,8 +181,7 @@ def check_windows(fake: FakeLogs, seed: int, windows: int) -> Counter[str]:
     for _ in range(windows):
         if logs.starts[0] >= logs.stored_end:
             break
-        first = chance.choice((logs.starts[0], chance.randrange(logs.starts[0], logs.stored_end)))
-        end = chance.choice((logs.stored_end, chance.randrange(first, logs.stored_end) + 1))
+        first, end = random_window(chance, logs)
         part_audit = audited(fake, logs, first, end)
         may_be_equal = any(truth.may_be_equal(first, end) for truth in truths)
         may_differ = any(truth.may_differ(first, end) for truth in truths)
