@@ -397,6 +397,45 @@ def test_of_a_record_from_before_the_window_the_first_copy_is_its_arrival(
         assert told == both | {(DifferenceKind.REORDERED, 20): 1}
 
 
+def test_a_gap_of_few_records_at_many_offsets_is_compared_whole(
+    fake: FakeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MOST_IN_A_GAP", 60)
+    log = distinct(120, at=1_000)
+    fake.clusters["src"].compacted = {(SOURCE, at) for at in range(10, 109, 2)}
+    kept = [message for at, message in enumerate(log) if (SOURCE, at) not in fake.clusters["src"].compacted]
+    assert (len(kept), whole(fake, log, kept, 120, ALL_FIELDS).verdict) == (70, Verdict.EQUAL)
+    part_audit = whole(fake, log[:118], [*kept[1:59], *kept[60:68]], 118, ALL_FIELDS)
+    assert any(reason.endswith("too many differ to compare them one by one") for reason in part_audit.not_judged)
+    fake.clusters["src"].compacted |= {(SOURCE, at) for at in range(11, 41, 2)}
+    kept = [message for at, message in enumerate(log) if (SOURCE, at) not in fake.clusters["src"].compacted]
+    part_audit = whole(fake, log, [*kept[:40], *kept[41:]], 120, ALL_FIELDS)
+    assert (part_audit.counts, part_audit.not_judged) == ({DifferenceKind.MISSING: 1}, ())
+
+
+def test_what_came_three_times_behind_what_is_read_is_told_twice(fake: FakeLogs) -> None:
+    log = distinct(300, at=1_000)
+    target = [*log[:80], *log[:70], *log[20:75]]
+    part_audit = whole(fake, log, target, 67, ALL_FIELDS)
+    assert part_audit.counts == {DifferenceKind.DUPLICATED: 67 + 47}
+    assert part_audit.not_judged == ()
+
+
+def test_where_timestamps_are_in_disorder_what_the_target_has_before_its_first_partner_may_be_copies(
+    fake: FakeLogs,
+) -> None:
+    """A restart sent all again, and retention removed the beginning of both logs, also of the first copies."""
+    log = distinct(600, at=10)
+    log = [
+        replace(message, timestamp_ms=message.timestamp_ms - 3_000 * (row % 9 == 1)) for row, message in enumerate(log)
+    ]
+    target = [*log[:400], *log[50:]]
+    part_audit = audited(fake, Logs(log, target, (100, 250), 600, 600, ALL_FIELDS, ""), 100, 600)
+    assert part_audit.verdict is not Verdict.EQUAL
+    assert set(part_audit.counts) <= {DifferenceKind.DUPLICATED}
+    assert any("the target has records before or behind" in reason for reason in part_audit.not_judged)
+
+
 def test_what_restarts_alone_explain_is_not_told_as_out_of_place_or_missing(fake: FakeLogs) -> None:
     """By the fewest differences records of few kinds moved; it may as well be that some were sent again."""
     chance = random.Random(7)
