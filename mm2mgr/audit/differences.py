@@ -123,7 +123,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     copy_of = copies(rest, place, source.take(left))
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
     first, last = (int(right[0]), int(right[-1])) if len(right) else (len(target), -1)
-    outside, unsure, near = _beyond(source, rest, (surplus_rows < first, surplus_rows > last), is_open)
+    outside, unsure, near = _beyond_edges(source, rest, (surplus_rows < first, surplus_rows > last), is_open)
     if any(is_open) and are_elsewhere(left, len(source) if edges.due is None else due):
         outside |= ~_are_between_sure(source, target, pairs, surplus_rows)  # partners by chance tell no place
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
@@ -160,7 +160,7 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     return Unmatched(source.take(lost_rows), source_place, rest, place, copy_of, doubts)
 
 
-def _beyond(
+def _beyond_edges(
     source: Records, rest: Records, beyond: tuple[Flags, Flags], is_open: tuple[bool, bool]
 ) -> tuple[Flags, Flags, Flags]:
     """Return which records without a partner, before or behind all partners, are at an open end; which of them may be

@@ -60,7 +60,7 @@ def find_doubts(
     lacking = [np.setdiff1d(np.arange(first, end), partners) for partners, _ in answers]
     rows_due = int(np.searchsorted(source.offset, due))
     if not all(map(len, lacking)) or may_be_sent_again(
-        source.hash, target.hash, rows_due, is_open, _runs(lost) + _runs(surplus)
+        source.hash, target.hash, rows_due, is_open, _count_runs(lost) + _count_runs(surplus)
     ):  # nothing of the window need be lost
         spans += [_span(source.offset, int(part[0]), int(part[-1]) + 1) for part in lacking if len(part)]
     unsure_lost, unsure_surplus = np.zeros(len(source), np.bool_), np.zeros(len(target), np.bool_)
@@ -155,7 +155,7 @@ def are_elsewhere(partners: Rows, due: int) -> bool:
     return 2 * int((partners < due).sum()) < due
 
 
-def _runs(rows: Rows) -> int:
+def _count_runs(rows: Rows) -> int:
     """Return how many runs of rows that follow each other there are."""
     return int((np.diff(rows) != 1).sum()) + 1 if len(rows) else 0
 
