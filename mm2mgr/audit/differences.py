@@ -167,7 +167,8 @@ def _beyond_edges(
     of another window by their timestamps, as those of a burst; and which of these as well of this window, where
     timestamps are in disorder."""
     outside, unsure, near = (np.zeros(len(rest), np.bool_) for _ in range(3))
-    disorder = int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
+    # What was not read may be out of order by more than what was.
+    disorder = 2 * int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
     for flags, edge, sign in ((beyond[0], 0, 1), (beyond[1], -1, -1)):
         if not is_open[edge]:
             continue
