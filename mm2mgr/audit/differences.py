@@ -187,7 +187,7 @@ def _beyond_edges(
 def _may_be_again(source: Records, target: Records, partners: Rows, edges: Edges) -> Flags:
     """Return which target records may be copies where timestamps do not count: at an open end those behind the last
     partner; at an open start those that equal what the source has once, in the run of its records right before the
-    first partner.
+    first partner, or where two that follow each other do so in the source.
     """
     again, rows = np.zeros(len(target), np.bool_), np.arange(len(target))
     if edges.open_end:
@@ -195,7 +195,14 @@ def _may_be_again(source: Records, target: Records, partners: Rows, edges: Edges
     if edges.open_start and len(partners):
         others = np.flatnonzero(~np.isin(target.hash[: partners[0]], source.hash))
         is_run = (rows > (others[-1] if len(others) else -1)) & (rows < partners[0])
-        again |= is_run & np.isin(target.hash, source.hash[is_single(source.hash)])
+        once = np.flatnonzero(is_single(source.hash))
+        again |= is_run & np.isin(target.hash, source.hash[once])
+        hashes, places = np.unique(source.hash[once], return_index=True)
+        at = np.searchsorted(hashes, target.hash[: partners[0]])
+        at = np.minimum(at, len(hashes) - 1)
+        at = np.where(hashes[at] == target.hash[: partners[0]], once[places[at]], -1) if len(once) else at
+        follows = np.flatnonzero((np.diff(at) == 1) & (at[:-1] >= 0))
+        again[follows] = again[follows + 1] = True
     return again
 
 

@@ -345,6 +345,14 @@ def test_without_timestamps_copies_right_before_what_retention_left_are_not_equa
     assert audited(fake, replace(sent_again, target=log), 50, 300).verdict is Verdict.EQUAL
 
 
+def test_without_timestamps_copies_of_a_restart_before_another_are_not_equal(fake: FakeLogs) -> None:
+    log = distinct(60, at=1_000)
+    twice = Logs(log, [*log[:14], *log[3:17], *log[7:]], (8, 13), 60, 60, WITHOUT_TIMES, "")
+    part_audit = audited(fake, twice, 8, 60)
+    assert part_audit.verdict is Verdict.NOT_JUDGED
+    assert any(reason.startswith("source offsets 8-16: the target has") for reason in part_audit.not_judged)
+
+
 def test_copies_of_what_retention_removed_are_not_judged(fake: FakeLogs) -> None:
     log = distinct(3_000, at=1_000)
     nobodys = replace(log[1_200], value=b"nobody's")
