@@ -39,6 +39,7 @@ MOST_IN_A_GAP = 2_000_000
 _SEARCHED = 500_000
 _MAY_BE_OF_OTHERS = {DifferenceKind.EXTRA, DifferenceKind.DUPLICATED}
 _WITH_PLACE = {*_MAY_BE_OF_OTHERS, DifferenceKind.REORDERED}
+_MAY_BE_ELSEWHERE = {DifferenceKind.EXTRA, DifferenceKind.MISSING}
 _ROUNDS = 3
 _LACKS_FASTEST = "No module named 'xxhash'"
 _SLOWER = (
@@ -432,9 +433,10 @@ class _Run:
 
     def _settle(self, part: _Part, rows: pa.Table, searched: pa.Table | None, finding: _Findings) -> None:
         rest_rows = _of_kind(rows, gaps.REST)
-        earlier, on_target = list[Records](), Records.join([])
+        earlier, on_target, faults = list[Records](), Records.join([]), list[str]()
         if searched is not None:
-            finding.not_judged += _faults(searched)
+            faults = _faults(searched)
+            finding.not_judged += faults
             is_target = searched.column("is_target")
             earlier = [Records.from_arrow(_of_kind(searched.filter(pc.invert(is_target)), gaps.COPY))]
             on_target = Records.from_arrow(_of_kind(searched.filter(is_target), gaps.COPY))
@@ -449,8 +451,11 @@ class _Run:
             finding.not_judged.append(text)
         differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
         rest_of_sides = _RestRows.from_table(rest_rows)
-        differences, first_copies = _first_copies(part, differences, rest, on_target)
+        known_from = part.order.target.first if faults else part.target_searched_from
+        differences, first_copies = _first_copies(part, differences, rest, on_target, known_from)
         told = self._of_window(part, rest_of_sides, differences, spans, finding)
+        if faults:  # what was to be found there is neither extra nor missing
+            told = [entry for entry in told if entry.kind not in _MAY_BE_ELSEWHERE]
         later = on_target.take(on_target.offset >= part.order.target.end)
         far_behind = set(rest.source.offset[np.isin(rest.source.hash, later.hash)].tolist())
         of_removed = _of_removed(part, differences, rest, rest_of_sides)
@@ -622,10 +627,11 @@ def _without_open(
 
 
 def _first_copies(
-    part: _Part, differences: Sequence[RecordDifference], rest: Unmatched, on_target: Records
+    part: _Part, differences: Sequence[RecordDifference], rest: Unmatched, on_target: Records, known_from: int
 ) -> tuple[list[RecordDifference], set[int]]:
     """Tell the first copy of a record from further ones where the source was not read up to that record: it is out of
-    place where the target has none before. The second answer are target offsets of which this is open."""
+    place where the target has none before; it is known from an offset on. The second answer are target offsets of which
+    this is open."""
     first_read, before = part.source_ranges[0].first, on_target.take(on_target.offset < part.order.target.first)
     hashes = dict(zip(rest.target.offset.tolist(), rest.target.hash.tolist(), strict=True))
     copies: dict[int, tuple[int, int]] = {}
@@ -638,7 +644,7 @@ def _first_copies(
     for number, (offset, row) in copies.items():
         if number in there:
             continue
-        if part.target_searched_from == 0:
+        if known_from == 0:
             told[row] = replace(told[row], kind=DifferenceKind.REORDERED, content=None)
         else:
             unsure.add(offset)

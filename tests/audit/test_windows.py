@@ -6,12 +6,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mm2mgr.audit import run, verdicts
+from mm2mgr.audit import gaps, run, verdicts
 from mm2mgr.audit.report import DifferenceKind, PartitionAudit, RecordDifference, Verdict
 from mm2mgr.audit.run import run_audit
 from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow, Matching, PartitionOrder
@@ -457,6 +458,25 @@ def test_what_restarts_alone_explain_is_not_told_as_out_of_place_or_missing(fake
         outcomes[part_audit.verdict] += 1
     assert outcomes[Verdict.DIFFERS] >= 30
     assert not outcomes[Verdict.EQUAL]
+
+
+def test_what_could_not_be_searched_is_neither_extra_nor_missing(
+    fake: FakeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = distinct(600, at=1_000)
+    logs = Logs(log, [*log[:400], *log[20:60], *log[400:]], (0, 0), 600, 600, ALL_FIELDS, "")
+    assert audited(fake, logs, 300, 500).counts == {DifferenceKind.DUPLICATED: 40}
+    read = gaps._read
+
+    def fails(task: gaps.GapTask, side: gaps.LogSide, *others: Any, **more: Any) -> Any:
+        if task.wanted_hashes is not None:
+            raise gaps._Unreadable(side, side.range.window.first, "retention")
+        return read(task, side, *others, **more)
+
+    monkeypatch.setattr(gaps, "_read", fails)
+    part_audit = audited(fake, logs, 300, 500)
+    assert (part_audit.verdict, part_audit.differences) == (Verdict.NOT_JUDGED, ())
+    assert "could not be read again: retention" in part_audit.not_judged[0]
 
 
 def test_a_record_that_arrived_far_behind_the_window_is_not_missing(fake: FakeLogs) -> None:
