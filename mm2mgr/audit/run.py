@@ -341,7 +341,7 @@ class _Run:
             yield from self._whole(part, finding)
         elif not finding.not_judged and finding.sums is not None:
             prints = finding.sums.source.fingerprints()
-            is_open = part.has_open_start or part.has_open_end
+            is_open = part.has_open_start or part.has_open_end or part.source_ranges[-1].end > part.order.due
             finding.blocks_repeat = is_open and len(np.unique(prints)) < len(prints)
             for gap in align_blocks(finding.sums.source, finding.sums.target).gaps:
                 yield from self._gap(part, finding, gap)
