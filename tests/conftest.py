@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from subprocess import PIPE
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import find_java, kafka_runtime, spark_java_home
+from tests import examples
 from tests.clock import REALLY_WAIT, no_waiting
 from tests.fake_connect import without_sockets
 
@@ -223,7 +225,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (_place(item.path, LONGEST), item.path not in real))
 
 
-def _place(module: Path, beginnings: Sequence[str]) -> int:
+@cache
+def _place(module: Path, beginnings: tuple[str, ...]) -> int:
     """Return the place of the first of these beginnings that a module's path below this folder has, or their number."""
     name = module.relative_to(Path(__file__).parent).as_posix()
     return next((place for place, beginning in enumerate(beginnings) if name.startswith(beginning)), len(beginnings))
@@ -253,7 +256,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the workers beside the JVMs yield to these, but not starve: what they start has deadlines too."""
+    """Draw many examples in `make test-matrix`; let the workers beside the JVMs yield to these, but not starve."""
+    examples.RUN["is matrix"] = config.option.markexpr == "matrix"
     if (worker := getattr(config, "workerinput", None)) and _is_beside(worker["workerid"], worker["workercount"]):
         os.nice(3)
 
