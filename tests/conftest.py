@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import re
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from subprocess import PIPE
@@ -208,12 +209,39 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Look for no garbage while tests are collected: what is made then stays."""
+    """Look for no garbage while tests are collected: what is made then stays. In a fresh clone the first worker compiles them for all."""
     gc.disable()
     try:
-        yield
+        with ExitStack() as stack:
+            if not (_are_compiled() or sys.dont_write_bytecode):
+                stack.enter_context(_alone_in(Path(__file__).parent))
+                if _are_compiled():
+                    stack.close()
+            yield
     finally:
         gc.enable()
+
+
+def _are_compiled() -> bool:
+    """Whether pytest has compiled these tests, all of them or nearly so."""
+    folders = Path(__file__).parent.glob("*/__pycache__")
+    return (
+        sum(
+            any(folder.glob(f"test_*.{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"))
+            for folder in folders
+        )
+        > 5
+    )
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
