@@ -176,6 +176,11 @@ LONG = (
     "cli/test_size.py",
     "cli/test_lag.py",
     "cli/test_task_capacity.py",
+    "cli/test_rebalance.py",
+    "cli/test_automatic_rebalance.py",
+    "cli/test_throughput.py",
+    "throughput/test_any_engine.py",
+    "truth/test_refusals.py",
 )
 
 
