@@ -36,7 +36,7 @@ demo: $(VENV)/.ready-sandbox,serve  ## start real Kafka and Connect here, mirror
 test: $(VENV)/.ready-dev  ## run the tests, those with real Kafka, Connect and Spark too
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not matrix" $(ARGS)
 
-test-fast: $(VENV)/.ready-dev  ## run the tests that start no JVM and are short: under three minutes on two cores
+test-fast: $(VENV)/.ready-dev  ## run the tests that start no JVM and are short: about four minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not live and not spark and not long and not matrix" $(ARGS)
 
 test-matrix: $(VENV)/.ready-dev  ## run the long forms of tests that are too long for the gate
