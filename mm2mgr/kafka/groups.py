@@ -156,14 +156,15 @@ def _read_turn(
                     continue
                 is_record = message.error() is None and message.offset() < place.end
                 if is_record and message.offset() >= place.offset:
-                    read.append(_mark(message))
+                    read.append(record_mark(message))
                 if not is_record or len(read) >= place.most or message.offset() + 1 >= place.end:
                     marks[place] = tuple(read)
                     del begun[partition]
     return marks
 
 
-def _mark(message: Any) -> RecordMark:
+def record_mark(message: Any) -> RecordMark:
+    """Return what tells a record that was consumed from others."""
     _, stamp = message.timestamp()  # negative without a time
     return RecordMark(message.offset(), _digest(message.key()), _digest(message.value()), max(-1, stamp))
 
