@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Event
@@ -38,7 +38,7 @@ class ScratchGroups:
 
     def read(
         self, most: Mapping[str, Mapping[TopicPartition, int]], at_once: int, limit_seconds: float
-    ) -> Iterator[tuple[str, GroupRead]]:
+    ) -> Generator[tuple[str, GroupRead]]:
         """Yield what a member of each group read, in the order in which they end."""
         stop, waiting = Event(), list(most)
         with ThreadPoolExecutor(at_once, thread_name_prefix="mm2mgr-rehearsal") as threads:

@@ -51,8 +51,8 @@ class RehearsalOptions:
 
 
 class ScratchNames(NamedTuple):
-    """Names of one rehearsal's groups: of which owner, where it runs (eight hexadecimal digits), and since when (seconds
-    since 1970)."""
+    """Names of one rehearsal's groups: of which owner, where it runs (eight hexadecimal digits), and since when
+    (seconds since 1970)."""
 
     owner: str
     place: str
@@ -62,7 +62,7 @@ class ScratchNames(NamedTuple):
         """Return the name of its group of this number."""
         return f"{PREFIX}{self.owner}.{self.place}-{self.began_at:010d}.{number}"
 
-    def abandoned(self, groups: Iterable[str]) -> list[str]:
+    def find_abandoned(self, groups: Iterable[str]) -> list[str]:
         """Return the groups that earlier rehearsals of this owner left: those from here, where no other one runs, and
         old ones from elsewhere."""
         form = re.compile(rf"{re.escape(PREFIX + self.owner)}\.([0-9a-f]{{8}})-([0-9]{{10}})\.[0-9]{{1,6}}")
@@ -234,7 +234,8 @@ class _Compared(NamedTuple):
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
-class Stage(NamedTuple):
+@dataclass(frozen=True)
+class Stage:
     """A stage of a rehearsal, and how long it took."""
 
     name: str
@@ -287,7 +288,7 @@ class RehearsedGroup:
         return sum(place.again for place in self.positions)
 
     @property
-    def compared(self) -> int:
+    def compared_records(self) -> int:
         """Records that were compared."""
         return sum(place.compared for place in self.positions)
 
@@ -316,8 +317,8 @@ class Rehearsal:
     remaining: tuple[str, ...] = ()
 
     json_keys = (
-        "pair taken_at verdict recovery_seconds not_measured stages counts left_out records deleted abandoned remaining "
-        "unread groups=worst_first"
+        "pair taken_at verdict recovery_seconds not_measured stages counts left_out records deleted abandoned "
+        "remaining unread groups=worst_first"
     )
     not_measured = (
         "how long people take to notice and to decide, DNS, restarts of clients and their own rebalances, and that"
@@ -338,14 +339,14 @@ class Rehearsal:
     def first_seconds(self) -> float | None:
         """How long the slowest group took to its first record; None where one has none."""
         times = [group.first_seconds for group in self.groups if group.positions]
-        known = [seconds for seconds in times if seconds is not None]
-        return max(known) if known and len(known) == len(times) else None
+        measured = [seconds for seconds in times if seconds is not None]
+        return max(measured) if measured and len(measured) == len(times) else None
 
     @cached_property
     def recovery_seconds(self) -> float | None:
         """How long `failover run --disaster` would take until each group has its first record: to judge, to write
         groups, and the slowest group's first record. None where it was not measured."""
-        seconds = dict(self.stages)
+        seconds = {stage.name: stage.seconds for stage in self.stages}
         parts = [seconds.get(JUDGE), seconds.get(WRITE), self.first_seconds]
         return None if None in parts else sum(part or 0.0 for part in parts)
 

@@ -211,7 +211,7 @@ def rehearsal_row(rehearsal: Rehearsal, started_by: str) -> FailoverRehearsalRow
         groups=len(rehearsal.groups),
         positions=sum(rehearsal.counts.values()),
         differing=rehearsal.counts["differs"],
-        compared=sum(group.compared for group in rehearsal.groups),
+        compared=sum(group.compared_records for group in rehearsal.groups),
         repeated=sum(group.again for group in rehearsal.groups),
         recovery_ms=None if seconds is None else _ms(seconds),
         started_by=started_by,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -159,11 +159,11 @@ class _Rehearsing:
         """Delete what killed rehearsals of this owner left on the target, and return how many groups these were."""
         question = GroupMembers(self.target)
 
-        def listed() -> Steps[Sequence[str]]:
+        def list_groups() -> Steps[Sequence[str]]:
             snapshot = yield [question]
             return list(snapshot[question])
 
-        names = self.names.abandoned(self.workspace.ask(listed(), _LIMITS))
+        names = self.names.find_abandoned(self.workspace.ask(list_groups(), _LIMITS))
         left = scratch.delete_abandoned(names)
         self.warnings += [f"{name}, of an earlier rehearsal, is still there: {reason}" for name, reason in left.items()]
         return len(names) - len(left)
@@ -189,7 +189,7 @@ class _Rehearsing:
         )
 
     def _delete(self, scratch: ScratchGroups, *, is_over: bool) -> dict[str, str]:
-        """Delete the scratch groups; an interrupt or failure before is what the caller hears of, and `note` of these."""
+        """Delete the scratch groups. After an interrupt or a failure, `note` is told of those that are still there."""
         try:
             left = scratch.delete()
         except KafkaError as error:
@@ -217,11 +217,13 @@ class _Rehearsing:
             there = [group for name, group in by_name.items() if name not in failed]
             expected, missing = self._read_source(there)
         unread += missing
-        results = {name: self._unwritten(by_name[name], reason) for name, reason in failed.items()}
+        results = {name: self._without_offsets(by_name[name], reason) for name, reason in failed.items()}
         with self._stage(READ):
             most = {group.name: group.most(self.options.records) for group in there}
-            for name, read in scratch.read(most, self.options.groups_at_once, self.options.group_seconds):
-                results[name] = self._compare(readiness, by_name[name], read, expected)
+            reads = scratch.read(most, self.options.groups_at_once, self.options.group_seconds)
+            with closing(reads):  # so that no member is left when the groups are deleted
+                for name, read in reads:
+                    results[name] = self._compare(readiness, by_name[name], read, expected)
         first = [group.first_seconds for group in results.values() if group.first_seconds is not None]
         if first:
             self.stages.append(Stage(FIRST, max(first)))
@@ -232,7 +234,7 @@ class _Rehearsing:
             for group in groups
         ), unread
 
-    def _unwritten(self, group: ScratchGroup, reason: str) -> RehearsedGroup:
+    def _without_offsets(self, group: ScratchGroup, reason: str) -> RehearsedGroup:
         """A right that is missing says nothing of the group."""
         if "authoriz" not in reason.lower():
             return RehearsedGroup(group.group.group, group.name, failure=f"offsets could not be written: {reason}")

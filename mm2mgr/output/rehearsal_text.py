@@ -55,7 +55,7 @@ def rehearsed_text(rehearsal: Rehearsal) -> str:
 
 
 def _facts(rehearsal: Rehearsal) -> Iterator[str]:
-    seconds = dict(rehearsal.stages)
+    seconds = {stage.name: stage.seconds for stage in rehearsal.stages}
     stages = ", ".join(f"{stage.name} {span_text(stage.seconds)}" for stage in rehearsal.stages)
     yield f"Stages: {stages}."
     if rehearsal.recovery_seconds is not None:
@@ -79,11 +79,11 @@ def _groups(rehearsal: Rehearsal, most: int) -> Table:
 
 def _cells(group: RehearsedGroup) -> tuple[str, ...]:
     first = "-" if group.first_seconds is None else span_text(group.first_seconds)
-    numbers = (f"{len(group.positions)}", f"{group.compared}", f"{group.again}", f"{group.may_repeat}")
-    return group.group, group.word, *numbers, first, _why(group)
+    numbers = (f"{len(group.positions)}", f"{group.compared_records}", f"{group.again}", f"{group.may_repeat}")
+    return group.group, group.word, *numbers, first, _reason_text(group)
 
 
-def _why(group: RehearsedGroup) -> str:
+def _reason_text(group: RehearsedGroup) -> str:
     reasons = [group.failure] if group.failure else []
     if group.untranslated:
         reasons.append(f"position not known: {few(group.untranslated_names)}")

@@ -460,7 +460,7 @@ class CheckStore:
 
 
 class RehearsalStore:
-    """What rehearsals of failover came to for the pairs of one owner, a row per rehearsal. `warn` as for `LossStore`."""
+    """What rehearsals of failover came to for the pairs of one owner, a row each. `warn` as for `LossStore`."""
 
     def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
         self._table, self._owner = StoredTable(store, FAILOVER_REHEARSALS, warn), owner
