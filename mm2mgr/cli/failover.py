@@ -106,9 +106,7 @@ _REHEARSED = {"good": ExitCode.YES, "good with": ExitCode.DIFFERS, "not good": E
 @click.argument("pair")
 @option("--group", metavar="RE", help="Only groups whose whole name matches this Java expression. Default: all groups.")
 @option("--records", type=Count(min=1, max=100), default=10, metavar="N", help="Records to read from each position.")
-@option(
-    "--groups", "most", type=Count(min=1), default=300, metavar="N", help="Groups to rehearse at most, worst first."
-)
+@option("--most-groups", type=Count(min=1), default=300, metavar="N", help="Groups to rehearse at most, worst first.")
 @option(
     "--groups-at-once", type=Count(min=1, max=64), default=8, metavar="N", help="Groups that read at the same time."
 )
@@ -121,7 +119,7 @@ def rehearse(
     pair: str,
     group: str | None,
     records: int,
-    most: int,
+    most_groups: int,
     groups_at_once: int,
     rows: int,
     store: Path,
@@ -146,7 +144,7 @@ def rehearse(
     from mm2mgr.output.rehearsal_text import rehearsal_markdown, say_rehearsal
     from mm2mgr.output.status_text import say_warnings
 
-    options = operations.RehearsalOptions(group, records, groups_at_once, most)
+    options = operations.RehearsalOptions(group, records, groups_at_once, most_groups)
     workspace.flows((pair,))  # an unknown pair is an error before anything is asked
     with signals_interrupt(), reading(workspace, "rehearsing with scratch groups"), invalid_arguments():
         rehearsed = operations.failover_rehearse(workspace, pair, options, store=store, note=talk)

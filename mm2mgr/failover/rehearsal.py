@@ -116,28 +116,12 @@ def _is_readable(position: GroupPosition) -> bool:
     return log is not None and bounds is not None and log.start <= bounds.lower <= log.end
 
 
-def source_rounds(groups: Iterable[ScratchGroup], records: int, size: int = 2_000) -> list[tuple[RecordPlace, ...]]:
-    """Return what is to be read on the source, in rounds of at most so many places with no partition twice."""
-    places = {
-        source_place(position, records): None
-        for group in groups
-        for position in group.positions
-        if _has_unread(position)
-    }
-    rounds: list[list[RecordPlace]] = []
-    used: list[set[TopicPartition]] = []
-    first_free: dict[TopicPartition, int] = {}
-    for place in places:
-        number = first_free.get(place.partition, 0)
-        while number < len(rounds) and (len(rounds[number]) >= size or place.partition in used[number]):
-            number += 1
-        if number == len(rounds):
-            rounds.append([])
-            used.append(set())
-        rounds[number].append(place)
-        used[number].add(place.partition)
-        first_free[place.partition] = number + 1
-    return [tuple(places) for places in rounds]
+def source_places(groups: Iterable[ScratchGroup], records: int) -> tuple[RecordPlace, ...]:
+    """Return what is to be read on the source, each place once."""
+    places = (
+        source_place(position, records) for group in groups for position in group.positions if _has_unread(position)
+    )
+    return tuple(dict.fromkeys(places))
 
 
 def source_place(position: GroupPosition, records: int) -> RecordPlace:

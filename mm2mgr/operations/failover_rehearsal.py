@@ -33,7 +33,7 @@ from mm2mgr.failover.rehearsal import (
     compare,
     place_id,
     source_place,
-    source_rounds,
+    source_places,
     untranslated_partitions,
 )
 from mm2mgr.files import hold_lock, state_folder
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
     from mm2mgr.topology import Flow
 
-_LIMITS = Limits(kafka_seconds=10.0, measuring_seconds=60.0, kafka_at_once=8)
+_LIMITS = Limits(kafka_seconds=10.0, measuring_seconds=300.0)
 
 
 @dataclass(frozen=True)
@@ -259,22 +259,18 @@ class _Rehearsing:
     def _read_source(
         self, groups: Sequence[ScratchGroup]
     ) -> tuple[dict[RecordPlace, tuple[RecordMark, ...]], list[Unread]]:
+        """Read the records that the groups have to read next; what does not come in time is not among them."""
         alias = self.flows[0].source.alias
-        questions = [RecordMarks(alias, places) for places in source_rounds(groups, self.options.records)]
+        question = RecordMarks(alias, source_places(groups, self.options.records))
 
-        def read() -> Steps[list[dict[RecordPlace, tuple[RecordMark, ...]] | Mm2mgrError]]:
-            snapshot = yield questions
-            return [snapshot.get(question) for question in questions]
+        def read() -> Steps[dict[RecordPlace, tuple[RecordMark, ...]] | Mm2mgrError]:
+            snapshot = yield [question]
+            return snapshot.get(question)
 
-        answers = self.workspace.ask(read(), _LIMITS) if questions else []
-        marks: dict[RecordPlace, tuple[RecordMark, ...]] = {}
-        unread: list[Unread] = []
-        for answer in answers:
-            if isinstance(answer, Mm2mgrError):
-                unread.append(Unread(alias, "records", answer.one_line, answer.hint or ""))
-            else:
-                marks |= answer
-        return marks, unread[:1]
+        answer = self.workspace.ask(read(), _LIMITS) if question.places else {}
+        if isinstance(answer, Mm2mgrError):
+            return {}, [Unread(alias, "records", answer.one_line, answer.hint or "")]
+        return answer, []
 
     def _missing_rights(self, reason: str, topics: Sequence[str]) -> Unread:
         """Return that this login may not write scratch groups on the target, with the commands that let it."""
