@@ -305,8 +305,8 @@ class Rehearsal:
         "remaining unread groups=worst_first"
     )
     not_measured = (
-        "how long people take to notice and to decide, DNS, restarts of clients and their own rebalances, and that"
-        " producers write elsewhere"
+        "how long people take to notice and to decide, DNS, restarts of clients and their own rebalances, and"
+        " the switch of producers"
     )
 
     @cached_property

@@ -226,7 +226,7 @@ class _Rehearsing:
                     results[name] = self._compare(readiness, by_name[name], read, expected)
         first = [group.first_seconds for group in results.values() if group.first_seconds is not None]
         if first:
-            self.stages.append(Stage(FIRST, max(first)))
+            self.stages.insert(-1, Stage(FIRST, max(first)))
         rest = (RehearsedGroup(group.group.group, group.name) for group in groups)
         rehearsed = {group.scratch: group for group in rest} | results
         return tuple(

@@ -1,5 +1,5 @@
-"""`failover check` and `failover rehearse` on real brokers: whoever starts on the target at the offset that it names skips nothing, and reads no
-more again than it says.
+"""`failover check` and `rehearse` on real brokers: whoever starts on the target at the offset that they name skips nothing,
+and reads no more again than they say.
 
 Groups at the end, in the middle, idle since the first records; topics with gaps by compaction and by transactions. A
 rehearsal leaves both clusters as they were, killed ones too once the next has run.
