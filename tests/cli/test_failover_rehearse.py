@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
+import signal
 import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,10 +17,12 @@ from mm2mgr.failover.rehearsal import ABANDONED_SECONDS, PREFIX
 from mm2mgr.failover.syncs import CheckpointLog
 from mm2mgr.files import Locked
 from mm2mgr.kafka.groups import GroupState, RecordMark
+from mm2mgr.kafka.scratch_groups import GroupRead
 from mm2mgr.live.questions import RecordMarks
 from mm2mgr.observe.state_file import StorePlace, rehearsals_of
 from mm2mgr.operations import RehearsalOptions, Workspace, failover_rehearse
 from mm2mgr.partitions import Offsets, TopicPartition
+from tests.clock import sleep_for_others
 from tests.failover.fake_pair import FakeScratch, checkpoint, sync, syncs_of
 from tests.plan.site import Site
 
@@ -186,6 +191,25 @@ def test_an_interrupt_deletes_what_was_made(stage: Stage) -> None:
     stage.scratch.interrupt_at = 1
     stage.text("--groups-at-once", "1", code=130)
     assert len(stage.scratch.created) == 2
+    stage.assert_untouched()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_groups_are_read_ends_their_members_and_deletes_them(
+    stage: Stage, number: signal.Signals
+) -> None:
+    ended: list[bool] = []
+
+    def read(access: object, group: str, most: object, limit_seconds: float, stop: Event) -> GroupRead:
+        sleep_for_others(0.2)  # the command waits for this thread by then
+        os.kill(os.getpid(), number)
+        ended.append(stop.wait(30))
+        return GroupRead()
+
+    stage.estate.site.patch.setattr("mm2mgr.kafka.scratch_groups.read_as_member", read)
+    stage.text(code=130)
+    assert ended == [True]
+    assert len(stage.scratch.created) == 1
     stage.assert_untouched()
 
 
