@@ -48,7 +48,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class FailoverOrder:
+class RunOrder:
     """How to fail over. `cutoff_at`: seconds since 1970, of mode `cutoff`. `quiet_seconds`: for so long no log of the
     source may move. `lag_seconds`: the oldest record that waits may be so old when producers are to stop.
     `timeout_seconds` bounds the wait of each stage. `only`: a Java expression that the groups to write match."""
@@ -165,7 +165,7 @@ class FailoverRun:
     """One run of a failover."""
 
     world: FailoverWorld
-    order: FailoverOrder
+    order: RunOrder
     report: Report
     ask: Ask
     journal: FailoverJournal | None = None

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from mm2mgr.apply.failover_run import (
     Ask,
-    FailoverOrder,
     FailoverResult,
     FailoverRun,
     GroupOutcome,
+    RunOrder,
     abandon,
 )
 from mm2mgr.apply.failover_run import Report as StageReport
@@ -25,7 +25,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import PairReadiness
 from mm2mgr.failover.group_offsets import Written
 from mm2mgr.failover.journal import FailoverJournal
-from mm2mgr.failover.runbook import PairNames, Runbook, RunbookFacts, runbook
+from mm2mgr.failover.runbook import PairNames, Runbook, RunbookFacts, RunbookStep, runbook
 from mm2mgr.failover.stages import MirrorFacts, PairConnector
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.reach import Limits
@@ -49,7 +49,7 @@ class LivePair:
 
     workspace: Workspace
     flows: Sequence[Flow]
-    order: FailoverOrder
+    order: RunOrder
     store: StorePlace
     author: str = ""
     report: Callable[[Event], None] = lambda event: None
@@ -152,12 +152,11 @@ class FailoverPlan:
     """The runbook of a failover, and what could not be kept or read beside it."""
 
     runbook: Runbook
-    readiness: PairReadiness
     warnings: tuple[str, ...] = ()
 
 
 def failover_plan(
-    workspace: Workspace, pair: str, order: FailoverOrder = FailoverOrder(), *, store: Store = DEFAULT_STORE
+    workspace: Workspace, pair: str, order: RunOrder = RunOrder(), *, store: Store = DEFAULT_STORE
 ) -> FailoverPlan:
     """Return the stages of a failover of a pair `source->target`, with what each would come to now; nothing is written.
 
@@ -165,9 +164,13 @@ def failover_plan(
     """
     live = _live_pair(workspace, pair, replace(order, dry_run=True), store)
     result = FailoverRun(live, live.order, lambda *_: None, lambda *_: True).run()
+    return FailoverPlan(_runbook(live, result), tuple(live.warnings))
+
+
+def _runbook(live: LivePair, result: FailoverResult) -> Runbook:
     assert result.readiness
     assert result.verdict
-    flow = live.flows[0]
+    order, flow = live.order, live.flows[0]
     topics = {partition.topic for partition in result.facts.source_ends}
     topics |= {place.partition.topic for group in result.readiness.groups for place in group.positions}
     remotes = {topic: _remote_of(live.flows, topic) for topic in sorted(topics)}
@@ -184,19 +187,19 @@ def failover_plan(
         order.lag_seconds,
         _time_text(order),
     )
-    return FailoverPlan(runbook(names, known), result.readiness, tuple(live.warnings))
+    return runbook(names, known)
 
 
 def _remote_of(flows: Sequence[Flow], topic: str) -> str:
     return next((flow.remote_topic(topic) for flow in flows if flow.carries(topic)), topic)
 
 
-def _asked(order: FailoverOrder) -> str:
+def _asked(order: RunOrder) -> str:
     cutoff = f" --cutoff {_time_text(order)}" if order.mode == "cutoff" else ""
     return " --disaster" if order.mode == "disaster" else cutoff
 
 
-def _time_text(order: FailoverOrder) -> str:
+def _time_text(order: RunOrder) -> str:
     return "" if order.cutoff_at is None else f"{datetime.fromtimestamp(order.cutoff_at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -212,13 +215,23 @@ class FailoverHow:
     store: Store = DEFAULT_STORE
 
 
-Ended = tuple[FailoverResult, tuple[str, ...]]
-"""What became of a failover, and warnings."""
+@dataclass(frozen=True)
+class FailoverEnded:
+    """What became of a failover, the stages that are left to people, and what could not be kept or read beside it."""
+
+    result: FailoverResult
+    left: tuple[RunbookStep, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    json_keys = (
+        "pair=result.pair mode=result.mode outcome=result.outcome verdict=result.verdict stages=result.stages "
+        "groups=result.orders journal=result.journal left"
+    )
 
 
 def failover_run(
-    workspace: Workspace, pair: str, order: FailoverOrder = FailoverOrder(), how: FailoverHow = FailoverHow()
-) -> Ended:
+    workspace: Workspace, pair: str, order: RunOrder = RunOrder(), how: FailoverHow = FailoverHow()
+) -> FailoverEnded:
     """Fail a pair over, or go on with the failover that is under way, and return what became of it.
 
     Writes are as those of `apply`: under the owner's lease, in the history. Mm2mgrError where a stage does not come to
@@ -226,22 +239,24 @@ def failover_run(
     """
     live = _writing_pair(workspace, pair, order, how)
     result = FailoverRun(live, order, how.report, how.ask).run()
-    return result, tuple(live.warnings)
+    steps = _runbook(live, result).steps
+    left = tuple(step for step in steps if step.stage.name in {"back", "consumers"})
+    return FailoverEnded(result, left, tuple(live.warnings))
 
 
 def failover_abandon(
     workspace: Workspace, pair: str, how: FailoverHow = FailoverHow(), *, timeout_seconds: float = 120.0
-) -> Ended:
+) -> FailoverEnded:
     """Take back what a failover did, as long as no group was written: its connectors come to the states that they
     had."""
-    live = _writing_pair(workspace, pair, FailoverOrder(), how)
+    live = _writing_pair(workspace, pair, RunOrder(), how)
     result = abandon(live, how.ask, timeout_seconds)
-    return result, tuple(live.warnings)
+    return FailoverEnded(result, (), tuple(live.warnings))
 
 
 def failover_forget(workspace: Workspace, pair: str, how: FailoverHow = FailoverHow()) -> int:
     """Delete the journal of a pair, also one that cannot be read; return how many texts that were."""
-    live = _writing_pair(workspace, pair, FailoverOrder(), how)
+    live = _writing_pair(workspace, pair, RunOrder(), how)
     if not how.ask(
         "abandon", f"delete the journal of the failover of {live.pair}, and leave everything else as it is?"
     ):
@@ -250,13 +265,13 @@ def failover_forget(workspace: Workspace, pair: str, how: FailoverHow = Failover
         return wait_for(live.writing.forget_journal())
 
 
-def _live_pair(workspace: Workspace, pair: str, order: FailoverOrder, store: Store) -> LivePair:
+def _live_pair(workspace: Workspace, pair: str, order: RunOrder, store: Store) -> LivePair:
     flows = flows_of_pair(workspace, pair)
     owner = str(workspace.topology.owner)
     return LivePair(workspace, flows, order, StorePlace(store, owner, state_file(owner)))
 
 
-def _writing_pair(workspace: Workspace, pair: str, order: FailoverOrder, how: FailoverHow) -> LivePair:
+def _writing_pair(workspace: Workspace, pair: str, order: RunOrder, how: FailoverHow) -> LivePair:
     workspace.refuse_snapshot()
     live = _live_pair(workspace, pair, order, how.store)
     connect = live.flows[0].connect
