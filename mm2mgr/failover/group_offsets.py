@@ -85,23 +85,23 @@ def order_group(group: GroupReadiness, written: Written = {}) -> GroupOrder:  # 
     uncertain: list[TopicPartition] = []
     repeats = skips = gone_on = 0
     for position in group.positions:
-        remote, start, wanted = position.remote, position.on_target, start_of(position)
+        remote, start, goal = position.remote, position.on_target, start_of(position)
         done = written.get(remote)
         if done is not None and start is not None and start >= done.after:
             gone_on += start > done.after
             repeats += position.translated_repeats_at_most or 0
         elif done is not None and start != done.before:
             changed.append(remote)
-        elif wanted is None:
+        elif goal is None:
             unknown.append(remote)
-        elif start is None or start < wanted:
-            changes[remote] = OffsetChange(start, wanted)
+        elif start is None or start < goal:
+            changes[remote] = OffsetChange(start, goal)
             repeats += position.translated_repeats_at_most or 0
-        elif start == wanted:
+        elif start == goal:
             repeats += position.translated_repeats_at_most or 0
         else:
             (uncertain if position.risk_at(start).state == "unknown" else ahead).append(remote)
-            skips += start - wanted
+            skips += start - goal
     order = GroupOrder(
         group.group,
         "level",
