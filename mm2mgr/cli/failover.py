@@ -229,13 +229,13 @@ def run(
 ) -> int:
     """Fail PAIR over: stop it once all has arrived, and write the offsets of its groups on the target.
 
-    It begins with a check of all groups, and refuses NO-GO. Then it waits until almost all is mirrored, asks whether
-    the producers have stopped, sees that nobody writes, that every record has arrived and every position is known,
-    stops the source and checkpoint connectors, notes where the target's logs end, and writes the translated offsets: only
-    of groups without a member on the target, never back. With --disaster it goes on with what has arrived. Where a stage
-    ends it, or it is killed, it says how far it came, and the same command goes on: each stage is judged by what the
-    clusters show. A journal is kept on the Kafka cluster of the target, in the topic of the history. Until groups are
-    written, --abandon brings the connectors back to the states that they had.
+    It begins with a check of all groups, and refuses NO-GO. Then it waits until almost all is mirrored, asks
+    whether the producers have stopped, sees that nobody writes, that every record has arrived and every position is
+    known, stops the source and checkpoint connectors, notes where the target's logs end, and writes the translated
+    offsets: only of groups without a member on the target, never back. With --disaster it goes on with what has
+    arrived. Where a stage ends it, or it is killed, it says how far it came, and the same command goes on: each
+    stage is judged by what the clusters show. A journal is kept on the Kafka cluster of the target, in the topic of
+    the history. Until groups are written, --abandon brings the connectors back to the states that they had.
 
     \b
     Example:

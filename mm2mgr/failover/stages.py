@@ -165,7 +165,7 @@ def run_verdict(
     A connector that mm2mgr may not touch, or that the tree declares as running, so that an apply would start it again,
     is NO-GO.
     """
-    beside = judge(replace(readiness, groups=(), asked=None))
+    beside = judge(replace(readiness, groups=(), asked=None if orders else readiness.asked))
     reasons: list[tuple[Word, str]] = [(beside.word, reason) for reason in beside.reasons]
     reasons += group_reasons(orders)
     for connector in connectors:

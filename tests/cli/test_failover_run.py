@@ -167,6 +167,12 @@ def test_without_a_terminal_the_missing_answers_are_named_and_nothing_is_written
     assert (writes_of(estate), estate.kept) == ([], {})
 
 
+def test_an_expression_that_no_group_matches_stops_nothing(estate: Runnable) -> None:
+    assert "no group that reads a mirrored topic matches 'biling'" in estate.run("--group", "biling", code=1).err
+    assert writes_of(estate) == []
+    assert estate.run("--group", "bill.*").lines[-1] == "done: a->east: 1 group written"
+
+
 def test_modes_exclude_each_other(estate: Runnable) -> None:
     assert "one of --planned" in estate.run("--disaster", "--planned", code=64).err
     assert "is no time" in estate.run("--cutoff", "2h", code=64).err
