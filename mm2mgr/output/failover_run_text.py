@@ -110,7 +110,9 @@ def say_ended(done: FailoverEnded) -> None:
     journal = result.journal
     since = f" at {datetime.fromtimestamp(journal.began_at, UTC):%Y-%m-%d %H:%M:%S} UTC" if journal else ""
     began = f", begun by {journal.by}{since}" if journal and result.outcome == "already done" else ""
-    numbers = f"{number_of(journal.group_count if journal else 0, 'group')} written"
+    ready = sum(order.action in {"level", "gone on"} for order in result.orders)
+    written = journal.group_count if journal else 0
+    numbers = f"{number_of(ready, 'group')} at the offsets to go on from, {written} written"
     say(f"{result.outcome}: {result.pair}: {numbers}{began}", "green")
 
 

@@ -128,7 +128,7 @@ def test_a_plan_for_a_group_with_members_there_is_no_go(estate: Runnable) -> Non
 
 def test_a_run_stops_the_pair_writes_the_groups_and_says_what_comes_next(estate: Runnable) -> None:
     told = estate.run()
-    assert told.lines[-1] == "done: a->east: 1 group written"
+    assert told.lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
     assert any(line.startswith("Next: start consumers and producers on the target") for line in told.lines)
     assert estate.states == {SOURCE: "STOPPED", GROUPS: "STOPPED", BEATS: "RUNNING"}
     assert estate.target.commits["billing"] == {REMOTE: 400, TopicPartition("a.payments", 0): 0}
@@ -148,7 +148,7 @@ def test_a_run_stops_the_pair_writes_the_groups_and_says_what_comes_next(estate:
 def test_a_second_run_does_nothing_and_a_plan_says_that_it_is_done(estate: Runnable) -> None:
     estate.run()
     before = writes_of(estate), list(estate.altered)
-    assert "already done: a->east: 1 group written, begun by" in estate.run().lines[-1]
+    assert "already done: a->east: 1 group at the offsets to go on from, 1 written, begun by" in estate.run().lines[-1]
     assert (writes_of(estate), estate.altered) == before
     assert "a failover of" in estate.plan(code=2).out
 
@@ -170,7 +170,7 @@ def test_without_a_terminal_the_missing_answers_are_named_and_nothing_is_written
 def test_an_expression_that_no_group_matches_stops_nothing(estate: Runnable) -> None:
     assert "no group that reads a mirrored topic matches 'biling'" in estate.run("--group", "biling", code=1).err
     assert writes_of(estate) == []
-    assert estate.run("--group", "bill.*").lines[-1] == "done: a->east: 1 group written"
+    assert estate.run("--group", "bill.*").lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
 
 
 def test_modes_exclude_each_other(estate: Runnable) -> None:
@@ -190,7 +190,7 @@ def test_a_group_that_is_refused_is_named_with_the_right_and_the_next_run_goes_o
     assert "--abandon" in said.err
     assert estate.journal.is_open
     estate.refused.clear()
-    assert estate.run().lines[-1] == "done: a->east: 1 group written"
+    assert estate.run().lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
 
 
 def test_a_run_that_wrote_no_group_is_abandoned(estate: Runnable) -> None:
@@ -243,7 +243,7 @@ def test_with_a_dead_source_a_disaster_writes_what_is_known(estate: Runnable) ->
     estate.source.dead = True
     assert "NO-GO" not in estate.plan("--disaster", code=2).out
     told = estate.run("--disaster")
-    assert told.lines[-1] == "done: a->east: 1 group written"
+    assert told.lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
     assert estate.target.commits["billing"][REMOTE] == 400
     assert estate.journal.target_ends[REMOTE] == 800
     assert estate.journal.source_stored[ORDERS] == 1_000
