@@ -242,6 +242,7 @@ def run(
       mm2mgr failover run 'dc1-logging->agg-east' --dry-run
       mm2mgr failover run 'dc1-logging->agg-east' --producers-stopped --yes
     """
+    from mm2mgr.output.apply_text import say_event
     from mm2mgr.output.console import carrying_on, say, say_as, talk
     from mm2mgr.output.failover_run_text import StageTalk, say_ended
     from mm2mgr.output.status_text import say_warnings
@@ -261,7 +262,7 @@ def run(
     def ask(question: str, text: str) -> bool:
         return answers[question] or click.confirm(text[0].upper() + text[1:], err=True)
 
-    how = operations.FailoverHow(ask, StageTalk(), lambda event: None, reason, store)
+    how = operations.FailoverHow(ask, StageTalk(), say_event, reason, store)
     try:
         with carrying_on(), invalid_arguments():
             if forget:

@@ -269,6 +269,20 @@ def test_a_group_that_gets_a_member_in_the_middle_is_told(estate: Runnable) -> N
     assert estate.target.commits["billing"] == {REMOTE: 350}
 
 
+def test_an_interrupt_says_how_to_go_on_and_the_next_run_does(estate: Runnable) -> None:
+    alter = estate._alter
+
+    def interrupt(*arguments: Any) -> dict[str, tuple[str, bool]]:
+        estate.site.patch.setattr(kafka_groups, "alter_group_offsets", alter)
+        raise KeyboardInterrupt
+
+    estate.site.patch.setattr(kafka_groups, "alter_group_offsets", interrupt)
+    said = estate.run(code=130)
+    assert "mm2mgr failover run 'a->east' goes on, --abandon takes it back" in said.err
+    assert FakeLease.closed == ["east"]
+    assert estate.run().lines[-1].startswith("done: a->east: 1 group at the offsets")
+
+
 def test_a_plan_that_cannot_read_the_target_is_not_judged(estate: Runnable) -> None:
     estate.target.dead = True
     estate.plan(code=1)
