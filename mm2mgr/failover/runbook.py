@@ -64,8 +64,9 @@ class Runbook:
     under_way: str = ""
     lost: str = ""
     total_seconds: float | None = None
+    command: str = ""
 
-    json_keys = "pair mode taken_at verdict under_way lost total_seconds steps groups=orders"
+    json_keys = "pair mode taken_at verdict under_way lost total_seconds command steps groups=orders"
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def runbook(names: PairNames, pair: RunbookFacts) -> Runbook:
         _under_way(journal),
         lost_text(pair.readiness.recovery),
         pair.readiness.time.total_seconds if pair.mode != "disaster" else None,
+        names.run,
     )
 
 
@@ -197,7 +199,7 @@ def _groups(names: PairNames, pair: RunbookFacts) -> _Text:
     there = sum(order.action in {"level", "gone on"} and not order.unknown for order in pair.orders)
     left = [order.group for order in pair.orders if order.action not in {"write", "level", "gone on"}]
     count = sum(order.count for order in writes)
-    expect = f"{number_of(len(writes), 'group')} get {number_of(count, 'offset')}, {there} are there already"
+    expect = f"{number_of(count, 'offset')} of {number_of(len(writes), 'group')} written, {there} there already"
     expect += f"; left as they are: {few(sorted(left))}" * bool(left)
     expect += f"; at most {number_of(pair.verdict.repeats_at_most, 'record')} again"
     task = f"the translated offsets, for groups that have no member on {names.target}, and only ahead"

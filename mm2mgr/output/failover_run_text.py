@@ -49,6 +49,7 @@ def _head(plan: Runbook) -> Iterator[str]:
         yield f"If it happens now: {plan.lost}"
     elif plan.total_seconds is not None:
         yield f"Once producers have stopped it takes about {span_text(plan.total_seconds)}"
+    yield f"{plan.command} does what is mm2mgr's below, and asks for what is yours"
 
 
 def verdict_line(pair: str, verdict: RunVerdict) -> str:

@@ -103,7 +103,7 @@ def test_a_plan_is_a_runbook_with_the_verdict_as_its_last_line_and_writes_nothin
     for part in (
         "mm2mgr failover check 'a->east' --translated",
         f"mm2mgr stop east/{SOURCE} east/{GROUPS}",
-        "1 group get 2 offsets, 0 are there already",
+        "2 offsets of 1 group written, 0 there already",
         "bootstrap.servers=",
         "orders is a.orders",
         "mm2mgr failover run 'a->east'",
