@@ -167,7 +167,7 @@ def plan(
     store: Path,
     output: str,
 ) -> int:
-    """Print a failover of PAIR as a runbook: the stages, who does what, and what to expect now.
+    """Print a failover of PAIR as a runbook: who does what, and what to expect.
 
     Each stage has the command, what to expect after it, in numbers of this moment (lag, records that come again, groups
     to be written, time), and what stops it. `mm2mgr failover run` carries these stages out. Nothing is written to the
@@ -227,7 +227,7 @@ def run(
     reason: str,
     output: str,
 ) -> int:
-    """Fail PAIR over: stop it once all has arrived, and write the offsets of its groups on the target.
+    """Fail PAIR over: stop it, and write its groups' offsets on the target.
 
     It begins with a check of all groups, and refuses NO-GO. Then it waits until almost all is mirrored, asks
     whether the producers have stopped, sees that nobody writes, that every record has arrived and every position is
