@@ -37,7 +37,7 @@ _CODES = {"GO": ExitCode.YES, "GO WITH": ExitCode.DIFFERS, "NO-GO": ExitCode.NO,
 @in_help("Every day", 14)
 @click.group(cls=CommandGroup)
 def failover() -> None:
-    """Judge whether consumers can go on at a target, and move them there.
+    """Judge whether consumers can go on at a target, and move them.
 
     \b
     Example:
