@@ -19,11 +19,11 @@ from mm2mgr.failover.check import PairReadiness
 from mm2mgr.failover.group_offsets import GroupOrder, Written, order_groups
 from mm2mgr.failover.journal import FailoverJournal, Mode
 from mm2mgr.failover.stages import (
+    FailoverStage,
     MirrorFacts,
     PairConnector,
     QuietSource,
     RunVerdict,
-    Stage,
     StageName,
     StageProgress,
     arrived_progress,
@@ -119,7 +119,7 @@ class FailoverWorld(Protocol):
 class StageResult:
     """A stage, and how far it came."""
 
-    stage: Stage
+    stage: FailoverStage
     progress: StageProgress
 
     json_keys = "stage=stage.name title=stage.title by=stage.by done=progress.done text=progress.text"
@@ -150,7 +150,7 @@ class FailoverResult:
         return [order for order in self.orders if order.action not in {"level", "gone on", "write"} or order.unknown]
 
 
-Report = Callable[[Stage, StageProgress], object]
+Report = Callable[[FailoverStage, StageProgress], object]
 Question = Literal["producers", "write", "abandon"]
 Ask = Callable[[Question, str], bool]
 """Asks a person; gets what is asked, and the sentence. Returns whether the answer is yes."""
@@ -181,7 +181,7 @@ class FailoverRun:
         if self.journal and self.journal.outcome == "done":
             return self._result("already done")
         stages = {stage.name: stage for stage in stages_of(self.order.mode)}
-        before: dict[StageName, Callable[[Stage], None]] = {
+        before: dict[StageName, Callable[[FailoverStage], None]] = {
             "readiness": self._check_readiness,
             "drain": self._wait_for_drain,
             "producers": self._wait_for_producers,
@@ -243,11 +243,13 @@ class FailoverRun:
     def _journal_groups(self) -> Mapping[str, Written]:
         return self.journal.groups if self.journal else {}
 
-    def _say(self, stage: Stage, progress: StageProgress) -> None:
+    def _say(self, stage: FailoverStage, progress: StageProgress) -> None:
         self.results[stage.name] = StageResult(stage, progress)
         self.report(stage, progress)
 
-    def _wait(self, stage: Stage, look: Callable[[], StageProgress], pause_seconds: float = _LOOK_SECONDS) -> None:
+    def _wait(
+        self, stage: FailoverStage, look: Callable[[], StageProgress], pause_seconds: float = _LOOK_SECONDS
+    ) -> None:
         """Look until the stage is done; StageError after its time, or where it cannot be done by waiting."""
         end = timing.now() + self.order.timeout_seconds
         while True:
@@ -260,7 +262,7 @@ class FailoverRun:
                 raise self._error(stage, f"{progress.blocked or progress.text}{waited}")
             _pause(min(pause_seconds, max(0.0, end - timing.now())))
 
-    def _error(self, stage: Stage, reason: str, hint: str = "") -> StageError:
+    def _error(self, stage: FailoverStage, reason: str, hint: str = "") -> StageError:
         has_begun = self.journal is not None and self.journal.is_open
         remedy = (
             f"run `mm2mgr failover run '{self.world.pair}'` again to go on, or with --abandon to take back what it did"
@@ -271,7 +273,7 @@ class FailoverRun:
 
     # --- before anything is written -----------------------------------------------------------------------------------
 
-    def _check_readiness(self, stage: Stage) -> None:
+    def _check_readiness(self, stage: FailoverStage) -> None:
         assert self.verdict
         progress = readiness_progress(self.order.mode, self.verdict)
         self._say(stage, progress)
@@ -282,7 +284,7 @@ class FailoverRun:
                 stage, progress.blocked, "" if begun else f"nothing was written; look at it with: {again}"
             )
 
-    def _wait_for_drain(self, stage: Stage) -> None:
+    def _wait_for_drain(self, stage: FailoverStage) -> None:
         def look() -> StageProgress:
             return drain_progress(self.facts, self.order.lag_seconds)
 
@@ -301,7 +303,7 @@ class FailoverRun:
 
         return look
 
-    def _wait_for_producers(self, stage: Stage) -> None:
+    def _wait_for_producers(self, stage: FailoverStage) -> None:
         if self.order.mode == "cutoff":
             self._wait_for_cutoff(stage)
             return
@@ -312,7 +314,7 @@ class FailoverRun:
                 raise self._error(stage, "the producers have not stopped")
         self._say(stage, StageProgress(not self.order.dry_run, "" if self.order.dry_run else "said to be stopped"))
 
-    def _wait_for_cutoff(self, stage: Stage) -> None:
+    def _wait_for_cutoff(self, stage: FailoverStage) -> None:
         assert self.order.cutoff_at is not None
         while (left := self.order.cutoff_at - self.world.now()) > 0:
             self._say(stage, StageProgress(False, f"{span_text(left)} left"))
@@ -321,7 +323,7 @@ class FailoverRun:
             _pause(min(left, 30.0))
         self._say(stage, StageProgress(True, "the time has come"))
 
-    def _wait_for_quiet(self, stage: Stage) -> None:
+    def _wait_for_quiet(self, stage: FailoverStage) -> None:
         if self.order.dry_run:
             logs = number_of(len(self.facts.source_ends), "log")
             text = f"the ends of {logs} are watched for {span_text(self.order.quiet_seconds)}"
@@ -342,7 +344,7 @@ class FailoverRun:
         _pause(_LOOK_SECONDS)
         self._wait(stage, look)
 
-    def _wait_for_arrival(self, stage: Stage) -> None:
+    def _wait_for_arrival(self, stage: FailoverStage) -> None:
         def look() -> StageProgress:
             progress = arrived_progress(self.facts)
             if not progress.done and self.facts.are_stopped and not self.order.dry_run:
@@ -352,7 +354,7 @@ class FailoverRun:
 
         self._wait(stage, self._looking(look))
 
-    def _wait_for_translation(self, stage: Stage) -> None:
+    def _wait_for_translation(self, stage: FailoverStage) -> None:
         began, is_first = timing.now(), self.order.dry_run
 
         def look() -> StageProgress:
@@ -384,11 +386,11 @@ class FailoverRun:
             self.world.keep_journal(journal)
         self.journal = journal
 
-    def _with_stage(self, stage: Stage) -> FailoverJournal:
+    def _with_stage(self, stage: FailoverStage) -> FailoverJournal:
         assert self.journal
         return self.journal.with_stage(stage.name, self.world.now())
 
-    def _stop(self, stage: Stage) -> None:
+    def _stop(self, stage: FailoverStage) -> None:
         """Stop the pair, once the journal says in which states its connectors were."""
         self.facts = self.world.look()
         journal = self.journal or FailoverJournal(
@@ -431,7 +433,7 @@ class FailoverRun:
             count = number_of(self.facts.records_behind, "record")
             raise self._error(stage, f"{count} were written while the pair stopped, and are not on the target: {names}")
 
-    def _note_ends(self, stage: Stage) -> None:
+    def _note_ends(self, stage: FailoverStage) -> None:
         """Note where the target's logs end now that nothing is mirrored: the way back begins there."""
         assert self.journal
         if "ends" not in self.journal.reached:
@@ -447,7 +449,7 @@ class FailoverRun:
             )
         self._say(stage, ends_progress(self.journal))
 
-    def _write_groups(self, stage: Stage) -> None:
+    def _write_groups(self, stage: FailoverStage) -> None:
         """Write the groups that are absent or behind; the journal says before what they had, and what they get."""
         told: dict[str, str] = {}
         for _ in range(_TRIES):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mm2mgr.failover.check import PairReadiness, lost_text
 from mm2mgr.failover.group_offsets import GroupOrder
 from mm2mgr.failover.journal import FailoverJournal, Mode
-from mm2mgr.failover.stages import MirrorFacts, RunVerdict, Stage, StageName, goes_on, stages_of
+from mm2mgr.failover.stages import FailoverStage, MirrorFacts, RunVerdict, StageName, goes_on, stages_of
 from mm2mgr.text import few, number_of, span_text
 
 _MOST_NAMES = 8
@@ -42,7 +42,7 @@ class RunbookStep:
     """One stage for people: what is to be done, by whom, with which commands, what to see then, and what stops it."""
 
     number: int
-    stage: Stage
+    stage: FailoverStage
     task: str
     commands: tuple[str, ...] = ()
     expect: str = ""

@@ -25,7 +25,7 @@ WRITES: frozenset[StageName] = frozenset({"stop", "ends", "groups"})
 
 
 @dataclass(frozen=True)
-class Stage:
+class FailoverStage:
     """One stage: what is done, and who does it."""
 
     name: StageName
@@ -54,12 +54,14 @@ _ORDER: Mapping[Mode, tuple[StageName, ...]] = {
 }
 
 
-def stages_of(mode: Mode) -> tuple[Stage, ...]:
+def stages_of(mode: Mode) -> tuple[FailoverStage, ...]:
     """Return the stages of a failover, in the order in which they are done."""
-    stages = tuple(Stage(name, _TITLES[name], "you" if name in _BY_PEOPLE else "mm2mgr") for name in _ORDER[mode])
+    stages = tuple(
+        FailoverStage(name, _TITLES[name], "you" if name in _BY_PEOPLE else "mm2mgr") for name in _ORDER[mode]
+    )
     if mode != "cutoff":
         return stages
-    until = Stage("producers", "wait until the time at which producers stop")
+    until = FailoverStage("producers", "wait until the time at which producers stop")
     return tuple(until if stage.name == "producers" else stage for stage in stages)
 
 

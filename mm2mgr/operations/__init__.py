@@ -42,8 +42,15 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.evidence.read import Changes, EvidenceOptions
     from mm2mgr.failover.check import FailoverVerdict, GroupPosition, GroupReadiness, PairReadiness
     from mm2mgr.failover.kept import KeptLooks
+    from mm2mgr.failover.rehearsal import (
+        Rehearsal,
+        RehearsalOptions,
+        RehearsalVerdict,
+        RehearsedGroup,
+        RehearsedPosition,
+    )
     from mm2mgr.failover.runbook import Runbook
-    from mm2mgr.failover.stages import Stage, StageProgress
+    from mm2mgr.failover.stages import FailoverStage, StageProgress
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
@@ -67,6 +74,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
+    from mm2mgr.operations.failover_rehearsal import RehearsedPair, failover_rehearse
     from mm2mgr.operations.failover_run import (
         FailoverEnded,
         FailoverHow,
@@ -183,7 +191,8 @@ _HOMES: Mapping[str, str] = {
         "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
         "failover.kept": "KeptLooks",
         "failover.runbook": "Runbook",
-        "failover.stages": "Stage StageProgress",
+        "failover.stages": "FailoverStage StageProgress",
+        "failover.rehearsal": "Rehearsal RehearsalOptions RehearsalVerdict RehearsedGroup RehearsedPosition",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
         "link_forecast": "buffer_advice",
@@ -199,6 +208,7 @@ _HOMES: Mapping[str, str] = {
         "operations.failover": "CheckedPair check_and_keep failover_check",
         "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget "
         "failover_plan failover_run",
+        "operations.failover_rehearsal": "RehearsedPair failover_rehearse",
         "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",

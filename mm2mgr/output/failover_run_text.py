@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from mm2mgr import timing
 from mm2mgr.failover.runbook import Runbook, RunbookStep
-from mm2mgr.failover.stages import RunVerdict, Stage, StageProgress
+from mm2mgr.failover.stages import FailoverStage, RunVerdict, StageProgress
 from mm2mgr.operations.failover_run import FailoverEnded
 from mm2mgr.output.console import say, say_command, talk
 from mm2mgr.output.markdown import code, escape
@@ -84,7 +84,7 @@ class StageTalk:
         self._last: tuple[str, str, bool] = "", "", False
         self._said_at = 0.0
 
-    def __call__(self, stage: Stage, progress: StageProgress) -> None:
+    def __call__(self, stage: FailoverStage, progress: StageProgress) -> None:
         shown = stage.name, progress.text, progress.done
         is_new = stage.name != self._last[0] or progress.done != self._last[2]
         is_due = shown != self._last and timing.now() - self._said_at >= _EVERY_SECONDS
