@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two lists to each other
     from mm2mgr.apply.applied import Applied
     from mm2mgr.apply.execute import FINISH_SECONDS
+    from mm2mgr.apply.failover_run import FailoverResult, RunOrder
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.assignment import Assignment
@@ -48,6 +49,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         RehearsedGroup,
         RehearsedPosition,
     )
+    from mm2mgr.failover.runbook import Runbook
+    from mm2mgr.failover.stages import FailoverStage, StageProgress
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
@@ -72,6 +75,15 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
     from mm2mgr.operations.failover_rehearsal import RehearsedPair, failover_rehearse
+    from mm2mgr.operations.failover_run import (
+        FailoverEnded,
+        FailoverHow,
+        FailoverPlan,
+        failover_abandon,
+        failover_forget,
+        failover_plan,
+        failover_run,
+    )
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
@@ -178,6 +190,8 @@ _HOMES: Mapping[str, str] = {
         "check.judge": "Checked",
         "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
         "failover.kept": "KeptLooks",
+        "failover.runbook": "Runbook",
+        "failover.stages": "FailoverStage StageProgress",
         "failover.rehearsal": "Rehearsal RehearsalOptions RehearsalVerdict RehearsedGroup RehearsedPosition",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
@@ -192,6 +206,8 @@ _HOMES: Mapping[str, str] = {
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
         "operations.failover": "CheckedPair check_and_keep failover_check",
+        "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget "
+        "failover_plan failover_run",
         "operations.failover_rehearsal": "RehearsedPair failover_rehearse",
         "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
@@ -218,6 +234,7 @@ _HOMES: Mapping[str, str] = {
         "operations.workspace": "Workspace",
         "partitions": "Statistic TopicPartition",
         "apply.applied": "Applied",
+        "apply.failover_run": "FailoverResult RunOrder",
         "apply.execute": "FINISH_SECONDS",
         "plan.changes": "KINDS Plan",
         "plan.drift": "DriftReport",

@@ -27,6 +27,7 @@ from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.sandbox.runtime import Runtime
 
 from .command import Tree
+from .moving_groups import consume, missing_and_twice, traffic
 from .pair import Pair, flow, serving_pair
 from .seen import Message, admin, create, messages, topics, until, write
 
@@ -215,6 +216,41 @@ def test_a_rehearsal_reads_as_groups_would_and_leaves_both_clusters_as_they_were
     assert all(name.startswith(PREFIX) for name in left)
     assert rehearse()["abandoned"] == len(left)
     assert differences(before, states()) == []
+
+
+@pytest.fixture
+def cleared(pair: Pair) -> Iterator[Pair]:
+    yield pair
+    pair.delete_connectors()
+
+
+def test_a_planned_failover_under_traffic_misses_nothing_and_repeats_nothing(
+    cleared: Pair, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = cleared
+    monkeypatch.setenv("MM2MGR_STATE", str(tree.folder.parent / "state"))
+    topics = ["orders", "bills"]
+    create(pair.source, topics)
+    tree.write(pair.yaml("mover", flow("moved", "'orders|bills'", OF_GROUPS)))
+    tree.run("apply", "--yes")
+    groups = ["first", "second", "third"]
+    with traffic(pair.source, topics) as written:
+        until(lambda: len(written.stored.get("bills", ())), lambda count: count > 500, "nobody writes")
+        read = {group: consume(pair.source, group, topics, 200 * number, "earliest")
+                for number, group in enumerate(groups, 1)}  # fmt: skip
+        assert "producers" in tree.run("failover", "run", "src->tgt", "--yes", code=1)
+        made = tree.json("failover", "plan", "src->tgt")
+        assert [step["stage"] for step in made["steps"]][-1] == "consumers"
+        assert made["verdict"]["word"] in {"GO", "GO WITH"}
+    told = tree.run("failover", "run", "src->tgt", "--yes", "--producers-stopped", "--quiet-for", "1s")
+    print(told)
+    assert "\ndone: src->tgt: 3 groups at the offsets to go on from" in told
+    for group in groups:
+        read[group] += consume(pair.target, group, [f"src.{topic}" for topic in topics])
+        for topic in topics:
+            ids = [name for name in read[group] if name.startswith(topic)]
+            assert missing_and_twice(written.stored[topic], ids) == ([], []), group
+    assert "already done: src->tgt" in tree.run("failover", "run", "src->tgt", "--yes", "--producers-stopped")
 
 
 def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(
