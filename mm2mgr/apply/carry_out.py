@@ -40,6 +40,7 @@ from mm2mgr.plan.stages import (
     SetState,
     Stage,
     Stop,
+    TakeOffsets,
     Undo,
     Verify,
     WriteConfig,
@@ -179,6 +180,8 @@ class _Run:
                 }
             case ReadStart(order=order):
                 self.read = {entry.key: entry for entry in await _read_start(stage, order)}
+            case TakeOffsets(entries=entries):
+                self.read = {entry.key: entry for entry in entries}
             case KeepStored():
                 await self.keep_stored(client, stage)
             case WriteOffsets(ahead=True):
