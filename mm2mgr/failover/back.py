@@ -112,9 +112,9 @@ def lost_ranges(records: Iterable[int], copied: frozenset[int], unread: Range | 
 
 @dataclass(frozen=True)
 class BackPartition:
-    """A partition of a topic that keeps its name, on both sides once the mirror A->B is stopped.
+    """A partition of a topic on both sides, once the mirror A->B is stopped.
 
-    `target` is B's log. `source` is A's (None: A has no such partition). `mirrored`: the offset of A that A->B mirrors
+    `remote`: its name on B, which is another one with default names. `target` is B's log. `source` is A's (None: A has no such partition). `mirrored`: the offset of A that A->B mirrors
     next (None: nothing was mirrored). `stopped_end`: the end of B's log at the stop, by a journal that is still true.
     `syncs` are those of A->B; `begun`: an offset of A with the end of B's log at which A->B was prepared to go on there.
     `back_stored`: the offset of B that B->A mirrors next, as it is stored.
@@ -128,6 +128,7 @@ class BackPartition:
     syncs: tuple[OffsetSync, ...] = ()
     begun: tuple[int, int] | None = None
     back_stored: int | None = None
+    remote: TopicPartition | None = None
 
     @property
     def mirrored_next(self) -> int:
@@ -188,7 +189,7 @@ class BackPartition:
         most = max(1, source_end - source), max(1, count)
         return (
             RecordPlace(self.partition, source, most[0], source_end),
-            RecordPlace(self.partition, target, most[1], end),
+            RecordPlace(self.remote or self.partition, target, most[1], end),
         )
 
 
@@ -208,9 +209,7 @@ class Beginning:
     strange: tuple[int, ...] = ()
     refusal: str = ""
 
-    json_keys = (
-        "topic=partition.topic partition=partition.partition first own_records how lost exact strange refusal"
-    )
+    json_keys = "topic=partition.topic partition=partition.partition first own_records how lost exact strange refusal"
 
     @property
     def own_records(self) -> int:
@@ -230,7 +229,7 @@ def begin_partition(
     begin = Beginning(part.partition, part.target, part.target.start, log_end)
     if part.source is None:
         return replace(begin, first=part.target.start, how="A has no such partition")
-    lost = (Range(part.mirrored_next, log_end),) if part.may_have_lost else ()
+    lost: tuple[Range, ...] = (Range(part.mirrored_next, log_end),) if part.may_have_lost else ()
     if part.target.start == part.target.end:
         return replace(begin, first=part.target.end, how="B has no record", lost=lost)
     if part.stopped_end is None and part.mirrored is None and part.source.end == 0:
@@ -240,7 +239,9 @@ def begin_partition(
         return _checked(replace(begin, first=part.stopped_end, how="the end at the stop"), part)
     if source is None or target is None:
         if part.stopped_end is None:
-            text = "no journal has the end of its log at the stop, and its records could not be compared with those of A"
+            text = (
+                "no journal has the end of its log at the stop, and its records could not be compared with those of A"
+            )
             return replace(begin, refusal=text)
         return _checked(replace(begin, first=part.stopped_end, how="the end at the stop", lost=lost, exact=False), part)
     copies = compare_records(source, target, part.base[0], is_cut=part.source.start > part.base[0])

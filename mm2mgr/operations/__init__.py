@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
+    from mm2mgr.operations.failback import Failback, FailbackOrder, LostRange, failover_back
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
@@ -182,6 +183,7 @@ _HOMES: Mapping[str, str] = {
         "follow_audits record_audit repair_plan",
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
+        "operations.failback": "Failback FailbackOrder LostRange failover_back",
         "operations.failover": "CheckedPair check_and_keep failover_check",
         "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",

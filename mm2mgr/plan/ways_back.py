@@ -83,4 +83,6 @@ def _may_share(selection: Selection | None, other: Selection | None) -> bool:
 def hold_remark(config: Mapping[str, str]) -> Iterator[Remark]:
     """Yield what is said of a connector that is created held."""
     if is_held(config):
-        yield Remark(f"STOPPED without tasks {config[HELD_KEY]}: it keeps names that the opposite direction keeps", "notes")
+        yield Remark(
+            f"STOPPED without tasks {config[HELD_KEY]}: it keeps names that the opposite direction keeps", "notes"
+        )
