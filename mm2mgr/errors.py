@@ -132,6 +132,17 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.NO: "NO-GO, or not judged: something could not be read",
         ExitCode.DIFFERS: "GO WITH the numbers of its last line",
     },
+    "failover plan": {
+        ExitCode.YES: "GO",
+        ExitCode.NO: "NO-GO, or not judged: something could not be read",
+        ExitCode.DIFFERS: "GO WITH numbers",
+    },
+    "failover run": {
+        ExitCode.YES: "done, or done before",
+        ExitCode.NO: "a stage did not come to its end, or nothing may begin; with `--dry-run` as for `failover plan`",
+        ExitCode.DIFFERS: "done, but groups are named that are not at the offsets to go on from; with `--dry-run` GO WITH"
+        " numbers",
+    },
     "sandbox status": {ExitCode.NO: "a broker or worker is down"},
 }  # fmt: skip
 """What the answers of a command are, beside what every command has in common; one that is not named has the common ones

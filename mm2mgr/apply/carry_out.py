@@ -146,7 +146,7 @@ class _Run:
                     await self.carry_out(stage)
         return error
 
-    async def carry_out(self, stage: Stage) -> None:  # noqa: PLR0912  one case for each kind
+    async def carry_out(self, stage: Stage) -> None:  # noqa: PLR0912, PLR0915  one case for each kind
         if isinstance(stage, Undo):
             self.undo = stage.stages
             return

@@ -35,7 +35,7 @@ from mm2mgr.plan.history import CONFIG, ENTRY, Claim, History, HistoryEntry, ado
 from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.render import LANE_OF_KEY, flow_of_lane
 from mm2mgr.secrets import mask_config, mask_text
-from mm2mgr.text import visible
+from mm2mgr.text import number_of, visible
 from mm2mgr.topology import Topology
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _CONFIGS = {"cleanup.policy": "compact"}
 _GIT_SECONDS = 5.0
 _DIGEST = "digest "
+_MOST_GROUPS = 200
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,31 @@ class Recorder:
             keys=({"key": f"{RATE_KEY} on {change.kafka}", "before": before, "after": after},),
             state=None,
             outcome="done",
+            **self._common,
+        )
+        self.put(entry)
+
+    def group_offsets(self, change: Change, written: Mapping[str, int], outcome: str, error: str | None = None) -> None:
+        """Record how many offsets groups were given on the target of a pair, in the history of its Connect cluster.
+
+        `change` names that cluster, what is shown in the place of a connector, and the flows.
+        """
+        keys = [
+            {"key": f"group {_safe(group)}", "before": None, "after": number_of(count, "offset")}
+            for group, count in sorted(written.items())[:_MOST_GROUPS]
+        ]
+        if len(written) > _MOST_GROUPS:
+            keys.append({"key": f"and {len(written) - _MOST_GROUPS} more groups", "before": None, "after": None})
+        entry = HistoryEntry(
+            f"{self._run}-groups",
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            connect=change.connect,
+            connector=change.connector,
+            flows=change.flows,
+            action=change.action,
+            keys=tuple(keys),
+            outcome=outcome,
+            error=error and _safe(error),
             **self._common,
         )
         self.put(entry)

@@ -1,10 +1,13 @@
-"""The commands of a failover: whether a pair is ready for one."""
+"""The commands of a failover: whether a pair is ready for one, its runbook, and carrying it out."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -12,16 +15,20 @@ from mm2mgr import operations
 from mm2mgr.cli.options import (
     CommandGroup,
     Count,
+    Duration,
+    Parsed,
     in_help,
     invalid_arguments,
     option,
     output_in,
     output_option,
     reading,
+    reason_option,
     snapshot_option,
     store_option,
+    with_options,
 )
-from mm2mgr.errors import ExitCode
+from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -33,11 +40,12 @@ _CODES = {"GO": ExitCode.YES, "GO WITH": ExitCode.DIFFERS, "NO-GO": ExitCode.NO,
 @in_help("Every day", 14)
 @click.group(cls=CommandGroup)
 def failover() -> None:
-    """Judge whether consumers can go on at the target of a pair.
+    """Judge whether consumers can go on at the target of a pair, and let them.
 
     \b
     Example:
       mm2mgr failover check 'dc1-logging->agg-east'
+      mm2mgr failover plan 'dc1-logging->agg-east'
     """
 
 
@@ -103,6 +111,181 @@ def check(
     return _CODES[readiness.verdict.word]
 
 
+_LATER = "The time at which all producers stop (UTC without a zone), in the place of the question whether they have."
+
+
+def _cutoff(text: str) -> float:
+    from mm2mgr.spec.scalars import moment
+
+    at = moment(text).time_ms
+    if at is None:
+        raise ValueError("is no time such as 2026-11-26T10:00 (UTC)")
+    return at / 1000
+
+
+def _mode_options(command: Callable[..., object]) -> Callable[..., object]:
+    return with_options(
+        command,
+        option("--planned", is_flag=True, help="The source lives, and producers stop first (the default)."),
+        option("--disaster", is_flag=True, help="The source is gone: go on with what has arrived on the target."),
+        option("--cutoff", type=Parsed("time", _cutoff), metavar="TIME", help=_LATER),
+        option(
+            "--group", metavar="RE", help="Only groups whose whole name matches this Java expression. Default: all."
+        ),
+        option(
+            "--quiet-for", type=Duration(1), default="10s", help="For so long no log of the source may move at the end."
+        ),
+        option(
+            "--lag", type=Duration(1), default="2min", help="So old may the oldest record be that waits to be mirrored."
+        ),
+        store_option("Folder or URI of the tables in which the last looks at the source are kept."),
+    )
+
+
+def _order(
+    planned: bool, disaster: bool, cutoff: float | None, group: str | None, quiet_for: float, lag: float
+) -> operations.RunOrder:
+    if planned + disaster + (cutoff is not None) > 1:
+        raise click.UsageError("write one of --planned, --disaster and --cutoff")
+    mode: Literal["planned", "disaster", "cutoff"] = (
+        "disaster" if disaster else "planned" if cutoff is None else "cutoff"
+    )
+    return operations.RunOrder(mode, cutoff, quiet_for, lag, only=group)
+
+
+@failover.command()
+@click.argument("pair")
+@_mode_options
+@output_in("text", "markdown", "json")
+@click.pass_obj
+def plan(
+    workspace: Workspace,
+    pair: str,
+    planned: bool,
+    disaster: bool,
+    cutoff: float | None,
+    group: str | None,
+    quiet_for: float,
+    lag: float,
+    store: Path,
+    output: str,
+) -> int:
+    """Print a failover of PAIR as a runbook: the stages, who does what, and what to expect now.
+
+    Each stage has the command, what to expect after it, in numbers of this moment (lag, records that come again, groups
+    to be written, time), and what stops it. `mm2mgr failover run` carries these stages out. Nothing is written to the
+    clusters; what is read of the source is kept in the store, as `failover check` does.
+
+    \b
+    Example:
+      mm2mgr failover plan 'dc1-logging->agg-east'
+      mm2mgr failover plan 'dc1-logging->agg-east' --cutoff 2026-11-27T22:00 -o markdown
+    """
+    from mm2mgr.output.console import say_as, say_lines
+    from mm2mgr.output.failover_run_text import runbook_markdown, say_runbook
+    from mm2mgr.output.status_text import say_warnings
+
+    order = _order(planned, disaster, cutoff, group, quiet_for, lag)
+    workspace.flows((pair,))  # an unknown pair is an error before anything is asked
+    with reading(workspace), invalid_arguments():
+        made = operations.failover_plan(workspace, pair, order, store=store)
+    say_warnings(made.warnings)
+    if output == "markdown":
+        say_lines(runbook_markdown(made.runbook))
+    else:
+        say_as(output, made.runbook, say_runbook)
+    return _CODES[made.runbook.verdict.word]
+
+
+@failover.command()
+@click.argument("pair")
+@_mode_options
+@option("--producers-stopped", is_flag=True, help="Yes, all producers have stopped: do not ask.")
+@option("--yes", "-y", is_flag=True, help="Do not ask before the first write.")
+@option("--dry-run", is_flag=True, help="Judge each stage now, and write nothing.")
+@option("--timeout", type=Duration(1), default="10min", help="Time limit of each stage.")
+@option("--abandon", is_flag=True, help="Take back what a run did, while no group is written.")
+@option(
+    "--forget", is_flag=True, help="Delete the journal of a run, also one that cannot be read; change nothing else."
+)
+@reason_option
+@output_option
+@click.pass_obj
+def run(
+    workspace: Workspace,
+    pair: str,
+    planned: bool,
+    disaster: bool,
+    cutoff: float | None,
+    group: str | None,
+    quiet_for: float,
+    lag: float,
+    store: Path,
+    producers_stopped: bool,
+    yes: bool,
+    dry_run: bool,
+    timeout: float,
+    abandon: bool,
+    forget: bool,
+    reason: str,
+    output: str,
+) -> int:
+    """Fail PAIR over: stop it once all has arrived, and write the offsets of its groups on the target.
+
+    It begins with a check of all groups, and refuses NO-GO. Then it waits until almost all is mirrored, asks whether the
+    producers have stopped, sees that nobody writes, that every record has arrived and every position is known, stops
+    the source and checkpoint connectors, notes where the target's logs end, and writes the translated offsets: only of
+    groups without a member on the target, never back. With --disaster it goes on with what has arrived. Where a stage
+    ends it, or it is killed, it says how far it came, and the same command goes on: each stage is judged by what the
+    clusters show. A journal is kept on the Kafka cluster of the target, in the topic of the history. Until groups are
+    written, --abandon brings the connectors back to the states that they had.
+
+    \b
+    Example:
+      mm2mgr failover run 'dc1-logging->agg-east' --dry-run
+      mm2mgr failover run 'dc1-logging->agg-east' --producers-stopped --yes
+    """
+    from mm2mgr.output.console import carrying_on, say, say_as, talk
+    from mm2mgr.output.failover_run_text import StageTalk, say_ended
+    from mm2mgr.output.status_text import say_warnings
+
+    if abandon + forget + dry_run > 1:
+        raise click.UsageError("write one of --abandon, --forget and --dry-run")
+    order = replace(_order(planned, disaster, cutoff, group, quiet_for, lag), timeout_seconds=timeout, dry_run=dry_run)
+    workspace.flows((pair,))
+    answers = {"write": yes, "abandon": yes, "producers": producers_stopped}
+    needed = {"--yes": yes or dry_run}
+    if order.mode == "planned" and not (abandon or forget):
+        needed["--producers-stopped"] = producers_stopped or dry_run
+    if (output == "json" or not sys.stdin.isatty()) and not all(needed.values()):
+        missing = " and ".join(name for name, is_given in needed.items() if not is_given)
+        raise Mm2mgrError("failover run asks first, and there is no terminal to answer on", hint=f"add {missing}")
+
+    def ask(question: str, text: str) -> bool:
+        return answers[question] or click.confirm(text[0].upper() + text[1:], err=True)
+
+    how = operations.FailoverHow(ask, StageTalk(), lambda event: None, reason, store)
+    try:
+        with carrying_on(), invalid_arguments():
+            if forget:
+                count = operations.failover_forget(workspace, pair, how)
+                say(f"{count} texts of the journal deleted")
+                return 0
+            done = (
+                operations.failover_abandon(workspace, pair, how, timeout_seconds=timeout)
+                if abandon
+                else operations.failover_run(workspace, pair, order, how)
+            )
+    except KeyboardInterrupt:
+        talk(f"what was done is in the journal: mm2mgr failover run '{pair}' goes on, --abandon takes it back", None)
+        raise
+    say_warnings(done.warnings)
+    say_as(output, done, say_ended)
+    if dry_run and done.result.verdict:
+        return _CODES[done.result.verdict.word]
+    return ExitCode.DIFFERS if done.result.left_out else ExitCode.YES
+
+
 @failover.command()
 @click.argument("pair")
 @option("--apply", "write", is_flag=True, help="Prepare it: hold the pair, and write where the way back begins.")
@@ -119,7 +302,7 @@ def check(
 @option("--yes", "-y", is_flag=True, help="Do not ask.")
 @output_option
 @click.pass_obj
-def back(  # noqa: PLR0913  one for each option
+def back(
     workspace: Workspace,
     pair: str,
     write: bool,

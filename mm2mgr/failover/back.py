@@ -221,7 +221,7 @@ class Beginning:
         return sum(lost.end - lost.first for lost in self.lost)
 
 
-def begin_partition(
+def begin_partition(  # noqa: PLR0911  one for each way to know it
     part: BackPartition, source: Sequence[RecordMark] | None = None, target: Sequence[RecordMark] | None = None
 ) -> Beginning:
     """Return where B->A begins in a partition; `source` and `target` are the records of its `places`, where read."""

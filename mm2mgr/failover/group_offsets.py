@@ -15,9 +15,10 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import few, number_of
 
 WithoutMembers = frozenset({"", "EMPTY", "DEAD"})
-GroupAction = Literal["active", "ahead", "changed", "unknown", "write", "gone on", "level"]
+GroupAction = Literal["active", "ahead", "changed", "uncertain", "unknown", "write", "gone on", "level"]
 """What becomes of a group: it has members on the target; it is ahead of where it may start; somebody set it elsewhere
-since it was written; nothing of it is known; its offsets are written; it was written, and has read on; it is there."""
+since it was written; it may be ahead, by less than the translation may be off; nothing of it is known; its offsets are
+written; it was written, and has read on; it is there."""
 
 
 class OffsetChange(NamedTuple):
@@ -68,7 +69,7 @@ class GroupOrder:
         """The verdict on it: what nobody reads at the moment may stay unknown, what somebody reads may not."""
         if self.action in {"active", "ahead"}:
             return "NO-GO"
-        if self.action == "changed":
+        if self.action in {"changed", "uncertain"}:
             return "GO WITH"
         if self.unknown:
             return "not judged" if self.reads_on_source else "GO WITH"
@@ -78,7 +79,10 @@ class GroupOrder:
 def order_group(group: GroupReadiness, written: Written = {}) -> GroupOrder:  # noqa: B006  never changed
     """Return what is to become of a group; `written`: what this failover wrote for it, or meant to write."""
     changes: dict[TopicPartition, OffsetChange] = {}
-    unknown, ahead, changed = [], [], []
+    unknown: list[TopicPartition] = []
+    ahead: list[TopicPartition] = []
+    changed: list[TopicPartition] = []
+    uncertain: list[TopicPartition] = []
     repeats = skips = gone_on = 0
     for position in group.positions:
         remote, start, wanted = position.remote, position.on_target, start_of(position)
@@ -96,18 +100,25 @@ def order_group(group: GroupReadiness, written: Written = {}) -> GroupOrder:  # 
         elif start == wanted:
             repeats += position.translated_repeats_at_most or 0
         else:
-            ahead.append(remote)
+            (uncertain if position.risk_at(start).state == "unknown" else ahead).append(remote)
             skips += start - wanted
     order = GroupOrder(
-        group.group, "level", {}, tuple(unknown), (*ahead, *changed), repeats, skips, on_source=group.on_source
+        group.group,
+        "level",
+        {},
+        tuple(unknown),
+        (*ahead, *changed, *uncertain),
+        repeats,
+        skips,
+        on_source=group.on_source,
     )
     is_written = all(position.remote in written for position in group.positions)
     if group.has_members and not (is_written and not changes):
         return _acting(order, "active")
     if ahead:
         return _acting(order, "ahead")
-    if changed:
-        return _acting(order, "changed")
+    if changed or uncertain:
+        return _acting(order, "changed" if changed else "uncertain")
     if changes:
         return GroupOrder(group.group, "write", changes, tuple(unknown), (), repeats, 0, group.on_source)
     return _acting(order, "unknown" if unknown and len(unknown) == len(group.positions) else
@@ -135,6 +146,7 @@ def order_groups(groups: Iterable[GroupReadiness], written: Mapping[str, Written
 _TEXTS: Mapping[GroupAction, str] = {
     "active": "has members on the target: it is not written",
     "ahead": "is ahead of where it may start on the target: it would skip records, and is never set back",
+    "uncertain": "may be ahead of where it may start on the target: it is not written",
     "changed": "was set elsewhere since it was written: it is left as it is",
 }
 

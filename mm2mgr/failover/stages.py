@@ -100,7 +100,8 @@ class MirrorFacts:
     that are not mirrored, at most, of partitions that have some. `seconds_behind`: how long ago the oldest of them was
     written. `unknown`: why it is not known how far the pair is mirrored. `late`: records written at or after the time
     of a cutoff. `unread`: partitions of the source whose ends could not be read. `can_stop`: the workers can stop
-    connectors (Kafka 3.5). `connect_failure`: why their Connect cluster did not answer.
+    connectors (Kafka 3.5). `connect_failure`: why their Connect cluster did not answer; `target_failure`: why ends of the
+    target's logs are missing.
     """
 
     taken_at: float
@@ -116,6 +117,7 @@ class MirrorFacts:
     unread: tuple[TopicPartition, ...] = ()
     can_stop: bool = True
     connect_failure: str = ""
+    target_failure: str = ""
 
     @property
     def records_behind(self) -> int:
@@ -295,7 +297,9 @@ def arrived_progress(facts: MirrorFacts) -> Progress:
 def translated_progress(orders: Collection[GroupOrder], waited_seconds: float, limit_seconds: float) -> Progress:
     """Tell whether every group's position is exact on the target; after a while what it may be off is named."""
     repeats = sum(order.repeats for order in orders)
-    unknown = [order.group for order in orders if order.unknown and order.reads_on_source]
+    unknown = [
+        order.group for order in orders if order.action == "uncertain" or (order.unknown and order.reads_on_source)
+    ]
     if not repeats and not unknown:
         return Progress(True, "exact for every group")
     parts = [f"at most {number_of(repeats, 'record')} again"] if repeats else []

@@ -1,5 +1,5 @@
 """Consumer groups of one cluster: which there are, whether they have members, what they committed; and single records
-by their digests. Nothing is created, joined or committed.
+by their digests. Nothing is joined; `alter_group_offsets` is all that writes.
 
 The client is loaded when something is asked: these values are used without it, too.
 """
@@ -91,6 +91,56 @@ def group_offsets(kafka: Kafka, groups: Sequence[str]) -> GroupOffsets:
                     if position.offset >= 0
                 }
     return GroupOffsets(offsets, tuple(refused))
+
+
+_JOINED = "has members now"
+_SLOW_SECONDS = 30.0
+
+
+def alter_group_offsets(
+    kafka: Kafka, offsets: Mapping[str, Mapping[TopicPartition, int]]
+) -> dict[str, tuple[str, bool]]:
+    """Set the next offsets that groups read (KIP-396); brokers refuse a group that has members.
+
+    Returns why not, for each group that was refused in whole or in part, and whether a right is missing (Read on the
+    group and its topics). Many requests are on their way at a time.
+    """
+    import confluent_kafka
+
+    from mm2mgr.kafka.client import batches
+
+    refused: dict[str, tuple[str, bool]] = {}
+    for names in batches(list(offsets), _GROUPS_AT_ONCE):
+        with kafka.doing("writing group offsets"):
+            asked = {
+                group: kafka.admin.alter_consumer_group_offsets(
+                    [
+                        confluent_kafka.ConsumerGroupTopicPartitions(
+                            group, [confluent_kafka.TopicPartition(*place, at) for place, at in offsets[group].items()]
+                        )
+                    ],
+                    request_timeout=min(_SLOW_SECONDS, kafka.seconds_left()),
+                )[group]
+                for group in names
+            }
+            for group, future in asked.items():
+                try:
+                    errors = [place.error for place in kafka.result(future).topic_partitions or [] if place.error]
+                except confluent_kafka.KafkaException as error:
+                    errors = [error.args[0]]
+                if errors:
+                    refused[group] = _refusal(kafka, errors[0])
+    return refused
+
+
+def _refusal(kafka: Kafka, error: Any) -> tuple[str, bool]:
+    import confluent_kafka
+
+    codes = confluent_kafka.KafkaError
+    if error.code() in {codes.UNKNOWN_MEMBER_ID, codes.NON_EMPTY_GROUP, codes.REBALANCE_IN_PROGRESS}:
+        return _JOINED, False
+    missing = error.code() in {codes.GROUP_AUTHORIZATION_FAILED, codes.TOPIC_AUTHORIZATION_FAILED}
+    return kafka.failures.cut(error.str()), missing
 
 
 # --- single records ---------------------------------------------------------------------------------------------------

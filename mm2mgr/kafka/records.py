@@ -355,16 +355,22 @@ def written_at(
 
 
 def without_records(
-    access: KafkaAccess, positions: Mapping[TopicPartition, int], limit_seconds: float = 10.0
+    access: KafkaAccess,
+    positions: Mapping[TopicPartition, int],
+    limit_seconds: float = 10.0,
+    *,
+    committed: bool = False,
 ) -> set[TopicPartition]:
     """Return the partitions that have no record from these offsets on: their end was reached without one. Records of
-    open and aborted transactions count; partitions that could not be read in time are absent."""
+    open and aborted transactions count, unless only `committed` ones do; partitions that could not be read in time are
+    absent."""
+    isolation = "read_committed" if committed else "read_uncommitted"
     ended: set[TopicPartition] = set()
     deadline = timing.now() + limit_seconds
     for names in batches(list(positions), _PARTITIONS_AT_ONCE):
         waiting = {partition: positions[partition] for partition in names}
-        uncommitted = {"fetch.message.max.bytes": _BATCH_BYTES, "isolation.level": "read_uncommitted"}
-        with consuming(access, waiting, uncommitted) as (consume, _):
+        limits = {"fetch.message.max.bytes": _BATCH_BYTES, "isolation.level": isolation}
+        with consuming(access, waiting, limits) as (consume, _):
             while waiting and (left := deadline - timing.now()) > 0:
                 for message in consume(left):
                     error, partition = message.error(), partition_of(message)

@@ -456,14 +456,19 @@ class RecordTimes(KafkaQuestion[dict[TopicPartition, float]]):
 
 @dataclass(frozen=True)
 class RecordlessEnds(KafkaQuestion[frozenset[TopicPartition]]):
-    """Which partitions have no record from an offset on, only such as markers of transactions: read to their ends."""
+    """Which partitions have no record from an offset on, only such as markers of transactions: read to their ends.
+
+    `committed`: records of open and aborted transactions are none.
+    """
 
     positions: tuple[tuple[TopicPartition, int], ...]
+    committed: bool = False
 
     def ask(self, reach: KafkaReach) -> frozenset[TopicPartition]:
         from mm2mgr.kafka.records import without_records
 
-        return frozenset(without_records(reach.access, dict(self.positions), reach.limits.measuring_seconds))
+        positions, seconds = dict(self.positions), reach.limits.measuring_seconds
+        return frozenset(without_records(reach.access, positions, seconds, committed=self.committed))
 
 
 class NewestRecord(TopicQuestion[float | None]):

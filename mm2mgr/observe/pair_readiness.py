@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from mm2mgr import defaults
@@ -57,8 +57,23 @@ _MOST_MARKS = 500  # records read on the target to find the one that a group rea
 _SYNC_SECONDS = 60.0
 
 
+@dataclass(frozen=True)
+class JudgedPair:
+    """Whether a pair can fail over, and what that was judged by."""
+
+    readiness: PairReadiness
+    look: PairLook
+    logs: PairLogs
+    lags: Mapping[str, FlowLag]
+
+
 def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]) -> Steps[PairReadiness]:
     """Return whether a pair can fail over, from answers."""
+    return (yield from judged_pair(pair, memory, clock)).readiness
+
+
+def judged_pair(pair: PairToJudge, memory: Memory, clock: Callable[[], float]) -> Steps[JudgedPair]:
+    """Return the same, with what was read."""
     options, earlier = pair.options, pair.earlier
     if options.groups is not None and not readable(java_pattern(options.groups), topics=False):
         raise InvalidArgument("group", f"{options.groups!r} is no expression that Java reads")
@@ -66,7 +81,7 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
     look = yield from look_at_pair(pair)
     groups = yield from read_groups(look)
     logs = yield from read_pair_logs(look, groups)
-    reading = _reading(look, logs, begun_at, clock())
+    reading = reading_of_pair(look, logs, begun_at, clock())
     lags = measure_lags(reading, memory) if look.source_view else {}
     positions = _positions(look, groups, logs, reading, lags)
     anew = _partitions_made_anew(look, groups, logs)
@@ -75,7 +90,7 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
     _compare_clusters(look, groups, logs)
     _note_groups(look, groups, positions)
     _note_connectors(look)
-    return PairReadiness(
+    readiness = PairReadiness(
         pair.flows[0].pair,
         clock(),
         _by_group(look, groups, positions),
@@ -89,9 +104,10 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
         sum(bool(position.sampled) for position in positions),
         look_to_keep(look, groups, logs, lags, begun_at),
     )
+    return JudgedPair(readiness, look, logs, lags)
 
 
-def _reading(look: PairLook, logs: PairLogs, begun_at: float, taken_at: float) -> Reading:
+def reading_of_pair(look: PairLook, logs: PairLogs, begun_at: float, taken_at: float) -> Reading:
     """Return the same as `status` reads it, so that lag is counted as there."""
     source, target = look.source_view, look.target_view
     clusters = {

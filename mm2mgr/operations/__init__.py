@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two lists to each other
     from mm2mgr.apply.applied import Applied
     from mm2mgr.apply.execute import FINISH_SECONDS
+    from mm2mgr.apply.failover_run import FailoverResult, RunOrder
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.assignment import Assignment
@@ -41,6 +42,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.evidence.read import Changes, EvidenceOptions
     from mm2mgr.failover.check import FailoverVerdict, GroupPosition, GroupReadiness, PairReadiness
     from mm2mgr.failover.kept import KeptLooks
+    from mm2mgr.failover.runbook import Runbook
+    from mm2mgr.failover.stages import Progress, Stage
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
@@ -65,6 +68,15 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
     from mm2mgr.operations.failback import Failback, FailbackOrder, LostRange, failover_back
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
+    from mm2mgr.operations.failover_run import (
+        FailoverEnded,
+        FailoverHow,
+        FailoverPlan,
+        failover_abandon,
+        failover_forget,
+        failover_plan,
+        failover_run,
+    )
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
@@ -171,6 +183,8 @@ _HOMES: Mapping[str, str] = {
         "check.judge": "Checked",
         "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
         "failover.kept": "KeptLooks",
+        "failover.runbook": "Runbook",
+        "failover.stages": "Progress Stage",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
         "link_forecast": "buffer_advice",
@@ -185,6 +199,8 @@ _HOMES: Mapping[str, str] = {
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
         "operations.failback": "Failback FailbackOrder LostRange failover_back",
         "operations.failover": "CheckedPair check_and_keep failover_check",
+        "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget failover_plan "
+        "failover_run",
         "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
@@ -210,6 +226,7 @@ _HOMES: Mapping[str, str] = {
         "operations.workspace": "Workspace",
         "partitions": "Statistic TopicPartition",
         "apply.applied": "Applied",
+        "apply.failover_run": "FailoverResult RunOrder",
         "apply.execute": "FINISH_SECONDS",
         "plan.changes": "KINDS Plan",
         "plan.drift": "DriftReport",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from mm2mgr.observe.way_back import WayBack
 from mm2mgr.operations.failback import Failback, LostRange
-from mm2mgr.output.console import say, say_table
+from mm2mgr.output.console import say, say_lines, say_table
 from mm2mgr.output.tables import Table
 from mm2mgr.text import few, number_of
 
@@ -52,8 +52,8 @@ def say_failback(result: Failback, rows: int, *, with_lost: bool) -> None:
     """Print what was found and done, and what to do next."""
     way, pair = result.way, result.pair
     if way is None:
-        say(f"The tree declares no flow that mirrors {pair} back. Add this to it, then run mm2mgr apply:\n")
-        say(result.declaration)
+        say(f"The tree declares no flow that mirrors {pair} back. Add this to it, then run mm2mgr apply:")
+        say_lines(f"\n{result.declaration}")
         return
     if not result.prepared and result.started is None:
         say_way_back(way, rows)

@@ -22,12 +22,14 @@ from mm2mgr.live.questions import (
     CommittedOffsets,
     GroupMembers,
     OffsetSyncRecords,
+    PartitionCounts,
     PartitionEnds,
     Quotas,
     RecordMarks,
     RecordTimes,
     RefusedTopics,
     SettingsOfTopics,
+    TextsByKey,
     TopicIds,
     TopicLogs,
 )
@@ -60,6 +62,7 @@ class FakeCluster:
     syncs: OffsetSyncLog = field(default_factory=OffsetSyncLog)
     checkpoints: CheckpointLog = field(default_factory=CheckpointLog)
     ids: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -139,6 +142,10 @@ class FakePair:
                 return {topic: cluster.ids.get(topic, f"{alias}-{topic}") for topic in question.topics}
             case RefusedTopics():
                 return tuple(sorted(cluster.refused_topics & set(question.topics)))
+            case PartitionCounts():
+                return cluster.partitions
+            case TextsByKey():
+                return dict(cluster.texts)
             case RecordTimes():
                 return {partition: 0.0 for partition, _ in question.positions}
             case RecordMarks():

@@ -20,6 +20,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.runtime import Runtime
 
 from .command import Tree
+from .moving_groups import consume, missing_and_twice, traffic
 from .pair import Pair, flow, serving_pair
 from .seen import Message, create, messages, until, write
 
@@ -104,6 +105,35 @@ def count_again(found: Any, source: Logs, target: Logs) -> int:
             assert again[-1] <= most, f"{group} reads {again[-1]} of {topic} again from {start} on, {most} are named"
         again_in_all += again[0]  # where the group's offset on the target is the translated one, it counts once
     return again_in_all
+
+
+def test_a_planned_failover_under_traffic_misses_nothing_and_repeats_nothing(
+    pair: Pair, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MM2MGR_STATE", str(tree.folder.parent / "state"))
+    topics = ["orders", "bills"]
+    create(pair.source, topics)
+    tree.write(pair.yaml("mover", flow("moved", "'orders|bills'", OF_GROUPS)))
+    tree.run("apply", "--yes")
+    groups = ["first", "second", "third"]
+    with traffic(pair.source, topics) as written:
+        until(lambda: len(written.stored.get("bills", ())), lambda count: count > 500, "nobody writes")
+        read = {group: consume(pair.source, group, topics, 200 * number, "earliest")
+                for number, group in enumerate(groups, 1)}  # fmt: skip
+        assert "producers" in tree.run("failover", "run", "src->tgt", "--yes", code=1)
+        made = tree.json("failover", "plan", "src->tgt")
+        assert [step["stage"] for step in made["steps"]][-1] == "consumers"
+        assert made["verdict"]["word"] in {"GO", "GO WITH"}
+    told = tree.run("failover", "run", "src->tgt", "--yes", "--producers-stopped", "--quiet-for", "1s")
+    print(told)
+    assert "\ndone: src->tgt: 3 groups written" in told
+    for group in groups:
+        read[group] += consume(pair.target, group, [f"src.{topic}" for topic in topics])
+        for topic in topics:
+            ids = [name for name in read[group] if name.startswith(topic)]
+            assert missing_and_twice(written.stored[topic], ids) == ([], []), group
+    assert "already done: src->tgt" in tree.run("failover", "run", "src->tgt", "--yes", "--producers-stopped")
+    pair.delete_connectors()
 
 
 def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(

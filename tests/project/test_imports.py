@@ -109,7 +109,7 @@ LAYERS: dict[str, set[str]] = {
         *("truth", "topics", "topology", "connect", "live", "assignment_text", "log_places"),
     },
     "plan": {*PLANNING, "off_peak"},
-    "apply": {*PLANNING, "garbage", "plan"},
+    "apply": {*PLANNING, "failover", "garbage", "plan"},
     "samples": {
         "metric_sources",
         "timing",

@@ -1,0 +1,232 @@
+"""A failover as a runbook: each stage with who does it, the command, what to expect after it, and what stops it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mm2mgr.failover.check import PairReadiness, lost_text
+from mm2mgr.failover.group_offsets import GroupOrder
+from mm2mgr.failover.journal import FailoverJournal, Mode
+from mm2mgr.failover.stages import MirrorFacts, RunVerdict, Stage, StageName, goes_on, stages_of
+from mm2mgr.text import few, number_of, span_text
+
+_MOST_NAMES = 8
+WAY_BACK = (
+    "leave the pair stopped: what is written on the target from now on is not on the source. The journal keeps where "
+    "the target's logs ended, which is where a way back begins"
+)
+
+
+@dataclass(frozen=True)
+class PairNames:
+    """What people need to know of a pair: aliases, the target's bootstrap servers, and topics with their names there.
+
+    `asked`: how the mode is written on the command line.
+    """
+
+    pair: str
+    source: str
+    target: str
+    servers: str = ""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    asked: str = ""
+
+    @property
+    def run(self) -> str:
+        return f"mm2mgr failover run '{self.pair}'{self.asked}"
+
+
+@dataclass(frozen=True)
+class RunbookStep:
+    """One stage for people: what is to be done, by whom, with which commands, what to see then, and what stops it."""
+
+    number: int
+    stage: Stage
+    what: str
+    commands: tuple[str, ...] = ()
+    expect: str = ""
+    stops: str = ""
+
+    json_keys = "number stage=stage.name title=stage.title by=stage.by what commands expect stops"
+
+
+@dataclass(frozen=True)
+class Runbook:
+    """The stages of a failover with what they would come to now, and whether it may begin."""
+
+    pair: str
+    mode: Mode
+    taken_at: float
+    verdict: RunVerdict
+    steps: tuple[RunbookStep, ...] = ()
+    orders: tuple[GroupOrder, ...] = ()
+    under_way: str = ""
+    lost: str = ""
+    total_seconds: float | None = None
+
+    json_keys = "pair mode taken_at verdict under_way lost total_seconds steps groups=orders"
+
+
+@dataclass(frozen=True)
+class RunbookFacts:
+    """What a runbook is made of: the judgement of the pair, and how it is to be failed over."""
+
+    mode: Mode
+    readiness: PairReadiness
+    facts: MirrorFacts
+    orders: Sequence[GroupOrder]
+    verdict: RunVerdict
+    journal: FailoverJournal | None = None
+    quiet_seconds: float = 10.0
+    lag_seconds: float = 120.0
+    cutoff: str = ""
+
+
+def runbook(names: PairNames, known: RunbookFacts) -> Runbook:
+    """Return the runbook of a failover."""
+    steps = tuple(
+        RunbookStep(number, stage, *_TEXTS[stage.name](names, known))
+        for number, stage in enumerate(stages_of(known.mode), 1)
+    )
+    journal = known.journal if goes_on(known.journal, known.facts) else None
+    return Runbook(
+        names.pair,
+        known.mode,
+        known.readiness.taken_at,
+        known.verdict,
+        steps,
+        tuple(known.orders),
+        _under_way(journal),
+        lost_text(known.readiness.recovery),
+        known.readiness.time.total_seconds if known.mode != "disaster" else None,
+    )
+
+
+def _under_way(journal: FailoverJournal | None) -> str:
+    if journal is None:
+        return ""
+    state = "done" if journal.outcome == "done" else f"at '{list(journal.reached)[-1]}'" if journal.reached else "begun"
+    return f"a failover of {journal.by} ({journal.mode}) is {state}: a run goes on with it"
+
+
+_Text = tuple[str, tuple[str, ...], str, str]
+"""What, commands, what to expect, what stops it."""
+
+
+def _readiness(names: PairNames, known: RunbookFacts) -> _Text:
+    now = f"{known.verdict.word}{': ' * bool(known.verdict.reasons)}{'; '.join(known.verdict.reasons)}"
+    command = f"mm2mgr failover check '{names.pair}' --translated"
+    stops = "a disaster goes on with what it says" if known.mode == "disaster" else "NO-GO and not judged (exit code 1)"
+    return "the run checks all groups again when it begins", (command,), f"now: {now}", stops
+
+
+def _drain(names: PairNames, known: RunbookFacts) -> _Text:
+    facts = known.facts
+    old = "" if facts.seconds_behind is None else f", the oldest written {span_text(facts.seconds_behind)} ago"
+    now = facts.unknown or (f"{number_of(facts.records_behind, 'record')} behind{old}" if facts.behind else "no lag")
+    what = f"the oldest record that waits is less than {span_text(known.lag_seconds)} old"
+    return what, (f"mm2mgr lag '{names.pair}'",), f"now: {now}", "a lag that grows, or that is not known"
+
+
+def _producers(names: PairNames, known: RunbookFacts) -> _Text:
+    topics = few(sorted(names.topics), _MOST_NAMES)
+    if known.mode == "cutoff":
+        what = f"all producers of {topics} on {names.source} stop at {known.cutoff}; the run waits until then"
+        return what, (), f"records written at {known.cutoff} or later are named as late", ""
+    what = (
+        f"stop all that writes to {topics} on {names.source}; let the consumers there read to the end, and stop them too: "
+        "what they commit after their offsets are written comes again"
+    )
+    return what, (), "the run asks whether it is done; --producers-stopped answers", "answer no"
+
+
+def _quiet(names: PairNames, known: RunbookFacts) -> _Text:
+    what = f"the ends of the logs on {names.source} stand still for {span_text(known.quiet_seconds)}"
+    expect = (
+        f"{number_of(len(known.facts.source_ends), 'log')} watched; who still writes is named by topic and partition"
+    )
+    return (
+        what,
+        (names.run,),
+        expect,
+        "records, markers of transactions or open transactions, for longer than --timeout",
+    )
+
+
+def _arrived(names: PairNames, known: RunbookFacts) -> _Text:
+    seconds = known.readiness.time.drain_seconds
+    expect = f"after about {span_text(seconds)}, and a flush interval of the workers" if seconds is not None else ""
+    return "stored offsets come to the ends of the logs", (f"mm2mgr lag '{names.pair}'",), expect, "a flow that stands"
+
+
+def _translated(names: PairNames, known: RunbookFacts) -> _Text:
+    expect = f"now: at most {number_of(known.verdict.repeats_at_most, 'record')} again in all groups"
+    longest = span_text(known.readiness.time.checkpoint_seconds)
+    return (
+        f"exact, or named after {longest}",
+        (),
+        expect,
+        "a group that reads on the source, and whose position is unknown",
+    )
+
+
+def _stop(names: PairNames, known: RunbookFacts) -> _Text:
+    facts, stops = known.facts, [each.full_name for each in known.facts.to_stop]
+    verb, state = ("stop", "STOPPED") if facts.can_stop else ("pause", "PAUSED")
+    what = "source and checkpoint connectors: group sync is no second writer any more; heartbeats go on"
+    if not facts.can_stop:
+        what += (
+            ". Workers before Kafka 3.5 cannot stop: paused connectors keep tasks, and group sync goes on, ahead only"
+        )
+    command = (f"mm2mgr {verb} {' '.join(stops)}",) if stops else ()
+    if facts.connect_failure:
+        expect = f"{facts.connect_failure}: whether workers still write is not known"
+    else:
+        expect = f"{few(stops, _MOST_NAMES)}: {state}" if stops else "they rest already"
+    return what, command, expect, "a connector of another owner, or `state: running` in the tree"
+
+
+def _ends(names: PairNames, known: RunbookFacts) -> _Text:
+    expect = f"{number_of(len(known.facts.target_ends), 'partition')} in the journal, in topic mm2mgr.history.internal"
+    return f"the way back begins there; kept on {names.target}", (), expect, "ends that cannot be read"
+
+
+def _groups(names: PairNames, known: RunbookFacts) -> _Text:
+    writes = [order for order in known.orders if order.action == "write"]
+    there = sum(order.action in {"level", "gone on"} and not order.unknown for order in known.orders)
+    left = [order.group for order in known.orders if order.action not in {"write", "level", "gone on"}]
+    count = sum(order.count for order in writes)
+    expect = f"{number_of(len(writes), 'group')} get {number_of(count, 'offset')}, {there} are there already"
+    expect += f"; left as they are: {few(sorted(left))}" * bool(left)
+    expect += f"; at most {number_of(known.verdict.repeats_at_most, 'record')} again"
+    what = f"the translated offsets, for groups that have no member on {names.target}, and only ahead"
+    command = f"mm2mgr failover check '{names.pair}'"
+    return what, (command,), expect, "a group that got a member on the target: it is named, and not written"
+
+
+def _back(names: PairNames, known: RunbookFacts) -> _Text:
+    return WAY_BACK, (), "", ""
+
+
+def _consumers(names: PairNames, known: RunbookFacts) -> _Text:
+    renamed = [f"{topic} is {remote}" for topic, remote in sorted(names.topics.items()) if topic != remote]
+    topics = f"there {few(renamed, _MOST_NAMES)}" if renamed else "topics have the same names there"
+    what = f"with bootstrap.servers={names.servers}; {topics}; consumers first, then producers; move DNS names"
+    again = f"at most {number_of(known.verdict.repeats_at_most, 'record')} come again"
+    return what, (), f"consumers go on where they were; {again}", ""
+
+
+_TEXTS: Mapping[StageName, Callable[[PairNames, RunbookFacts], _Text]] = {
+    "readiness": _readiness,
+    "drain": _drain,
+    "producers": _producers,
+    "quiet": _quiet,
+    "arrived": _arrived,
+    "translated": _translated,
+    "stop": _stop,
+    "ends": _ends,
+    "groups": _groups,
+    "back": _back,
+    "consumers": _consumers,
+}
