@@ -233,3 +233,53 @@ def test_with_default_names_it_takes_the_own_topics_only_and_is_only_started(sit
     assert "takes the own topics of its source only (new, orders)" in estate.back()
     assert estate.json("--start", "--yes")["outcome"] == "started"
     assert estate.states() == {THERE: "RUNNING", BACK: "RUNNING"}
+
+
+def plan_of(estate: Estate, code: int = 0) -> dict[str, Any]:
+    found = estate.mm2mgr("plan", "-o", "json", code=code).json
+    changes = (change for part in found["clusters"] for change in part["changes"] if change["action"] != "no-op")
+    return {change["connector"]: change for change in changes}
+
+
+def test_plan_creates_the_way_back_held_beside_the_flow_that_runs(estate: Estate) -> None:
+    change = plan_of(estate)[BACK]
+    keys = {key["key"]: key["after"] for key in change["keys"]}
+    assert (change["action"], keys["enabled"], keys[HELD_KEY]) == (
+        "create",
+        "false",
+        "until mm2mgr failover back 'a->east'",
+    )
+    assert "STOPPED without tasks until mm2mgr failover back 'a->east'" in estate.mm2mgr("plan").out
+
+
+def test_plan_leaves_what_is_held_whatever_state_the_tree_declares(estate: Estate) -> None:
+    estate.settle(stopped=False)
+    assert not {THERE, BACK} & plan_of(estate).keys()
+    stopped_there = FORWARD.replace("policy: identity", "policy: identity, state: stopped")
+    estate.declare(flows(stopped_there, RETURN.replace(", state: stopped", ", state: running")))
+    planned = plan_of(estate)
+    assert BACK not in planned
+    assert planned[THERE]["state"] == {"before": "RUNNING", "after": "STOPPED"}
+
+
+def test_what_the_tree_changes_in_a_held_connector_is_written_and_it_stays_held(estate: Estate) -> None:
+    estate.settle(stopped=False)
+    estate.declare(flows(FORWARD, RETURN.replace("state: stopped", "state: stopped, refresh_interval: 1min")))
+    change = plan_of(estate)[BACK]
+    assert [key["key"] for key in change["keys"]] == ["refresh.topics.interval.seconds"]
+    estate.mm2mgr("apply", "--yes", "--wait", "0s")
+    assert estate.held()[BACK]
+    assert estate.site.east.connectors[BACK].config["enabled"] == "false"
+
+
+def test_with_the_states_of_the_tree_swapped_after_the_start_nothing_is_left_to_do(estate: Estate) -> None:
+    estate.settle()
+    estate.journal()
+    estate.back("--apply", "--yes")
+    estate.back("--start", "--yes")
+    stopped_there = FORWARD.replace("policy: identity", "policy: identity, state: stopped")
+    estate.declare(flows(stopped_there, RETURN.replace(", state: stopped", "")))
+    assert not {THERE, BACK} & plan_of(estate).keys()
+    estate.declare(flows(FORWARD, RETURN.replace(", state: stopped", "")))
+    planned = estate.mm2mgr("plan", code=0).out
+    assert not {THERE, BACK} & plan_of(estate).keys(), planned

@@ -32,6 +32,7 @@ from mm2mgr.live.questions import (
     TextsByKey,
     TopicIds,
     TopicLogs,
+    TranslatedGroups,
 )
 from mm2mgr.live.reach import KafkaReach
 from mm2mgr.live.rights import LoggedIn, LogIn
@@ -142,6 +143,8 @@ class FakePair:
                 return {topic: cluster.ids.get(topic, f"{alias}-{topic}") for topic in question.topics}
             case RefusedTopics():
                 return tuple(sorted(cluster.refused_topics & set(question.topics)))
+            case TranslatedGroups():
+                return ()
             case PartitionCounts():
                 return cluster.partitions
             case TextsByKey():
