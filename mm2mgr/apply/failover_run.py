@@ -327,12 +327,13 @@ class FailoverRun:
                       f"for {span_text(self.order.quiet_seconds)}"))  # fmt: skip
             return
         self.facts = self.world.look()
-        quiet, clients = QuietSource.begin(self.facts), list[str]()
+        quiet, clients = QuietSource.begin(self.facts, timing.now()), list[str]()
 
         def look() -> Progress:
             nonlocal quiet, clients
+            began_at = timing.now()
             self.facts = self.world.look()
-            quiet = quiet.next_look(self.facts)
+            quiet = quiet.next_look(self.facts, began_at, timing.now())
             if quiet.written and not clients:
                 clients = list(self.world.clients())
             return quiet_progress(quiet, self.facts, self.order.quiet_seconds, clients)

@@ -212,23 +212,24 @@ def drain_progress(facts: MirrorFacts, seconds: float) -> Progress:
 
 @dataclass(frozen=True)
 class QuietSource:
-    """How the source's logs moved over looks at it: `since` when none has, at `taken_at` (seconds since 1970).
+    """How the source's logs moved over looks at it: none has since `since`, as of `until`, in seconds of a clock that
+    nobody can set.
 
     `written`: how many offsets each partition went on by at the last look at which any did; control records of
     transactions count.
     """
 
-    taken_at: float
     since: float
+    until: float
     ends: Ends = field(default_factory=dict)
     written: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, facts: MirrorFacts) -> QuietSource:
-        """Return the first look."""
-        return cls(facts.taken_at, facts.taken_at, dict(facts.source_ends))
+    def begin(cls, facts: MirrorFacts, ended_at: float) -> QuietSource:
+        """Return the first look, which ended then."""
+        return cls(ended_at, ended_at, dict(facts.source_ends))
 
-    def next_look(self, facts: MirrorFacts) -> QuietSource:
+    def next_look(self, facts: MirrorFacts, began_at: float, ended_at: float) -> QuietSource:
         """Return it with one more look; an end that could not be read, or is gone, is no quiet end."""
         written = {
             partition: end - self.ends.get(partition, 0)
@@ -236,13 +237,13 @@ class QuietSource:
             if end != self.ends.get(partition, 0)
         }
         is_blind = bool(facts.unread) or not self.ends.keys() <= facts.source_ends.keys()
-        since = facts.taken_at if written or is_blind else self.since
-        return QuietSource(facts.taken_at, since, {**self.ends, **facts.source_ends}, written or self.written)
+        since = ended_at if written or is_blind else self.since
+        return QuietSource(since, max(since, began_at), {**self.ends, **facts.source_ends}, written or self.written)
 
     @property
     def seconds(self) -> float:
         """For how long no end has moved."""
-        return max(0.0, self.taken_at - self.since)
+        return max(0.0, self.until - self.since)
 
 
 def quiet_progress(quiet: QuietSource, facts: MirrorFacts, seconds: float, clients: Collection[str] = ()) -> Progress:

@@ -5,7 +5,7 @@ By stored offsets alone: what has only arrived is not known to be all that there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import PairReadiness
@@ -85,8 +85,7 @@ def _facts(
         if (places := tuple(place for place in asked if (place[0].topic in committed) == is_committed))
     ]
     times = RecordTimes(alias, asked)
-    heartbeats = _heartbeats(look, logs)
-    ends = {partition: log.end for partition, log in logs.source.items() if partition.topic not in heartbeats}
+    ends = {partition: log.end for partition, log in logs.source.items() if not _is_heartbeats(look, partition.topic)}
     late = OffsetsSince(alias, frozenset(ends), int((cutoff or 0.0) * 1000))
     snapshot = yield [*recordless, *([late] if cutoff and ends else [])]
     for question in recordless:
@@ -100,35 +99,35 @@ def _facts(
         left = [] if isinstance(written, Mm2mgrError) else [at for place, at in written.items() if place in behind]
         seconds = max(0.0, clock() - min(left)) if left else None
     version = kafka_version(look.connect.version or look.pair.flows[0].connect.model.version or "")
-    remotes = {remote for topic, remote in logs.remotes.items() if topic not in heartbeats}
+    remotes = {remote for topic, remote in logs.remotes.items() if not _is_heartbeats(look, topic)}
     target, failure = yield from _target_logs(look, logs, remotes)
     return MirrorFacts(
         clock(),
         (),
-        _stored(look, heartbeats),
+        _stored(look),
         ends,
         {partition: log.end for partition, log in target.items() if partition.topic in remotes},
         {partition: end for partition, end in logs.open_ends.items() if end is not None and partition in ends},
         behind,
         seconds,
-        _unknown(look, lags, heartbeats),
+        _unknown(look, lags),
         {}
         if isinstance(since, Mm2mgrError)
         else {partition: ends[partition] - first for partition, first in since.items() if 0 <= first < ends[partition]},
-        _unread(look, logs, heartbeats),
+        _unread(look, logs),
         not version or numbers(version)[:2] >= _CAN_STOP,
         look.connect.failure.message if look.connect.failure else "",
         failure,
     )
 
 
-def _stored(look: PairLook, heartbeats: Collection[str]) -> dict[TopicPartition, int]:
+def _stored(look: PairLook) -> dict[TopicPartition, int]:
     """Return the offset that is mirrored next, of what connectors have stored."""
     stored: dict[TopicPartition, int] = {}
     for live in look.source_connectors:
         offsets = live.running.offsets if live.running else {}
         if isinstance(offsets, Mapping):
-            stored |= {place: offset + 1 for place, offset in offsets.items() if place.topic not in heartbeats}
+            stored |= {place: offset + 1 for place, offset in offsets.items() if not _is_heartbeats(look, place.topic)}
     return stored
 
 
@@ -179,23 +178,24 @@ def _committed_topics(look: PairLook, logs: PairLogs) -> set[str]:
     }
 
 
-def _heartbeats(look: PairLook, logs: PairLogs) -> set[str]:
-    return {topic for topic in logs.remotes if (flow := look.flow_of(topic)) and flow.selection.is_heartbeats(topic)}
+def _is_heartbeats(look: PairLook, topic: str) -> bool:
+    """Tell whether a topic of the source has heartbeats: they go on, and nobody moves with them."""
+    return any(flow.selection.is_heartbeats(topic) for flow in look.pair.flows)
 
 
-def _unread(look: PairLook, logs: PairLogs, heartbeats: Collection[str]) -> tuple[TopicPartition, ...]:
+def _unread(look: PairLook, logs: PairLogs) -> tuple[TopicPartition, ...]:
     """Return the partitions of the source whose log could not be read."""
     listed = look.source_view.partitions if look.source_view else {}
     mirrored = (
         TopicPartition(topic, number)
         for topic in logs.remotes
-        if topic not in heartbeats
+        if not _is_heartbeats(look, topic)
         for number in range(listed.get(topic, 0))
     )
     return tuple(partition for partition in mirrored if partition not in logs.source)
 
 
-def _unknown(look: PairLook, lags: Mapping[str, FlowLag], heartbeats: Collection[str]) -> str:
+def _unknown(look: PairLook, lags: Mapping[str, FlowLag]) -> str:
     """Return why it is not known how far the pair is mirrored, "" where it is."""
     if look.source_view is None:
         return f"{look.source.alias} does not answer"
@@ -205,6 +205,6 @@ def _unknown(look: PairLook, lags: Mapping[str, FlowLag], heartbeats: Collection
         lag = lags.get(flow.id)
         if lag is None or lag.unknown is not None:
             return f"{flow.id}: {(lag.unknown if lag else None) or 'its connector was not read, or is not applied'}"
-        if unread := [partition for partition in lag.unread if partition.topic not in heartbeats]:
+        if unread := [partition for partition in lag.unread if not _is_heartbeats(look, partition.topic)]:
             return f"{flow.id}: the log of {unread[0]} could not be read"
     return ""

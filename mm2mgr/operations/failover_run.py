@@ -237,7 +237,9 @@ def failover_run(
     Writes are as those of `apply`: under the owner's lease, in the history. Mm2mgrError where a stage does not come to
     its end: the journal says how far it came.
     """
-    live = _writing_pair(workspace, pair, order, how)
+    live = (
+        _live_pair(workspace, pair, order, how.store) if order.dry_run else _writing_pair(workspace, pair, order, how)
+    )
     result = FailoverRun(live, order, how.report, how.ask).run()
     steps = _runbook(live, result).steps
     left = tuple(step for step in steps if step.stage.name in {"back", "consumers"})
