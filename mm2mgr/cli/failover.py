@@ -32,7 +32,7 @@ from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.observe.way_back import WayBack
+    from mm2mgr.operations import WayBack
 
 _CODES = {"GO": ExitCode.YES, "GO WITH": ExitCode.DIFFERS, "NO-GO": ExitCode.NO, "not judged": ExitCode.NO}
 

@@ -15,7 +15,7 @@ from mm2mgr.sandbox.runtime import Runtime
 
 from .command import Tree
 from .pair import Pair, serving_pair
-from .seen import Message, connector_url, create, rest, until, values, write
+from .seen import Message, connector_url, create, rest, topics, until, values, write
 
 pytestmark = pytest.mark.live
 TOPIC, PARTITIONS = "orders", 2
@@ -103,3 +103,68 @@ def test_there_and_back_with_kept_names_each_record_is_once_on_both_sides(pair: 
 
     assert ids(pair.target, TOPIC) == Counter(named("a", 300) + named("b", 40) + named("c", 40))
     assert ids(pair.source, TOPIC) == ids(pair.target, TOPIC) + Counter(named("lost", 7))
+
+
+@pytest.mark.matrix
+def test_there_and_back_under_traffic_three_times_with_kept_names(pair: Pair, tree: Tree) -> None:
+    """A planned failover each time, by `failover run`; after the second one, records are left behind on the source."""
+    topic = "rounds"
+    create(pair.source, [topic], PARTITIONS)
+    sides = {"src": pair.source, "tgt": pair.target}
+    state_of = {"src": "", "tgt": ", state: stopped"}
+    tree.write(tree_of(pair, topic, state_of["src"], state_of["tgt"]))
+    tree.run("apply", "--yes")
+    here, there, produced, lost = "src", "tgt", Counter[str](), dict[str, Counter[str]]()
+    for number in range(6):
+        names = named(f"{here}{number}", 200)
+        for start in range(0, 200, 20):
+            produce(sides[here], topic, *names[start : start + 20])
+        produced.update(names)
+        until_there(sides[there], topic, names)
+        said = tree.attempt("failover", "run", f"{here}->{there}", "--yes", "--producers-stopped", "--quiet-for", "1s")
+        assert state(pair, f"mm2.{here}.{there}.source.{'there' if here == 'src' else 'back'}")[0] == "STOPPED", said
+        if number in {1, 2}:
+            left = named(f"lost{number}", 9)
+            produce(sides[here], topic, *left)
+            lost.setdefault(here, Counter()).update(left)
+        own = named(f"{there}{number}-own", 30)
+        produce(sides[there], topic, *own)
+        produced.update(own)
+        found = back(tree, f"{here}->{there}", "--apply", "--yes")
+        assert found["outcome"] == "prepared", found
+        assert back(tree, f"{here}->{there}", "--start", "--yes")["outcome"] == "started"
+        until_there(sides[here], topic, own)
+        state_of[here], state_of[there] = ", state: stopped", ""
+        tree.write(tree_of(pair, topic, state_of["src"], state_of["tgt"]))
+        plan = tree.json("plan")
+        assert [c["connector"] for part in plan["clusters"] for c in part["changes"] if c["action"] != "no-op"] == []
+        here, there = there, here
+    for name, access in sides.items():
+        assert ids(access, topic) == produced + lost.get(name, Counter()), name
+    for name, other in (("src", "tgt"), ("tgt", "src")):
+        listed = back(tree, f"{name}->{other}", "--lost")["lost"]
+        assert sum(part["count"] for part in listed) == sum(lost.get(name, Counter()).values())
+
+
+@pytest.mark.matrix
+def test_with_default_names_both_directions_run_and_nothing_comes_back(pair: Pair, tree: Tree) -> None:
+    topic = "plain"
+    for access in (pair.source, pair.target):
+        create(access, [topic], PARTITIONS)
+    tree.write(tree_of(pair, topic, policy="default"))
+    tree.run("apply", "--yes")
+    for number in range(3):
+        produce(pair.source, topic, *named(f"a{number}", 100))
+        until_there(pair.target, f"src.{topic}", named(f"a{number}", 100))
+        tree.run("stop", "there", "--yes")
+        produce(pair.source, topic, *named(f"late{number}", 5))
+        produce(pair.target, topic, *named(f"b{number}", 50))
+        assert sum(part["count"] for part in back(tree, "src->tgt", "--lost")["lost"]) == 5
+        assert back(tree, "src->tgt", "--start", "--yes")["outcome"] == "started"
+        until_there(pair.source, f"tgt.{topic}", named(f"b{number}", 50))
+        tree.run("resume", "there", "--yes")
+        until_there(pair.target, f"src.{topic}", named(f"late{number}", 5))
+    assert set(ids(pair.target, f"src.{topic}").values()) == {1}
+    assert set(ids(pair.source, f"tgt.{topic}").values()) == {1}
+    assert {name for name in topics(pair.source) if topic in name} == {topic, f"tgt.{topic}"}
+    assert {name for name in topics(pair.target) if topic in name} == {topic, f"src.{topic}"}
