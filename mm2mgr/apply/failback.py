@@ -140,12 +140,13 @@ class WayBackWriter:
         if error is not None:
             raise error
 
-    async def keep(self, alias: str, texts: Mapping[str, str]) -> None:
-        """Keep texts by key in the history topic of a Kafka cluster; KafkaError where they are not stored."""
+    async def keep(self, alias: str, texts: Mapping[str, str | None]) -> None:
+        """Keep texts by key in the history topic of a Kafka cluster (None: delete); KafkaError where they are not
+        stored."""
         await asyncio.to_thread(_write_texts, self.topology, alias, texts)
 
 
-def _write_texts(topology: Topology, alias: str, texts: Mapping[str, str]) -> None:
+def _write_texts(topology: Topology, alias: str, texts: Mapping[str, str | None]) -> None:
     from mm2mgr.kafka.compacted import TextWriter
 
     topic = topic_of(topology, alias)

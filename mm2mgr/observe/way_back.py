@@ -23,7 +23,7 @@ from mm2mgr.failover.back import (
     parse_prepared,
     stale_reason,
 )
-from mm2mgr.failover.journal import FailoverJournal, parse_journal
+from mm2mgr.failover.journal import FailoverJournal, key_of, parse_journal
 from mm2mgr.failover.syncs import OffsetSyncLog
 from mm2mgr.kafka.groups import RecordMark, RecordPlace
 from mm2mgr.live.questions import (
@@ -86,7 +86,8 @@ class WayBack:
 
     `beginnings`: by partition where the way back begins and what is lost, empty where it was prepared already. `rounds`:
     the ways back that were prepared so far, oldest first. `refusals`: why nothing may be written. `journal_reason`: why
-    the journal of the failover is not used ("": it is).
+    the journal of the failover is not used ("": it is). `own_topics`: what the way back takes now. `ended_journal`: keys
+    of the journal of an earlier failover of the way back, which is over once that runs again.
     """
 
     pair: str
@@ -98,6 +99,7 @@ class WayBack:
     refusals: tuple[Remark, ...] = ()
     journal_reason: str = ""
     own_topics: tuple[str, ...] = ()
+    ended_journal: tuple[str, ...] = ()
 
     @property
     def back_pair(self) -> str:
@@ -146,6 +148,9 @@ def read_way_back(
     owner, kept = str(topology.owner), [snapshot[question] for question in of_texts]
     rounds = tuple(parse_prepared(kept[0], owner, pair))
     way = WayBack(pair, names, forward, back, rounds=rounds, refusals=tuple(refusals))
+    start = key_of(owner, way.back_pair)
+    ended = tuple(key for key in kept[1] if key == start or key.startswith(f"{start}/"))
+    way = replace(way, ended_journal=ended)
     topics_b, topics_a = (snapshot[question] for question in of_topics)
     way = replace(way, own_topics=tuple(sorted(t for t in topics_b if any(flow.carries(t) for flow in back_flows))))
     if way.is_prepared if names == "identity" else not all(found.has_stopped for found in forward):

@@ -242,6 +242,11 @@ async def _write(writer: WayBackWriter, way: WayBack) -> None:
 
 
 def _start(workspace: Workspace, way: WayBack, order: FailbackOrder) -> Turned:
+    """Resume the way back. A journal of an earlier failover of it is over then, and is deleted first."""
+    if way.ended_journal:
+        recorder = Recorder(workspace.topology, COMMAND, author(workspace.files), order.reason)
+        writer = WayBackWriter(workspace.topology, recorder, Leases(lease_group))
+        wait_for(writer.keep(way.back[0].flow.target.alias, dict.fromkeys(way.ended_journal)))
     names = tuple(found.name for found in way.back)
     return resume(workspace, Choice(names), reason=order.reason, wait_seconds=order.wait_seconds)
 

@@ -53,10 +53,11 @@ class Estate:
         self.text = text
         self.topology, self.connectors = self.site.declare(text)
 
-    async def _keep(self, alias: str, texts: dict[str, str]) -> None:
+    async def _keep(self, alias: str, texts: dict[str, str | None]) -> None:
         if self.kill_at == "keep":
             raise Mm2mgrError("killed")
-        self.pair.clusters[alias].texts |= texts
+        kept = self.pair.clusters[alias].texts | texts
+        self.pair.clusters[alias].texts = {key: text for key, text in kept.items() if text is not None}
 
     def settle(self, *, stopped: bool = True) -> None:
         """Run what `apply` would have created."""
@@ -143,6 +144,18 @@ def test_it_is_prepared_held_released_and_started(estate: Estate) -> None:
     assert estate.states() == {THERE: "STOPPED", BACK: "RUNNING"}
     again = estate.json("--apply", "--yes")
     assert (again["outcome"], again["lost"][0]["noted_at"] is not None) == ("prepared", True)
+
+
+def test_the_journal_of_an_earlier_failover_of_the_way_back_ends_with_its_start(estate: Estate) -> None:
+    estate.settle()
+    estate.journal()
+    owner = str(estate.topology.owner)
+    estate.a.texts = journal_texts(FailoverJournal("id", "east->a", owner, "planned", 1.0, "me", {}, {}, {ORDERS: 1}))
+    estate.back("--apply", "--yes")
+    assert estate.a.texts
+    estate.back("--start", "--yes")
+    assert estate.a.texts == {}
+    assert [key for key in estate.east.texts if key.startswith("failover/")]
 
 
 def test_nothing_resumes_what_is_held(estate: Estate) -> None:
