@@ -53,7 +53,7 @@ class HeldConnector:
     opposite: str
 
     @property
-    def named(self) -> Named:
+    def full_name(self) -> Named:
         return self.desired.connect, self.desired.name
 
     @property
@@ -76,15 +76,15 @@ class HeldConnector:
 
 def hold_stages(held: HeldConnector, owner: str) -> tuple[Stage, ...]:
     """Return how a STOPPED connector is held."""
-    compare = Compare(held.named, owner, held.config, "STOPPED")
+    compare = Compare(held.full_name, owner, held.config, "STOPPED")
     if HELD_KEY in held.config:
         return (compare,)
-    return compare, WriteConfig(held.named, held.held_config, "held", known=True)
+    return compare, WriteConfig(held.full_name, held.held_config, "held", known=True)
 
 
 def offset_stages(held: HeldConnector, owner: str, begins: Begins) -> tuple[Stage, ...]:
     """Return how a connector is held, and gets the offsets at which it begins."""
-    named, alias = held.named, held.flow.source.alias
+    full_name, alias = held.full_name, held.flow.source.alias
     # A stored offset is that of the last mirrored record; what begins with offset 0 has none.
     entries = tuple(
         SourceOffset({"cluster": alias, "partition": place.partition, "topic": place.topic}, {"offset": first - 1})
@@ -92,14 +92,15 @@ def offset_stages(held: HeldConnector, owner: str, begins: Begins) -> tuple[Stag
         if first > 0 and held.flow.carries(place.topic)
     )
     picks = Picks(alias, alias, (held.flow.selection,))
-    hold = (Compare(named, owner, held.config), WriteConfig(named, held.held_config, "held", known=True))
-    return (*hold, Stop(named), TakeOffsets(named, entries), WriteOffsets(named, picks), ReadBack(named, picks))
+    hold = (Compare(full_name, owner, held.config), WriteConfig(full_name, held.held_config, "held", known=True))
+    write = (TakeOffsets(full_name, entries), WriteOffsets(full_name, picks), ReadBack(full_name, picks))
+    return (*hold, Stop(full_name), *write)
 
 
 def release_stages(held: HeldConnector, owner: str) -> tuple[Stage, ...]:
     """Return how a connector may run again: it stays STOPPED, and has its tasks once it is resumed."""
-    compare = Compare(held.named, owner, {"name": held.named[1], **held.held_config}, "STOPPED")
-    return compare, WriteConfig(held.named, held.released_config, "it may run", known=True)
+    compare = Compare(held.full_name, owner, {"name": held.full_name[1], **held.held_config}, "STOPPED")
+    return compare, WriteConfig(held.full_name, held.released_config, "it may run", known=True)
 
 
 def offsets_as_recorded(held: HeldConnector, begins: Begins, stored: Begins) -> Change:

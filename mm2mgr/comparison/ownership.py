@@ -110,8 +110,8 @@ other.
 _BEHIND = f"{JOURNAL_KEY}."
 HELD_KEY = "mm2mgr.held"
 """In the config of a connector that must not run: its opposite keeps the same topic names, and has run since this one's
-offsets were written, or may. It is STOPPED, and has enabled=false whoever resumes it; `failover back` writes its offsets
-and takes the mark away. The value says so in words.
+offsets were written, or may. It is STOPPED, and has enabled=false whoever resumes it; `failover back` writes its
+offsets and takes the mark away. The value says so in words.
 """
 # Which Kafka the topic is on: without them a topic of the same name elsewhere would be read, and created, empty.
 _OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")

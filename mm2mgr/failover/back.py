@@ -114,9 +114,9 @@ def lost_ranges(records: Iterable[int], copied: frozenset[int], unread: Range | 
 class BackPartition:
     """A partition of a topic on both sides, once the mirror A->B is stopped.
 
-    `remote`: its name on B, which is another one with default names. `target` is B's log. `source` is A's (None: A has no such partition). `mirrored`: the offset of A that A->B mirrors
-    next (None: nothing was mirrored). `stopped_end`: the end of B's log at the stop, by a journal that is still true.
-    `syncs` are those of A->B; `begun`: an offset of A with the end of B's log at which A->B was prepared to go on there.
+    `remote`: its name on B, which is another one with default names. `target` is B's log. `source` is A's (None: A has
+    no such partition). `mirrored`: the offset of A that A->B mirrors next (None: nothing was mirrored). `stopped_end`: the end of B's log at the stop, by a journal that is still true.
+    `syncs` are those of A->B; `begun`: an offset of A with the end of B's log, at which A->B was prepared to go on.
     `back_stored`: the offset of B that B->A mirrors next, as it is stored.
     """
 
@@ -236,14 +236,15 @@ def begin_partition(  # noqa: PLR0911  one for each way to know it
         return replace(begin, how="A has no record")
     if not part.needs_comparison:
         assert part.stopped_end is not None
-        return _checked(replace(begin, first=part.stopped_end, how="the end at the stop"), part)
+        return _check_place(replace(begin, first=part.stopped_end, how="the end at the stop"), part)
     if source is None or target is None:
         if part.stopped_end is None:
             text = (
                 "no journal has the end of its log at the stop, and its records could not be compared with those of A"
             )
             return replace(begin, refusal=text)
-        return _checked(replace(begin, first=part.stopped_end, how="the end at the stop", lost=lost, exact=False), part)
+        begin = replace(begin, first=part.stopped_end, how="the end at the stop", lost=lost, exact=False)
+        return _check_place(begin, part)
     copies = compare_records(source, target, part.base[0], is_cut=part.source.start > part.base[0])
     read_to = part.places()
     assert read_to is not None
@@ -252,7 +253,7 @@ def begin_partition(  # noqa: PLR0911  one for each way to know it
     lost = lost_ranges(behind, copies.copied, unread)
     if part.stopped_end is not None:
         begin = replace(begin, first=part.stopped_end, how="the end at the stop", lost=lost, strange=copies.strange)
-        return _checked(begin, part)
+        return _check_place(begin, part)
     return _by_comparison(replace(begin, lost=lost), part, copies)
 
 
@@ -265,10 +266,10 @@ def _by_comparison(begin: Beginning, part: BackPartition, copies: Copies) -> Beg
     if copies.behind is None and part.mirrored is not None and part.mirrored > part.base[0]:
         return replace(begin, refusal="no record of A was found on B, although A->B has stored that it mirrored some")
     first = part.base[1] if copies.behind is None else copies.behind
-    return _checked(replace(begin, first=first, how="behind the last copy, by comparison"), part)
+    return _check_place(replace(begin, first=first, how="behind the last copy, by comparison"), part)
 
 
-def _checked(begin: Beginning, part: BackPartition) -> Beginning:
+def _check_place(begin: Beginning, part: BackPartition) -> Beginning:
     if not part.target.start <= begin.first <= part.target.end:
         log = f"{part.target.start} to {part.target.end}"
         text = f"B's log has offsets {log}, not {begin.first}: it was truncated, made anew, or has lost records since"

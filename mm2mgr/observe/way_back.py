@@ -58,13 +58,13 @@ class WayConnector:
     refusal: Remark | None = None
 
     @property
-    def named(self) -> tuple[str, str]:
+    def full_name(self) -> tuple[str, str]:
         return self.desired.connect, self.desired.name
 
     @property
     def name(self) -> str:
         """`connect/connector`."""
-        return "/".join(self.named)
+        return "/".join(self.full_name)
 
     @property
     def state(self) -> str:
@@ -84,10 +84,10 @@ class WayConnector:
 class WayBack:
     """The way back of a pair as it is now. `forward` are the connectors of the pair, `back` those of the way back.
 
-    `beginnings`: by partition where the way back begins and what is lost, empty where it was prepared already. `rounds`:
-    the ways back that were prepared so far, oldest first. `refusals`: why nothing may be written. `journal_reason`: why
-    the journal of the failover is not used ("": it is). `own_topics`: what the way back takes now. `ended_journal`: keys
-    of the journal of an earlier failover of the way back, which is over once that runs again.
+    `beginnings`: by partition where the way back begins and what is lost, empty where it was prepared already.
+    `rounds`: the ways back that were prepared so far, oldest first. `refusals`: why nothing may be written.
+    `journal_reason`: why the journal of the failover is not used ("": it is). `own_topics`: what the way back takes now.
+    `ended_journal`: keys of the journal of an earlier failover of the way back, which is over once that runs again.
     """
 
     pair: str
@@ -145,18 +145,18 @@ def read_way_back(
         PartitionCounts(alias) for alias in (b, a)
     ]  # fmt: skip
     snapshot = yield [*of_texts, *of_topics]
-    owner, kept = str(topology.owner), [snapshot[question] for question in of_texts]
-    rounds = tuple(parse_prepared(kept[0], owner, pair))
+    owner, kept_texts = str(topology.owner), [snapshot[question] for question in of_texts]
+    rounds = tuple(parse_prepared(kept_texts[0], owner, pair))
     way = WayBack(pair, names, forward, back, rounds=rounds, refusals=tuple(refusals))
     start = key_of(owner, way.back_pair)
-    ended = tuple(key for key in kept[1] if key == start or key.startswith(f"{start}/"))
+    ended = tuple(key for key in kept_texts[1] if key == start or key.startswith(f"{start}/"))
     way = replace(way, ended_journal=ended)
     topics_b, topics_a = (snapshot[question] for question in of_topics)
     way = replace(way, own_topics=tuple(sorted(t for t in topics_b if any(flow.carries(t) for flow in back_flows))))
-    if way.is_prepared if names == "identity" else not all(found.has_stopped for found in forward):
+    if way.is_prepared if names == "identity" else not all(connector.has_stopped for connector in forward):
         return way  # with default names, what a pair that runs has not mirrored yet is not lost
-    journal, way = _journal(way, kept[0], owner)
-    earlier = parse_prepared(kept[1], owner, way.back_pair)
+    journal, way = _journal(way, kept_texts[0], owner)
+    earlier = parse_prepared(kept_texts[1], owner, way.back_pair)
     parts = yield from _read_partitions(way, (topics_a, topics_b), journal, earlier)
     beginnings = yield from _compare(way, parts)
     return replace(way, beginnings=tuple(beginnings), refusals=(*way.refusals, *_refusals_of(beginnings, way)))
@@ -187,7 +187,7 @@ def _read_connectors(
         return WayConnector(connector, flow, running, mirrored, _untouchable(owners, named, running.config))
 
     forward, back = (tuple(map(way_of, direction)) for direction in chosen)
-    return forward, back, list(_others_at_work(live, {way.named for way in (*forward, *back)}, forward, back))
+    return forward, back, list(_others_at_work(live, {way.full_name for way in (*forward, *back)}, forward, back))
 
 
 def _untouchable(owners: Ownership, named: tuple[str, str], config: Mapping[str, str]) -> Remark | None:
@@ -200,7 +200,7 @@ def _untouchable(owners: Ownership, named: tuple[str, str], config: Mapping[str,
 
 def _others_at_work(
     live: Mapping[str, Mapping[str, RunningConnector]],
-    known: set[tuple[str, str]],
+    known_names: set[tuple[str, str]],
     forward: Sequence[WayConnector],
     back: Sequence[WayConnector],
 ) -> Iterator[Remark]:
@@ -210,7 +210,7 @@ def _others_at_work(
         for name, running in named.items():
             ends = running.config.get("source.cluster.alias", ""), running.config.get("target.cluster.alias", "")
             is_source = type_of(running.config.get("connector.class", "")) == "source"
-            if is_source and ends in aliases and (connect, name) not in known and not running.has_stopped:
+            if is_source and ends in aliases and (connect, name) not in known_names and not running.has_stopped:
                 yield Remark(
                     f"{connect}/{name}, which the tree does not declare, mirrors {'->'.join(ends)} and is not STOPPED",
                     remedy="stop it, or declare it",
@@ -228,7 +228,7 @@ def _names_of(forward: Sequence[Flow], back: Sequence[Flow]) -> Names:
         return "default"
     raise Mm2mgrError(
         f"flows of {forward[0].pair} and {back[0].pair} have the replication policies {few(sorted(policies))}: what goes"
-        " back is known where all have `default`, or all have `identity`",
+        " back is known_names where all have `default`, or all have `identity`",
         hint="write the same replication_policy for both directions",
     )
 
@@ -265,7 +265,7 @@ def _refusals_of_connectors(
     if running:
         shown = few([f"{way.name} is {way.state}" for way in running])
         remedy = f"mm2mgr failover run '{forward[0].flow.pair}', or mm2mgr stop '{forward[0].flow.pair}'"
-        yield Remark(f"{shown}: with kept names the pair must be STOPPED without a task first", remedy=remedy)
+        yield Remark(f"{shown}: with kept_texts names the pair must be STOPPED without a task first", remedy=remedy)
 
 
 def _refusals_of(beginnings: Iterable[Beginning], way: WayBack) -> Iterator[Remark]:
@@ -290,14 +290,14 @@ def _journal(way: WayBack, texts: Mapping[str, str], owner: str) -> tuple[Failov
     carried = [way.flow for way in way.forward]
     mirrored = {
         partition: offset
-        for partition, offset in _mirrored(way.forward).items()
+        for partition, offset in _join_mirrored(way.forward).items()
         if any(flow.carries(partition.topic) for flow in carried)
     }
     reason = stale_reason(journal, mirrored)
     return (None if reason else journal), replace(way, journal_reason=reason)
 
 
-def _mirrored(connectors: Iterable[WayConnector]) -> dict[TopicPartition, int]:
+def _join_mirrored(connectors: Iterable[WayConnector]) -> dict[TopicPartition, int]:
     mirrored: dict[TopicPartition, int] = {}
     for way in connectors:
         for partition, offset in way.mirrored.items():
@@ -334,7 +334,7 @@ def _read_partitions(
     _refuse_unread(b, of_b, logs_b)
     _refuse_unread(a, of_a, logs_a)
     ends: Mapping[TopicPartition, int] = journal.target_ends if journal else {}
-    mirrored, back_stored = _mirrored(way.forward), _mirrored(way.back)
+    mirrored, back_stored = _join_mirrored(way.forward), _join_mirrored(way.back)
     begun = {place: offsets for prepared in earlier for place, offsets in prepared.places.items()}
     result = []
     for topic, remote in remotes.items():
@@ -367,12 +367,13 @@ def _refuse_unread(alias: str, asked: Iterable[TopicLogs], logs: Mapping[TopicPa
 def _compare(way: WayBack, parts: Sequence[BackPartition]) -> Steps[list[Beginning]]:
     """Return where the way back begins in each partition, with the records of both sides where they are needed."""
     a, b = way.forward[0].flow.source.alias, way.forward[0].flow.target.alias
-    # Records that a transformation changes are no copies that could be known again.
-    can_compare = not any("transforms" in found.running.config for found in way.present_forward if found.running)
+    # Records that a transformation changes are no copies that could be known_names again.
+    configs = [connector.running.config for connector in way.forward if connector.running]
+    can_compare = not any("transforms" in config for config in configs)
     places: dict[TopicPartition, tuple[RecordPlace, RecordPlace]] = {
-        part.partition: found
+        part.partition: read_places
         for part in parts
-        if can_compare and part.needs_comparison and (found := part.places()) is not None
+        if can_compare and part.needs_comparison and (read_places := part.places()) is not None
     }
     of_a = RecordMarks(a, tuple(here for here, _ in places.values()))
     of_b = RecordMarks(b, tuple(there for _, there in places.values()))

@@ -39,6 +39,7 @@ from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.remarks import Remark
+from mm2mgr.text import in_yaml
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, by_pair, lease_group
 
@@ -46,7 +47,7 @@ _LIMITS = Limits(kafka_seconds=10.0, measuring_seconds=60.0)
 
 
 @dataclass(frozen=True)
-class LostRange:
+class LostOffsets:
     """Offsets of a partition of the old source whose records the other side never got. `first_at`, `last_at`: when the
     records at its ends were written (seconds since 1970; None: not known, or gone). `noted_at`: when a way back was
     prepared (None: it was not yet). `exact`: records were compared; else these are at most lost."""
@@ -81,7 +82,7 @@ class Failback:
     declaration: str = ""
     prepared: bool = False
     started: Turned | None = None
-    lost: tuple[LostRange, ...] = ()
+    lost: tuple[LostOffsets, ...] = ()
     exported: int | None = None
     unrecorded: dict[str, str] = field(default_factory=dict)
 
@@ -117,8 +118,8 @@ class Failback:
             "declaration": self.declaration or None,
             "names": way.names if way else None,
             "journal": (way.journal_reason or "used") if way and way.beginnings else None,
-            "forward": [_shown(found) for found in way.forward] if way else [],
-            "back": [_shown(found) for found in way.back] if way else [],
+            "forward": [_shown(part) for part in way.forward] if way else [],
+            "back": [_shown(part) for part in way.back] if way else [],
             "partitions": to_json(way.beginnings) if way else [],
             "refusals": [{"text": remark.text, "remedy": remark.remedy} for remark in self.refusals],
             "lost": to_json(self.lost),
@@ -187,9 +188,9 @@ def _read(workspace: Workspace, directions: tuple[Sequence[Flow], Sequence[Flow]
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _held(found: WayConnector, opposite: str) -> HeldConnector:
-    assert found.running is not None
-    return HeldConnector(found.desired, found.flow, found.running.config, opposite)
+def _held(part: WayConnector, opposite: str) -> HeldConnector:
+    assert part.running is not None
+    return HeldConnector(part.desired, part.flow, part.running.config, opposite)
 
 
 def _prepare(
@@ -203,15 +204,15 @@ def _prepare(
     flows = [flow for direction in directions for flow in direction]
     connects = sorted({flow.connect.name for flow in flows})
     # The leases of all of them, as if a plan wrote there.
-    wanted = Plan(
+    lease_plan = Plan(
         str(topology.owner),
         tuple(ClusterPlan(name, (Change(name, COMMAND, "source", "update"),)) for name in connects),
     )
-    wait_for_lease(topology, wanted, report)
+    wait_for_lease(topology, lease_plan, report)
     leases, recorder = Leases(lease_group), Recorder(topology, COMMAND, by, order.reason)
     unrecorded: dict[str, str] = {}
     try:
-        take_lease(leases, topology, wanted, by, report, command=COMMAND)
+        take_lease(leases, topology, lease_plan, by, report, command=COMMAND)
         with leases.watch_held(topology):
             way = _read(workspace, directions)
             if way.refusals or way.missing:
@@ -228,12 +229,12 @@ def _prepare(
 async def _write(writer: WayBackWriter, way: WayBack) -> None:
     owner = str(writer.topology.owner)
     begins = {begin.partition: begin.first for begin in way.beginnings}
-    for found in way.present_forward:
-        held = _held(found, way.back_pair)
-        await writer.carry_out(hold_stages(held, owner), None if found.is_held else hold_as_recorded(held))
-    backs = [(found, _held(found, way.pair)) for found in way.to_prepare]
-    for found, held in backs:
-        change = offsets_as_recorded(held, begins, found.mirrored)
+    for part in way.present_forward:
+        held = _held(part, way.back_pair)
+        await writer.carry_out(hold_stages(held, owner), None if part.is_held else hold_as_recorded(held))
+    backs = [(part, _held(part, way.pair)) for part in way.to_prepare]
+    for part, held in backs:
+        change = offsets_as_recorded(held, begins, part.mirrored)
         await writer.carry_out(offset_stages(held, owner, begins), change)
     prepared = Prepared.from_beginnings(way.pair, owner, time.time(), way.beginnings)
     await writer.keep(way.forward[0].flow.target.alias, prepared.texts())
@@ -247,37 +248,37 @@ def _start(workspace: Workspace, way: WayBack, order: FailbackOrder) -> Turned:
         recorder = Recorder(workspace.topology, COMMAND, author(workspace.files), order.reason)
         writer = WayBackWriter(workspace.topology, recorder, Leases(lease_group))
         wait_for(writer.keep(way.back[0].flow.target.alias, dict.fromkeys(way.ended_journal)))
-    names = tuple(found.name for found in way.back)
+    names = tuple(part.name for part in way.back)
     return resume(workspace, Choice(names), reason=order.reason, wait_seconds=order.wait_seconds)
 
 
 # --- what was lost ----------------------------------------------------------------------------------------------------
 
 
-def _lost(workspace: Workspace, flow: Flow, way: WayBack) -> Iterator[LostRange]:
-    """Yield what was lost: in earlier rounds, and in this one where it is not prepared yet; with times where A tells."""
-    ranges = [LostRange(place, lost, exact, at) for place, lost, at, exact in known_lost(way.rounds)]
-    known = {(found.partition, found.offsets) for found in ranges}
+def _lost(workspace: Workspace, flow: Flow, way: WayBack) -> Iterator[LostOffsets]:
+    """Yield what was lost: in earlier rounds, and in this one where it is not prepared yet; with times, if A tells."""
+    ranges = [LostOffsets(place, lost, exact, at) for place, lost, at, exact in known_lost(way.rounds)]
+    noted = {(part.partition, part.offsets) for part in ranges}
     ranges += [
-        LostRange(begin.partition, lost, begin.exact)
+        LostOffsets(begin.partition, lost, begin.exact)
         for begin in way.beginnings
         for lost in begin.lost
-        if (begin.partition, lost) not in known
+        if (begin.partition, lost) not in noted
     ]
     if not ranges:
         return
     alias = flow.source.alias
-    firsts = {(found.partition, found.offsets.first) for found in ranges}
-    lasts = {(found.partition, found.offsets.end - 1) for found in ranges}
+    firsts = {(part.partition, part.offsets.first) for part in ranges}
+    lasts = {(part.partition, part.offsets.end - 1) for part in ranges}
     times: dict[tuple[TopicPartition, int], float] = {}
     for batch in _batches_by_partition(sorted(firsts | lasts)):
         question = RecordTimes(alias, tuple(batch))
         answer = workspace.ask(ask([question]), _LIMITS).get(question)
         if not isinstance(answer, Mm2mgrError):
             times |= {(place, offset): answer[place] for place, offset in batch if place in answer}
-    for found in ranges:
-        place, offsets = found.partition, found.offsets
-        yield replace(found, first_at=times.get((place, offsets.first)), last_at=times.get((place, offsets.end - 1)))
+    for part in ranges:
+        place, offsets = part.partition, part.offsets
+        yield replace(part, first_at=times.get((place, offsets.first)), last_at=times.get((place, offsets.end - 1)))
 
 
 _MOST_LOOKS = 50
@@ -297,7 +298,7 @@ def _batches_by_partition(
         waiting = [(place, offset) for place, offset in waiting if batch[place] != offset]
 
 
-def export_lost(workspace: Workspace, flow: Flow, lost: Sequence[LostRange], path: Path) -> int:
+def export_lost(workspace: Workspace, flow: Flow, lost: Sequence[LostOffsets], path: Path) -> int:
     """Write lost records to a new file that only this user can read, a JSON object in each line; return how many.
 
     Key, value and values of headers are in base64, the timestamp in milliseconds since 1970. An existing file is never
@@ -315,7 +316,7 @@ def export_lost(workspace: Workspace, flow: Flow, lost: Sequence[LostRange], pat
         raise Mm2mgrError(f"--export {path}: {error.strerror}", hint="name a file that can be written") from error
     try:
         with os.fdopen(number, "w", encoding="utf-8") as file:
-            ranges = [(found.partition, found.offsets.first, found.offsets.end) for found in lost]
+            ranges = [(part.partition, part.offsets.first, part.offsets.end) for part in lost]
             return _write_records(file, read_ranges(access, ranges))
     except BaseException:
         path.unlink(missing_ok=True)
@@ -358,8 +359,6 @@ def declaration_of(forward: Sequence[Flow], workspace: Workspace) -> str:
 
     Where topics keep their names they are declared stopped: only one direction may run.
     """
-    import yaml
-
     taken = {flow.declared_name for flow in workspace.topology.flows}
     flows: dict[str, object] = {}
     for flow in forward:
@@ -382,4 +381,14 @@ def declaration_of(forward: Sequence[Flow], workspace: Workspace) -> str:
         if flow.settings.replication_policy == "identity":
             body["state"] = "stopped"
         flows[name] = body
-    return yaml.safe_dump({"flows": flows}, sort_keys=False, default_flow_style=None)
+    lines = (f"  {in_yaml(name)}: {_flow_style(body)}" for name, body in flows.items())
+    return "\n".join(["flows:", *lines])
+
+
+def _flow_style(value: object) -> str:
+    """Return a value as YAML in one line."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{in_yaml(str(key))}: {_flow_style(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow_style, value))}]"
+    return in_yaml(value) if isinstance(value, str) else json.dumps(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from mm2mgr.observe.way_back import WayBack
-from mm2mgr.operations.failback import Failback, LostRange
+from mm2mgr.operations.failback import Failback, LostOffsets
 from mm2mgr.output.console import say, say_lines, say_table
 from mm2mgr.output.tables import Table
 from mm2mgr.text import few, number_of
@@ -13,8 +13,8 @@ from mm2mgr.text import few, number_of
 
 def say_way_back(way: WayBack, rows: int) -> None:
     """Print both directions, and where the way back begins in each partition."""
-    for noun, found in (("pair", way.forward), ("way back", way.back)):
-        for connector in found:
+    for noun, connectors in (("pair", way.forward), ("way back", way.back)):
+        for connector in connectors:
             held = ", held" if connector.is_held else ""
             say(f"{noun:8}  {connector.name}  {connector.state or 'does not exist'}{held}")
     if way.names == "default":
@@ -78,15 +78,15 @@ def _next_text(result: Failback, way: WayBack) -> str:
     match result.outcome:
         case "to prepare":
             return f"To prepare: {command} --apply"
-        case "prepared" if any(found.state == "RUNNING" for found in way.back):
+        case "prepared" if any(part.state == "RUNNING" for part in way.back):
             return f"Running: {way.back_pair}."
         case "prepared":
             return f"Prepared: {way.back_pair} may run. To start it: {command} --start"
         case "started":
             return (
                 (
-                    f"Started: {way.back_pair}. In the tree, write state: stopped to the flows of {result.pair}, and take it"
-                    f" from those of {way.back_pair}."
+                    f"Started: {way.back_pair}. In the tree, write state: stopped to the flows of {result.pair}, and"
+                    f" take it from those of {way.back_pair}."
                 )
                 if way.names == "identity"
                 else f"Started: {way.back_pair}."
@@ -97,20 +97,20 @@ def _next_text(result: Failback, way: WayBack) -> str:
             return f"Nothing was written: {outcome}."
 
 
-def _say_lost(lost: tuple[LostRange, ...], rows: int) -> None:
+def _say_lost(lost: tuple[LostOffsets, ...], rows: int) -> None:
     if not lost:
         say("Nothing was lost.")
         return
     table = [
         [
-            str(found.partition),
-            f"{found.offsets.first:,}",
-            f"{found.offsets.end - 1:,}",
-            f"{found.count:,}{'' if found.exact else ' at most'}",
-            _time_text(found.first_at),
-            _time_text(found.last_at),
+            str(part.partition),
+            f"{part.offsets.first:,}",
+            f"{part.offsets.end - 1:,}",
+            f"{part.count:,}{'' if part.exact else ' at most'}",
+            _time_text(part.first_at),
+            _time_text(part.last_at),
         ]
-        for found in lost[:rows]
+        for part in lost[:rows]
     ]
     columns = ("partition", "first", "last", "records", "from", "to")
     say_table(Table(columns, table, right=columns[1:4]))

@@ -1,8 +1,8 @@
 """Two connectors that mirror the same topics both ways under the same names: at most one of them may run. Pure.
 
-With IdentityReplicationPolicy no name tells where a record came from (KAFKA-9914), so the one that does not run is held:
-STOPPED, without tasks whoever resumes it. Only `failover back` knows from which offset on the other side has records of
-its own; it writes them, holds the other one, and lets go.
+With IdentityReplicationPolicy no name tells where a record came from (KAFKA-9914), so the one that does not run is
+held: STOPPED, without tasks whoever resumes it. Only `failover back` knows from which offset on the other side has
+records of its own; it writes them, holds the other one, and lets go.
 """
 
 from __future__ import annotations
