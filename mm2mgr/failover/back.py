@@ -148,7 +148,9 @@ class BackPartition:
         source_start = self.source.start if self.source else 0
         bases = [(source_start, self.target.start)]
         if self.mirrored is not None and self.syncs:
-            facts = TargetFacts(self.target)
+            # No further than is certainly mirrored: B's own records would count as mirrored ones. A marker that counts
+            # as a record makes it begin earlier, no later.
+            facts = TargetFacts(Offsets(self.target.start, self.syncs[-1].downstream + 1), transactional=False)
             lower = translate(self.mirrored_next, self.syncs, facts).offset
             bases += [
                 (sync.upstream, sync.downstream)
