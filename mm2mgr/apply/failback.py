@@ -70,8 +70,9 @@ class HeldConnector:
         return config if enabled is None else {**config, "enabled": enabled}
 
     def change(self, keys: Iterable[KeyChange]) -> Change:
-        """Return what is written to it, as the history has it."""
-        return Change(self.desired.connect, self.desired.name, "source", "update", (self.flow.id,), tuple(keys))
+        """Return what is written to it, as the history has it: with the config that it has then."""
+        name, config = self.desired.name, self.held_config
+        return Change(self.desired.connect, name, "source", "update", (self.flow.id,), tuple(keys), config=config)
 
 
 def hold_stages(held: HeldConnector, owner: str) -> tuple[Stage, ...]:

@@ -238,8 +238,9 @@ async def _write(writer: WayBackWriter, way: WayBack) -> None:
         await writer.carry_out(offset_stages(held, owner, begins), change)
     prepared = Prepared.from_beginnings(way.pair, owner, time.time(), way.beginnings)
     await writer.keep(way.forward[0].flow.target.alias, prepared.texts())
-    for _, held in backs:
-        await writer.carry_out(release_stages(held, owner))
+    for part, held in backs:
+        change = replace(offsets_as_recorded(held, begins, part.mirrored), config=held.released_config)
+        await writer.carry_out(release_stages(held, owner), change)
 
 
 def _start(workspace: Workspace, way: WayBack, order: FailbackOrder) -> Turned:

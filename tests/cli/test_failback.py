@@ -140,6 +140,7 @@ def test_it_is_prepared_held_released_and_started(estate: Estate) -> None:
     assert estate.json("--apply", "--yes")["outcome"] == "prepared"
     assert (estate.held(), set(estate.states().values())) == ({THERE: True, BACK: False}, {"STOPPED"})
     assert list(estate.stored().values()) == [99]
+    assert estate.mm2mgr("drift", "-o", "json").json["drift"] == []
     assert estate.json("--start", "--yes")["outcome"] == "started"
     assert estate.states() == {THERE: "STOPPED", BACK: "RUNNING"}
     again = estate.json("--apply", "--yes")
