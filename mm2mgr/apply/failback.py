@@ -77,9 +77,9 @@ class HeldConnector:
 
 def hold_stages(held: HeldConnector, owner: str) -> tuple[Stage, ...]:
     """Return how a STOPPED connector is held."""
-    compare = Compare(held.full_name, owner, held.config, "STOPPED")
     if HELD_KEY in held.config:
-        return (compare,)
+        return (Compare(held.full_name, owner, held.config),)
+    compare = Compare(held.full_name, owner, held.config, "STOPPED")
     return compare, WriteConfig(held.full_name, held.held_config, "held", known=True)
 
 

@@ -77,7 +77,10 @@ class WayConnector:
 
     @property
     def has_stopped(self) -> bool:
-        return self.running is None or self.running.has_stopped
+        """Whether it mirrors nothing: STOPPED without a task; or held, and without one whatever its state."""
+        if self.running is None or self.running.has_stopped:
+            return True
+        return self.is_held and self.running.status is not None and not self.running.status.tasks
 
 
 @dataclass(frozen=True)

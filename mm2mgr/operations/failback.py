@@ -99,7 +99,7 @@ class Failback:
             return "not created"
         if self.started is not None:
             return "started" if self.started.outcome == "done" else "not started"
-        if self.refusals and not self.way.is_prepared:
+        if self.refusals:
             return "refused"
         return "prepared" if self.prepared or self.way.is_prepared else "to prepare"
 

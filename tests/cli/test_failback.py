@@ -297,3 +297,24 @@ def test_with_the_states_of_the_tree_swapped_after_the_start_nothing_is_left_to_
     estate.declare(flows(FORWARD, RETURN.replace(", state: stopped", "")))
     planned = estate.mm2mgr("plan", code=0).out
     assert not {THERE, BACK} & plan_of(estate).keys(), planned
+
+
+def test_a_held_connector_that_somebody_resumed_has_no_tasks_and_is_in_nobodys_way(estate: Estate) -> None:
+    estate.settle()
+    estate.journal()
+    estate.site.east.connectors[BACK].state = "RUNNING"
+    estate.back("--apply", "--yes")
+    estate.site.east.connectors[THERE].state = "RUNNING"
+    estate.site.east.connectors[THERE].forced_tasks = 0  # as Connect with enabled=false
+    assert estate.json("--start", "--yes")["outcome"] == "started"
+    assert estate.held() == {THERE: True, BACK: False}
+
+
+def test_it_is_not_started_while_something_else_mirrors_there(estate: Estate) -> None:
+    estate.settle()
+    estate.journal()
+    estate.back("--apply", "--yes")
+    config = {key: value for key, value in estate.site.east.connectors[THERE].config.items() if key != HELD_KEY}
+    estate.site.east.add("by-hand", config | {"name": "by-hand", "mm2mgr.owner": "other", "enabled": "true"})
+    assert "by-hand, which the tree does not declare" in estate.back("--start", "--yes", code=1)
+    assert estate.states()[BACK] == "STOPPED"
