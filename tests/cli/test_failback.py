@@ -318,3 +318,12 @@ def test_it_is_not_started_while_something_else_mirrors_there(estate: Estate) ->
     estate.site.east.add("by-hand", config | {"name": "by-hand", "mm2mgr.owner": "other", "enabled": "true"})
     assert "by-hand, which the tree does not declare" in estate.back("--start", "--yes", code=1)
     assert estate.states()[BACK] == "STOPPED"
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "3.6.2"])
+def test_apply_creates_the_way_back_without_running_it(estate: Estate, version: str) -> None:
+    estate.site.east.version = version
+    estate.mm2mgr("apply", "--yes", "--wait", "0s")
+    assert estate.held() == {THERE: False, BACK: True}
+    assert estate.states() == {THERE: "RUNNING", BACK: "STOPPED"}
+    assert "0 to create, 0 to update" in estate.mm2mgr("plan").out
