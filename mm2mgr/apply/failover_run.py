@@ -1,8 +1,8 @@
 """Carries out a failover, stage by stage: each is judged by what the clusters show, so that a run that was killed is
-ended by the next one.
+ended by the next.
 
-Nothing is written before the pair is stopped; from then on a journal says what was done. Until groups are written all of
-it can be taken back. What a run reads and writes is behind `FailoverWorld`.
+Nothing is written before the pair is stopped; from then on a journal says what was done. Until groups are written
+all of it can be taken back. What a run reads and writes is behind `FailoverWorld`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from mm2mgr.failover.journal import FailoverJournal, Mode
 from mm2mgr.failover.stages import (
     MirrorFacts,
     PairConnector,
-    Progress,
     QuietSource,
     RunVerdict,
     Stage,
     StageName,
+    StageProgress,
     arrived_progress,
     drain_progress,
     ends_progress,
@@ -108,7 +108,7 @@ class FailoverWorld(Protocol):
     def lease(self) -> AbstractContextManager[object]:
         """Hold the lease of the pair's Connect cluster, which each write asks for."""
 
-    def set_states(self, wanted: Mapping[PairConnector, str]) -> None:
+    def set_states(self, goals: Mapping[PairConnector, str]) -> None:
         """Ask connectors to come to a state: RUNNING, PAUSED or STOPPED; not waited for."""
 
     def write_groups(self, changes: Mapping[str, Written]) -> Sequence[GroupOutcome]:
@@ -120,7 +120,7 @@ class StageResult:
     """A stage, and how far it came."""
 
     stage: Stage
-    progress: Progress
+    progress: StageProgress
 
     json_keys = "stage=stage.name title=stage.title by=stage.by done=progress.done text=progress.text"
 
@@ -150,7 +150,7 @@ class FailoverResult:
         return [order for order in self.orders if order.action not in {"level", "gone on", "write"} or order.unknown]
 
 
-Report = Callable[[Stage, Progress], object]
+Report = Callable[[Stage, StageProgress], object]
 Question = Literal["producers", "write", "abandon"]
 Ask = Callable[[Question, str], bool]
 """Asks a person; gets what is asked, and the sentence. Returns whether the answer is yes."""
@@ -222,7 +222,7 @@ class FailoverRun:
     # --- judging ------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Read the journal and both clusters; what an earlier failover left is of no use once the pair has run since."""
+        """Read the journal and both clusters; what an earlier failover left is of no use once the pair has run."""
         journal = self.world.read_journal()
         self._judge(journal.groups if journal else {})
         if not goes_on(journal, self.facts):
@@ -240,14 +240,14 @@ class FailoverRun:
         self.verdict = run_verdict(self.readiness, self.orders, self.facts.connectors)
 
     @property
-    def _written(self) -> Mapping[str, Written]:
+    def _journal_groups(self) -> Mapping[str, Written]:
         return self.journal.groups if self.journal else {}
 
-    def _say(self, stage: Stage, progress: Progress) -> None:
+    def _say(self, stage: Stage, progress: StageProgress) -> None:
         self.results[stage.name] = StageResult(stage, progress)
         self.report(stage, progress)
 
-    def _wait(self, stage: Stage, look: Callable[[], Progress], pause_seconds: float = _LOOK_SECONDS) -> None:
+    def _wait(self, stage: Stage, look: Callable[[], StageProgress], pause_seconds: float = _LOOK_SECONDS) -> None:
         """Look until the stage is done; StageError after its time, or where it cannot be done by waiting."""
         end = timing.now() + self.order.timeout_seconds
         while True:
@@ -262,12 +262,12 @@ class FailoverRun:
 
     def _error(self, stage: Stage, reason: str, hint: str = "") -> StageError:
         has_begun = self.journal is not None and self.journal.is_open
-        kept = (
+        remedy = (
             f"run `mm2mgr failover run '{self.world.pair}'` again to go on, or with --abandon to take back what it did"
             if has_begun
             else "nothing was written; run it again"
         )
-        return StageError(f"{self.world.pair}: {stage.title}: {reason}", hint=hint or kept)
+        return StageError(f"{self.world.pair}: {stage.title}: {reason}", hint=hint or remedy)
 
     # --- before anything is written -----------------------------------------------------------------------------------
 
@@ -283,16 +283,16 @@ class FailoverRun:
             )
 
     def _wait_for_drain(self, stage: Stage) -> None:
-        def look() -> Progress:
+        def look() -> StageProgress:
             return drain_progress(self.facts, self.order.lag_seconds)
 
         self._wait(stage, self._looking(look))
 
-    def _looking(self, judge: Callable[[], Progress]) -> Callable[[], Progress]:
+    def _looking(self, judge: Callable[[], StageProgress]) -> Callable[[], StageProgress]:
         """Return what judges the facts that there are, and later ones at each further look."""
         is_first = True
 
-        def look() -> Progress:
+        def look() -> StageProgress:
             nonlocal is_first
             if not is_first:
                 self.facts = self.world.look()
@@ -310,26 +310,27 @@ class FailoverRun:
             question = "Have all producers of the mirrored topics stopped?"
             if not self.ask("producers", question):
                 raise self._error(stage, "the producers have not stopped")
-        self._say(stage, Progress(not self.order.dry_run, "" if self.order.dry_run else "said to be stopped"))
+        self._say(stage, StageProgress(not self.order.dry_run, "" if self.order.dry_run else "said to be stopped"))
 
     def _wait_for_cutoff(self, stage: Stage) -> None:
         assert self.order.cutoff_at is not None
         while (left := self.order.cutoff_at - self.world.now()) > 0:
-            self._say(stage, Progress(False, f"{span_text(left)} left"))
+            self._say(stage, StageProgress(False, f"{span_text(left)} left"))
             if self.order.dry_run:
                 return
             _pause(min(left, 30.0))
-        self._say(stage, Progress(True, "the time has come"))
+        self._say(stage, StageProgress(True, "the time has come"))
 
     def _wait_for_quiet(self, stage: Stage) -> None:
         if self.order.dry_run:
-            self._say(stage, Progress(False, f"the ends of {number_of(len(self.facts.source_ends), 'log')} are watched "
-                      f"for {span_text(self.order.quiet_seconds)}"))  # fmt: skip
+            logs = number_of(len(self.facts.source_ends), "log")
+            text = f"the ends of {logs} are watched for {span_text(self.order.quiet_seconds)}"
+            self._say(stage, StageProgress(False, text))
             return
         self.facts = self.world.look()
         quiet, clients = QuietSource.begin(self.facts, timing.now()), list[str]()
 
-        def look() -> Progress:
+        def look() -> StageProgress:
             nonlocal quiet, clients
             began_at = timing.now()
             self.facts = self.world.look()
@@ -342,11 +343,11 @@ class FailoverRun:
         self._wait(stage, look)
 
     def _wait_for_arrival(self, stage: Stage) -> None:
-        def look() -> Progress:
+        def look() -> StageProgress:
             progress = arrived_progress(self.facts)
             if not progress.done and self.facts.are_stopped and not self.order.dry_run:
                 text = f"{progress.text}, and the pair is stopped"
-                return Progress(False, text, text)
+                return StageProgress(False, text, text)
             return progress
 
         self._wait(stage, self._looking(look))
@@ -354,10 +355,10 @@ class FailoverRun:
     def _wait_for_translation(self, stage: Stage) -> None:
         began, is_first = timing.now(), self.order.dry_run
 
-        def look() -> Progress:
+        def look() -> StageProgress:
             nonlocal is_first
             if not is_first:
-                self._judge(self._written)
+                self._judge(self._journal_groups)
             is_first = False
             expected = self.readiness.time.checkpoint_seconds if self.readiness else 0.0
             return translated_progress(self.orders, timing.now() - began, expected)
@@ -383,7 +384,7 @@ class FailoverRun:
             self.world.keep_journal(journal)
         self.journal = journal
 
-    def _reached(self, stage: Stage) -> FailoverJournal:
+    def _with_stage(self, stage: Stage) -> FailoverJournal:
         assert self.journal
         return self.journal.with_stage(stage.name, self.world.now())
 
@@ -398,7 +399,7 @@ class FailoverRun:
             self.world.now(),
             self.world.author,
         )
-        states = {each.full_name: each.state for each in self.facts.connectors if each.is_there}
+        states = {connector.full_name: connector.state for connector in self.facts.connectors if connector.is_there}
         at = self.world.now()
         reached: dict[str, float] = {name: at for name, result in self.results.items() if result.progress.done}
         self._keep(
@@ -411,12 +412,12 @@ class FailoverRun:
         )
         asked: set[PairConnector] = set()
 
-        def look() -> Progress:
+        def look() -> StageProgress:
             progress = stop_progress(self.facts, self.order.mode)
             if progress.done or progress.blocked:
                 return progress
             goal = "STOPPED" if self.facts.can_stop else "PAUSED"
-            due = [each for each in self.facts.to_stop if each.state != goal and each not in asked]
+            due = [connector for connector in self.facts.to_stop if connector.state != goal and connector not in asked]
             if due:
                 self.world.set_states(dict.fromkeys(due, goal))
                 asked.update(due)
@@ -424,7 +425,7 @@ class FailoverRun:
             return stop_progress(self.facts, self.order.mode)
 
         self._wait(stage, look)
-        self._keep(self._reached(stage))
+        self._keep(self._with_stage(stage))
         if self.order.mode != "disaster" and self.facts.behind:
             names = few([f"{partition} ({count})" for partition, count in sorted(self.facts.behind.items())])
             count = number_of(self.facts.records_behind, "record")
@@ -438,7 +439,7 @@ class FailoverRun:
                 raise self._error(stage, self.facts.target_failure)
             self._keep(
                 replace(
-                    self._reached(stage),
+                    self._with_stage(stage),
                     target_ends=self.facts.target_ends,
                     source_stored=self.facts.stored,
                     source_ends=self.facts.source_ends,
@@ -450,7 +451,7 @@ class FailoverRun:
         """Write the groups that are absent or behind; the journal says before what they had, and what they get."""
         told: dict[str, str] = {}
         for _ in range(_TRIES):
-            self._judge(self._written)
+            self._judge(self._journal_groups)
             changes = {
                 order.group: order.changes
                 for order in self.orders
@@ -461,17 +462,17 @@ class FailoverRun:
             assert self.journal
             self._keep(self.journal.with_groups(changes))
             outcomes = self.world.write_groups(changes)
-            told |= {each.group: each.text for each in outcomes if each.outcome != "written"}
+            told |= {result.group: result.text for result in outcomes if result.outcome != "written"}
         progress = groups_progress(self.orders)
         if told:
             reasons = [f"{group}: {text}" for group, text in sorted(told.items())]
             text = f"{number_of(len(told), 'group')} not written: {few(reasons, 5, '; ')}"
-            self._say(stage, Progress(False, text))
+            self._say(stage, StageProgress(False, text))
             raise self._error(stage, text)
         self._say(stage, progress)
         if not progress.done:
             raise self._error(stage, progress.text)
-        self._keep(self._reached(stage))
+        self._keep(self._with_stage(stage))
 
 
 def _pause(seconds: float) -> None:
@@ -504,12 +505,12 @@ def abandon(world: FailoverWorld, ask: Ask, timeout_seconds: float) -> FailoverR
     if not ask("abandon", f"bring {few(texts)} back?" if texts else "delete the marks of the failover?"):
         raise Mm2mgrError("it was not approved; nothing was written")
     with world.lease():
-        wanted = {
+        goals = {
             connector: "RUNNING" if state not in {"PAUSED", "STOPPED"} else state for connector, state in back.items()
         }
-        world.set_states(wanted)
+        world.set_states(goals)
         end = timing.now() + timeout_seconds
-        while left := _not_back(world.look().connectors, wanted):
+        while left := _not_back(world.look().connectors, goals):
             if timing.now() >= end:
                 raise Mm2mgrError(f"{world.pair}: {few(left)} did not come back", hint="look with mm2mgr status")
             _pause(_LOOK_SECONDS)
@@ -518,14 +519,14 @@ def abandon(world: FailoverWorld, ask: Ask, timeout_seconds: float) -> FailoverR
     return FailoverResult(world.pair, journal.mode, "abandoned", journal=journal, facts=facts)
 
 
-def _not_back(connectors: Iterable[PairConnector], wanted: Mapping[PairConnector, str]) -> list[str]:
+def _not_back(connectors: Iterable[PairConnector], goals: Mapping[PairConnector, str]) -> list[str]:
     states = {connector.full_name: connector.state for connector in connectors}
-    return [each.full_name for each, state in wanted.items() if states.get(each.full_name) != state]
+    return [connector.full_name for connector, state in goals.items() if states.get(connector.full_name) != state]
 
 
 def written_groups(readiness: PairReadiness, journal: FailoverJournal) -> list[str]:
     """Return the groups whose offsets on the target are not those from before the failover any more."""
-    there = {group.group: {each.remote: each.on_target for each in group.positions} for group in readiness.groups}
+    there = {group.group: {place.remote: place.on_target for place in group.positions} for group in readiness.groups}
     return sorted(
         group
         for group, changes in journal.groups.items()

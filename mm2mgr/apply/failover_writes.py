@@ -1,5 +1,5 @@
-"""What a failover reads of connectors and of its journal, and what it writes: states of connectors, group offsets on the
-target, the journal. Each write asks for the lease first.
+"""What a failover reads of connectors and of its journal, and what it writes: states of connectors, group offsets on
+the target, the journal. Each write asks for the lease first.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_pair_connectors(
             return (), change.detail
         live = with_statuses(snapshot[Configs(change.connect)], snapshot[Statuses(change.connect)])
         running = live.get(change.connector)
-        kind = change.kind or next((each.type for each in connectors if each.name == change.connector), "")
+        kind = change.kind or next((item.type for item in connectors if item.name == change.connector), "")
         if kind == "heartbeat":
             continue
         state = running.state or "no status" if running else ""
@@ -93,7 +93,7 @@ class FailoverWriter:
 
     def plan(self, connectors: Sequence[PairConnector]) -> Plan:
         """Return what is to be written as a plan, which says for which Connect cluster a lease is needed."""
-        changes = tuple(_as_recorded(self._change(each), "STOPPED") for each in connectors)
+        changes = tuple(_as_recorded(self._change(item), "STOPPED") for item in connectors)
         whole = Change(self.connect, self.pair, "source", "update", self._flow_ids)
         return Plan(str(self.topology.owner), (ClusterPlan(self.connect, (*changes, whole)),))
 
@@ -114,12 +114,12 @@ class FailoverWriter:
         await self.leases.check(self.connect)
         topic = topic_of(self.topology, self.target)
         texts = journal_texts(journal)
-        kept = await self._texts()
-        new = {key: text for key, text in texts.items() if kept.get(key) != text}
+        stored = await self._texts()
+        new = {key: text for key, text in texts.items() if stored.get(key) != text}
         head = {key: new.pop(key) for key in [key_of(journal.owner, journal.pair)] if key in new}
         await asyncio.to_thread(_write_texts, topic, new)  # stored before the head names them
         await asyncio.to_thread(_write_texts, topic, head)
-        if stale := stale_keys(kept, journal):
+        if stale := stale_keys(stored, journal):
             await asyncio.to_thread(_write_texts, topic, dict.fromkeys(stale))
 
     async def forget_journal(self) -> int:
@@ -139,13 +139,13 @@ class FailoverWriter:
 
     # --- connectors ---------------------------------------------------------------------------------------------------
 
-    async def set_states(self, wanted: Mapping[PairConnector, str]) -> None:
+    async def set_states(self, goals: Mapping[PairConnector, str]) -> None:
         """Ask connectors to come to states; Mm2mgrError where Connect refuses one."""
         failed: list[str] = []
-        for state in dict.fromkeys(wanted.values()):
+        for state in dict.fromkeys(goals.values()):
             await self.leases.check(self.connect)
             request = StateRequest(_VERBS[state])
-            changes = [self._change(connector) for connector, goal in wanted.items() if goal == state]
+            changes = [self._change(connector) for connector, goal in goals.items() if goal == state]
             for change in changes:
                 self.recorder.begin(_as_recorded(change, state))
             for change in await send_requests(self.topology, request, changes, lambda change: None):
@@ -180,10 +180,10 @@ class FailoverWriter:
         await self.leases.check(self.connect)
         refused = await asyncio.to_thread(self._alter, due)
         offsets, members = await self._read_groups(due)
-        for group, wanted in due.items():
-            outcomes[group] = _outcome(group, wanted, offsets.get(group, {}), refused.get(group), group in members)
+        for group, goals in due.items():
+            outcomes[group] = _outcome(group, goals, offsets.get(group, {}), refused.get(group), group in members)
         done = {group: len(due[group]) for group in due if outcomes[group].outcome == "written"}
-        told = [f"{each.group}: {each.text}" for each in outcomes.values() if each.outcome != "written"]
+        told = [f"{item.group}: {item.text}" for item in outcomes.values() if item.outcome != "written"]
         change = Change(self.connect, f"groups on {self.target}", "", "update", self._flow_ids)
         self.recorder.group_offsets(change, done, "failed" if told else "done", few(told, between="; ") or None)
         return list(outcomes.values())
@@ -214,18 +214,18 @@ class FailoverWriter:
 
 def _outcome(
     group: str,
-    wanted: Mapping[TopicPartition, int],
+    goals: Mapping[TopicPartition, int],
     there: Mapping[TopicPartition, int],
     refusal: tuple[str, bool] | None,
     has_members: bool,
 ) -> GroupOutcome:
-    is_there = all(there.get(partition) == offset for partition, offset in wanted.items())
+    is_there = all(there.get(partition) == offset for partition, offset in goals.items())
     if has_members:
         text = "a member joined right after it was written: it may have begun elsewhere" if is_there else _JOINED
         return GroupOutcome(group, "joined", text)
     if refusal:
         reason, is_right = refusal
-        topics = sorted({partition.topic for partition in wanted})
+        topics = sorted({partition.topic for partition in goals})
         needs = [Right("Read", "group", group), *(Right("Read", "topic", topic) for topic in topics)]
         more = f": mm2mgr's login needs {few(list(map(str, needs)))}" if is_right else ""
         return GroupOutcome(group, "failed", f"{reason}{more}")

@@ -8,11 +8,11 @@ say below which load no assignment can get, and below which number of tasks.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush, nlargest, nsmallest
+from heapq import heapify, heappop, heappush, heappushpop, nlargest, nsmallest
 from itertools import accumulate
 
 from mm2mgr.partitions import TopicPartition
@@ -326,36 +326,29 @@ class Packing:
             if len(held) < self.most_partitions
         ]
         heapify(heap)
-        choices = _CHOICES if len(self.weights.dimensions) == 1 else _VECTOR_CHOICES
+        loads = list(zip(self.weights.dimensions, self._loads, strict=True))
+        choices, level, topics = _CHOICES if len(loads) == 1 else _VECTOR_CHOICES, self.level, self._topics
+        lightest = [heappop(heap) for _ in range(min(choices, len(heap)))]  # the choices, in order; `heap` has the rest
         for place in places:
-            looked: list[tuple[float, int, int]] = []
             best: tuple[tuple[bool, int, float, int], int] | None = None
-            while heap and len(looked) < choices:
-                entry = heappop(heap)
-                looked.append(entry)
-                key = self._preference(place, entry)
+            topic, shares = self.weights.partitions[place].topic, [(held, weights[place]) for weights, held in loads]
+            for position, (_, count, task) in enumerate(lightest):
+                share = max([held[task] + weight for held, weight in shares])
+                is_above = share > level
+                key = is_above, 0 if is_above else topics[task].get(topic, 0), share, count
                 if best is None or key < best[0]:
-                    best = key, entry[2]
-                if choices == _CHOICES and (key[0] or not key[1]):
+                    best = key, position
+                if choices == _CHOICES and (is_above or not key[1]):
                     break  # each further one is heavier, and this one is above the level or has nothing of the topic
             if best is None:  # as many tasks as the bounds allow are full: the bound on partitions gives way
-                best = (True, 0, 0.0, 0), min(range(len(self.members)), key=lambda t: (len(self.members[t]), t))
-            task = best[1]
+                self.put(place, min(range(len(self.members)), key=lambda t: (len(self.members[t]), t)))
+                continue
+            _, count, task = lightest.pop(best[1])
             self.put(place, task)
-            for entry in looked:
-                if entry[2] != task:
-                    heappush(heap, entry)
-            if len(self.members[task]) < self.most_partitions:
-                heappush(heap, (self.share(task), len(self.members[task]), task))
-
-    def _preference(self, place: int, entry: tuple[float, int, int]) -> tuple[bool, int, float, int]:
-        task = entry[2]
-        share = 0.0
-        for dimension, loads in zip(self.weights.dimensions, self._loads, strict=True):
-            share = max(share, loads[task] + dimension[place])
-        is_above = share > self.level
-        topic = 0 if is_above else self._topics[task].get(self.weights.partitions[place].topic, 0)
-        return is_above, topic, share, entry[1]
+            if count + 1 < self.most_partitions:
+                insort(lightest, heappushpop(heap, (self.share(task), count + 1, task)))
+            elif heap:
+                insort(lightest, heappop(heap))
 
     def _place_by_number(self, places: Sequence[int]) -> list[int]:
         """Give light partitions to the tasks with the fewest, and return those that every task is too busy for."""

@@ -188,13 +188,13 @@ def plan(
     order = _order(planned, disaster, cutoff, group, quiet_for, lag)
     workspace.flows((pair,))  # an unknown pair is an error before anything is asked
     with reading(workspace), invalid_arguments():
-        made = operations.failover_plan(workspace, pair, order, store=store)
-    say_warnings(made.warnings)
+        planned_failover = operations.failover_plan(workspace, pair, order, store=store)
+    say_warnings(planned_failover.warnings)
     if output == "markdown":
-        say_lines(runbook_markdown(made.runbook))
+        say_lines(runbook_markdown(planned_failover.runbook))
     else:
-        say_as(output, made.runbook, say_runbook)
-    return _CODES[made.runbook.verdict.word]
+        say_as(output, planned_failover.runbook, say_runbook)
+    return _CODES[planned_failover.runbook.verdict.word]
 
 
 @failover.command()
@@ -232,19 +232,20 @@ def run(
 ) -> int:
     """Fail PAIR over: stop it once all has arrived, and write the offsets of its groups on the target.
 
-    It begins with a check of all groups, and refuses NO-GO. Then it waits until almost all is mirrored, asks whether the
-    producers have stopped, sees that nobody writes, that every record has arrived and every position is known, stops
-    the source and checkpoint connectors, notes where the target's logs end, and writes the translated offsets: only of
-    groups without a member on the target, never back. With --disaster it goes on with what has arrived. Where a stage
-    ends it, or it is killed, it says how far it came, and the same command goes on: each stage is judged by what the
-    clusters show. A journal is kept on the Kafka cluster of the target, in the topic of the history. Until groups are
-    written, --abandon brings the connectors back to the states that they had.
+    It begins with a check of all groups, and refuses NO-GO. Then it waits until almost all is mirrored, asks
+    whether the producers have stopped, sees that nobody writes, that every record has arrived and every position is
+    known, stops the source and checkpoint connectors, notes where the target's logs end, and writes the translated
+    offsets: only of groups without a member on the target, never back. With --disaster it goes on with what has
+    arrived. Where a stage ends it, or it is killed, it says how far it came, and the same command goes on: each
+    stage is judged by what the clusters show. A journal is kept on the Kafka cluster of the target, in the topic of
+    the history. Until groups are written, --abandon brings the connectors back to the states that they had.
 
     \b
     Example:
       mm2mgr failover run 'dc1-logging->agg-east' --dry-run
       mm2mgr failover run 'dc1-logging->agg-east' --producers-stopped --yes
     """
+    from mm2mgr.output.apply_text import say_event
     from mm2mgr.output.console import carrying_on, say, say_as, talk
     from mm2mgr.output.failover_run_text import StageTalk, say_ended
     from mm2mgr.output.status_text import say_warnings
@@ -264,7 +265,7 @@ def run(
     def ask(question: str, text: str) -> bool:
         return answers[question] or click.confirm(text[0].upper() + text[1:], err=True)
 
-    how = operations.FailoverHow(ask, StageTalk(), lambda event: None, reason, store)
+    how = operations.FailoverHow(ask, StageTalk(), say_event, reason, store)
     try:
         with carrying_on(), invalid_arguments():
             if forget:

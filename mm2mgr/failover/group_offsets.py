@@ -15,10 +15,13 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import few, number_of
 
 WithoutMembers = frozenset({"", "EMPTY", "DEAD"})
-GroupAction = Literal["active", "ahead", "changed", "uncertain", "unknown", "write", "gone on", "level"]
-"""What becomes of a group: it has members on the target; it is ahead of where it may start; somebody set it elsewhere
-since it was written; it may be ahead, by less than the translation may be off; nothing of it is known; its offsets are
-written; it was written, and has read on; it is there."""
+GroupAction = Literal[
+    "active", "ahead", "deleted", "differs", "changed", "uncertain", "unknown", "write", "gone on", "level"
+]
+"""What becomes of a group: it has members on the target; it is ahead of where it may start; the target has deleted
+records that it has not read; it has other records at that place; somebody set it elsewhere since it was written; it may
+be ahead, by less than the translation may be off; nothing of it is known; its offsets are written; it was written, and
+has read on; it is there."""
 
 
 class OffsetChange(NamedTuple):
@@ -34,7 +37,8 @@ Written = Mapping[TopicPartition, OffsetChange]
 @dataclass(frozen=True)
 class GroupOrder:
     """What is to become of one group. `changes` are by partition of the target. `repeats`: so many records come again
-    at most from there on; `skips`: so many the group would never read at most, where it is ahead.
+    at most from there on; `skips`: so many the group would never read at most, where it is ahead, or
+    records are gone.
 
     `unknown`: partitions that are left as they are, since nothing tells where it is in them.
     """
@@ -67,7 +71,7 @@ class GroupOrder:
     @property
     def word(self) -> Word:
         """The verdict on it: what nobody reads at the moment may stay unknown, what somebody reads may not."""
-        if self.action in {"active", "ahead"}:
+        if self.action in {"active", "ahead", "deleted", "differs"}:
             return "NO-GO"
         if self.action in {"changed", "uncertain"}:
             return "GO WITH"
@@ -79,50 +83,53 @@ class GroupOrder:
 def order_group(group: GroupReadiness, written: Written = {}) -> GroupOrder:  # noqa: B006  never changed
     """Return what is to become of a group; `written`: what this failover wrote for it, or meant to write."""
     changes: dict[TopicPartition, OffsetChange] = {}
-    unknown: list[TopicPartition] = []
-    ahead: list[TopicPartition] = []
-    changed: list[TopicPartition] = []
-    uncertain: list[TopicPartition] = []
-    repeats = skips = gone_on = 0
+    places: dict[GroupAction, list[TopicPartition]] = {}
+    repeats = skips = 0
     for position in group.positions:
-        remote, start, wanted = position.remote, position.on_target, start_of(position)
-        done = written.get(remote)
-        if done is not None and start is not None and start >= done.after:
-            gone_on += start > done.after
+        action, change, skipped = _order_place(position, written.get(position.remote))
+        places.setdefault(action, []).append(position.remote)
+        if change:
+            changes[position.remote] = change
+        if action in {"write", "level", "gone on"}:
             repeats += position.translated_repeats_at_most or 0
-        elif done is not None and start != done.before:
-            changed.append(remote)
-        elif wanted is None:
-            unknown.append(remote)
-        elif start is None or start < wanted:
-            changes[remote] = OffsetChange(start, wanted)
-            repeats += position.translated_repeats_at_most or 0
-        elif start == wanted:
-            repeats += position.translated_repeats_at_most or 0
-        else:
-            (uncertain if position.risk_at(start).state == "unknown" else ahead).append(remote)
-            skips += start - wanted
-    order = GroupOrder(
-        group.group,
-        "level",
-        {},
-        tuple(unknown),
-        (*ahead, *changed, *uncertain),
-        repeats,
-        skips,
-        on_source=group.on_source,
-    )
+        skips += skipped
+    unknown = tuple(places.get("unknown", ()))
+    left = tuple(place for action in _LEFT for place in places.get(action, ()))
+    order = GroupOrder(group.group, "level", {}, unknown, left, repeats, skips, group.on_source)
     is_written = all(position.remote in written for position in group.positions)
     if group.has_members and not (is_written and not changes):
         return _acting(order, "active")
-    if ahead:
-        return _acting(order, "ahead")
-    if changed or uncertain:
-        return _acting(order, "changed" if changed else "uncertain")
+    if worst := next((action for action in _LEFT if action in places), None):
+        return _acting(order, worst)
     if changes:
-        return GroupOrder(group.group, "write", changes, tuple(unknown), (), repeats, 0, group.on_source)
-    return _acting(order, "unknown" if unknown and len(unknown) == len(group.positions) else
-                   "gone on" if gone_on else "level")  # fmt: skip
+        return GroupOrder(group.group, "write", changes, unknown, (), repeats, 0, group.on_source)
+    is_unknown = unknown and len(unknown) == len(group.positions)
+    return _acting(order, "unknown" if is_unknown else "gone on" if "gone on" in places else "level")
+
+
+_LEFT: tuple[GroupAction, ...] = ("ahead", "differs", "deleted", "changed", "uncertain")
+"""What keeps a group from being written, worst first."""
+
+
+def _order_place(  # noqa: PLR0911  one per action
+    position: GroupPosition, done: OffsetChange | None
+) -> tuple[GroupAction, OffsetChange | None, int]:
+    """Return what is to become of a group in a partition, its new offset, and how many records it may skip."""
+    start, goal = position.on_target, start_of(position)
+    if done is not None and start is not None and start >= done.after:
+        return "gone on" if start > done.after else "level", None, 0
+    if done is not None and start != done.before:
+        return "changed", None, 0
+    if position.sampled == "differs":
+        return "differs", None, 0
+    if goal is None:
+        return "unknown", None, 0
+    if start is not None and start > goal:
+        is_doubtful = position.risk_at(start).state == "unknown"
+        return "uncertain" if is_doubtful else "ahead", None, start - goal
+    if position.risk_at(goal).state == "skips":
+        return "deleted", None, position.deleted
+    return ("level", None, 0) if start == goal else ("write", OffsetChange(start, goal), 0)
 
 
 def _acting(order: GroupOrder, action: GroupAction) -> GroupOrder:
@@ -131,7 +138,7 @@ def _acting(order: GroupOrder, action: GroupAction) -> GroupOrder:
 
 def start_of(position: GroupPosition) -> int | None:
     """Return where a group is to start in a partition of the target; None where nothing tells."""
-    if position.log is None or position.sampled == "differs":
+    if position.log is None:
         return None
     if position.bounds is None:
         return position.log.end if position.risk_at(position.log.end).state == "exact" else None
@@ -146,6 +153,8 @@ def order_groups(groups: Iterable[GroupReadiness], written: Mapping[str, Written
 _TEXTS: Mapping[GroupAction, str] = {
     "active": "has members on the target: it is not written",
     "ahead": "is ahead of where it may start on the target: it would skip records, and is never set back",
+    "deleted": "has not read records that the target has deleted, and that the source has: it would skip them",
+    "differs": "would find other records on the target than on the source: it is not written",
     "uncertain": "may be ahead of where it may start on the target: it is not written",
     "changed": "was set elsewhere since it was written: it is left as it is",
 }

@@ -37,7 +37,7 @@ class FailoverJournal:
     `reached`: stages by name, with when each was done last. `stopped`: the state that each connector
     (`connect/connector`) was in before this failover stopped it. `target_ends`: the ends of the target's logs of
     mirrored topics, by the names there, once nothing was mirrored any more. `source_stored`: the offsets of the source
-    that are mirrored next, as they were stored then; `source_ends`: the ends of its logs then, where they could be read.
+    that are mirrored next, as stored then; `source_ends`: the ends of its logs then, where they could be read.
     `groups`: the offsets that each group had in partitions of the target, and those that it was given.
     """
 

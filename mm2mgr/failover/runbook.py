@@ -1,4 +1,4 @@
-"""A failover as a runbook: each stage with who does it, the command, what to expect after it, and what stops it. Pure."""
+"""A failover as a runbook: each stage with who does it, the command, what to expect then and what stops it. Pure."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class RunbookStep:
 
     number: int
     stage: Stage
-    what: str
+    task: str
     commands: tuple[str, ...] = ()
     expect: str = ""
     stops: str = ""
 
-    json_keys = "number stage=stage.name title=stage.title by=stage.by what commands expect stops"
+    json_keys = "number stage=stage.name title=stage.title by=stage.by task commands expect stops"
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ class Runbook:
     under_way: str = ""
     lost: str = ""
     total_seconds: float | None = None
+    command: str = ""
 
-    json_keys = "pair mode taken_at verdict under_way lost total_seconds steps groups=orders"
+    json_keys = "pair mode taken_at verdict under_way lost total_seconds command steps groups=orders"
 
 
 @dataclass(frozen=True)
@@ -83,23 +84,24 @@ class RunbookFacts:
     cutoff: str = ""
 
 
-def runbook(names: PairNames, known: RunbookFacts) -> Runbook:
+def runbook(names: PairNames, pair: RunbookFacts) -> Runbook:
     """Return the runbook of a failover."""
     steps = tuple(
-        RunbookStep(number, stage, *_TEXTS[stage.name](names, known))
-        for number, stage in enumerate(stages_of(known.mode), 1)
+        RunbookStep(number, stage, *_TEXTS[stage.name](names, pair))
+        for number, stage in enumerate(stages_of(pair.mode), 1)
     )
-    journal = known.journal if goes_on(known.journal, known.facts) else None
+    journal = pair.journal if goes_on(pair.journal, pair.facts) else None
     return Runbook(
         names.pair,
-        known.mode,
-        known.readiness.taken_at,
-        known.verdict,
+        pair.mode,
+        pair.readiness.taken_at,
+        pair.verdict,
         steps,
-        tuple(known.orders),
+        tuple(pair.orders),
         _under_way(journal),
-        lost_text(known.readiness.recovery),
-        known.readiness.time.total_seconds if known.mode != "disaster" else None,
+        lost_text(pair.readiness.recovery),
+        pair.readiness.time.total_seconds if pair.mode != "disaster" else None,
+        names.run,
     )
 
 
@@ -114,55 +116,55 @@ _Text = tuple[str, tuple[str, ...], str, str]
 """What, commands, what to expect, what stops it."""
 
 
-def _readiness(names: PairNames, known: RunbookFacts) -> _Text:
-    now = f"{known.verdict.word}{': ' * bool(known.verdict.reasons)}{'; '.join(known.verdict.reasons)}"
+def _readiness(names: PairNames, pair: RunbookFacts) -> _Text:
+    now = f"{pair.verdict.word}{': ' * bool(pair.verdict.reasons)}{'; '.join(pair.verdict.reasons)}"
     command = f"mm2mgr failover check '{names.pair}' --translated"
-    stops = "a disaster goes on with what it says" if known.mode == "disaster" else "NO-GO and not judged (exit code 1)"
+    stops = "a disaster goes on with what it says" if pair.mode == "disaster" else "NO-GO and not judged (exit code 1)"
     return "the run checks all groups again when it begins", (command,), f"now: {now}", stops
 
 
-def _drain(names: PairNames, known: RunbookFacts) -> _Text:
-    facts = known.facts
+def _drain(names: PairNames, pair: RunbookFacts) -> _Text:
+    facts = pair.facts
     old = "" if facts.seconds_behind is None else f", the oldest written {span_text(facts.seconds_behind)} ago"
     now = facts.unknown or (f"{number_of(facts.records_behind, 'record')} behind{old}" if facts.behind else "no lag")
-    what = f"the oldest record that waits is less than {span_text(known.lag_seconds)} old"
-    return what, (f"mm2mgr lag '{names.pair}'",), f"now: {now}", "a lag that grows, or that is not known"
+    task = f"the oldest record that waits is less than {span_text(pair.lag_seconds)} old"
+    return task, (f"mm2mgr lag '{names.pair}'",), f"now: {now}", "a lag that grows, or that is not known"
 
 
-def _producers(names: PairNames, known: RunbookFacts) -> _Text:
+def _producers(names: PairNames, pair: RunbookFacts) -> _Text:
     topics = few(sorted(names.topics), _MOST_NAMES)
-    if known.mode == "cutoff":
-        what = f"all producers of {topics} on {names.source} stop at {known.cutoff}; the run waits until then"
-        return what, (), f"records written at {known.cutoff} or later are named as late", ""
-    what = (
-        f"stop all that writes to {topics} on {names.source}; let the consumers there read to the end, and stop them too: "
+    if pair.mode == "cutoff":
+        task = f"all producers of {topics} on {names.source} stop at {pair.cutoff}; the run waits until then"
+        return task, (), f"records written at {pair.cutoff} or later are named as late", ""
+    task = (
+        f"stop all that writes to {topics} on {names.source}; let the consumers there read to the end, and stop them: "
         "what they commit after their offsets are written comes again"
     )
-    return what, (), "the run asks whether it is done; --producers-stopped answers", "answer no"
+    return task, (), "the run asks whether it is done; --producers-stopped answers", "answer no"
 
 
-def _quiet(names: PairNames, known: RunbookFacts) -> _Text:
-    what = f"the ends of the logs on {names.source} stand still for {span_text(known.quiet_seconds)}"
+def _quiet(names: PairNames, pair: RunbookFacts) -> _Text:
+    task = f"the ends of the logs on {names.source} stand still for {span_text(pair.quiet_seconds)}"
     expect = (
-        f"{number_of(len(known.facts.source_ends), 'log')} watched; who still writes is named by topic and partition"
+        f"{number_of(len(pair.facts.source_ends), 'log')} watched; who still writes is named by topic and partition"
     )
     return (
-        what,
+        task,
         (names.run,),
         expect,
         "records, markers of transactions or open transactions, for longer than --timeout",
     )
 
 
-def _arrived(names: PairNames, known: RunbookFacts) -> _Text:
-    seconds = known.readiness.time.drain_seconds
+def _arrival(names: PairNames, pair: RunbookFacts) -> _Text:
+    seconds = pair.readiness.time.drain_seconds
     expect = f"after about {span_text(seconds)}, and a flush interval of the workers" if seconds is not None else ""
     return "stored offsets come to the ends of the logs", (f"mm2mgr lag '{names.pair}'",), expect, "a flow that stands"
 
 
-def _translated(names: PairNames, known: RunbookFacts) -> _Text:
-    expect = f"now: at most {number_of(known.verdict.repeats_at_most, 'record')} again in all groups"
-    longest = span_text(known.readiness.time.checkpoint_seconds)
+def _translation(names: PairNames, pair: RunbookFacts) -> _Text:
+    expect = f"now: at most {number_of(pair.verdict.repeats_at_most, 'record')} again in all groups"
+    longest = span_text(pair.readiness.time.checkpoint_seconds)
     return (
         f"exact, or named after {longest}",
         (),
@@ -171,12 +173,12 @@ def _translated(names: PairNames, known: RunbookFacts) -> _Text:
     )
 
 
-def _stop(names: PairNames, known: RunbookFacts) -> _Text:
-    facts, stops = known.facts, [each.full_name for each in known.facts.to_stop]
+def _stop(names: PairNames, pair: RunbookFacts) -> _Text:
+    facts, stops = pair.facts, [connector.full_name for connector in pair.facts.to_stop]
     verb, state = ("stop", "STOPPED") if facts.can_stop else ("pause", "PAUSED")
-    what = "source and checkpoint connectors: group sync is no second writer any more; heartbeats go on"
+    task = "source and checkpoint connectors: group sync is no second writer any more; heartbeats go on"
     if not facts.can_stop:
-        what += (
+        task += (
             ". Workers before Kafka 3.5 cannot stop: paused connectors keep tasks, and group sync goes on, ahead only"
         )
     command = (f"mm2mgr {verb} {' '.join(stops)}",) if stops else ()
@@ -184,39 +186,39 @@ def _stop(names: PairNames, known: RunbookFacts) -> _Text:
         expect = f"{facts.connect_failure}: whether workers still write is not known"
     else:
         expect = f"{few(stops, _MOST_NAMES)}: {state}" if stops else "they rest already"
-    return what, command, expect, "a connector of another owner, or `state: running` in the tree"
+    return task, command, expect, "a connector of another owner, or `state: running` in the tree"
 
 
-def _ends(names: PairNames, known: RunbookFacts) -> _Text:
-    expect = f"{number_of(len(known.facts.target_ends), 'partition')} in the journal, in topic mm2mgr.history.internal"
+def _ends(names: PairNames, pair: RunbookFacts) -> _Text:
+    expect = f"{number_of(len(pair.facts.target_ends), 'partition')} in the journal, in topic mm2mgr.history.internal"
     return f"the way back begins there; kept on {names.target}", (), expect, "ends that cannot be read"
 
 
-def _groups(names: PairNames, known: RunbookFacts) -> _Text:
-    writes = [order for order in known.orders if order.action == "write"]
-    there = sum(order.action in {"level", "gone on"} and not order.unknown for order in known.orders)
-    left = [order.group for order in known.orders if order.action not in {"write", "level", "gone on"}]
+def _groups(names: PairNames, pair: RunbookFacts) -> _Text:
+    writes = [order for order in pair.orders if order.action == "write"]
+    there = sum(order.action in {"level", "gone on"} and not order.unknown for order in pair.orders)
+    left = [order.group for order in pair.orders if order.action not in {"write", "level", "gone on"}]
     count = sum(order.count for order in writes)
-    expect = f"{number_of(len(writes), 'group')} get {number_of(count, 'offset')}, {there} are there already"
+    expect = f"{number_of(count, 'offset')} of {number_of(len(writes), 'group')} written, {there} there already"
     expect += f"; left as they are: {few(sorted(left))}" * bool(left)
-    expect += f"; at most {number_of(known.verdict.repeats_at_most, 'record')} again"
-    what = f"the translated offsets, for groups that have no member on {names.target}, and only ahead"
+    expect += f"; at most {number_of(pair.verdict.repeats_at_most, 'record')} again"
+    task = f"the translated offsets, for groups that have no member on {names.target}, and only ahead"
     command = f"mm2mgr failover check '{names.pair}'"
-    return what, (command,), expect, "a group that got a member on the target: it is named, and not written"
+    return task, (command,), expect, "a group that got a member on the target: it is named, and not written"
 
 
-def _back(names: PairNames, known: RunbookFacts) -> _Text:
+def _back(names: PairNames, pair: RunbookFacts) -> _Text:
     command = f"mm2mgr failover back '{names.pair}'"
     expect = f"the way back may run, and is STOPPED until {command} --start; what was lost is listed"
     return WAY_BACK, (f"{command} --apply",), expect, "partitions of which it is not certain where the flow back begins"
 
 
-def _consumers(names: PairNames, known: RunbookFacts) -> _Text:
+def _consumers(names: PairNames, pair: RunbookFacts) -> _Text:
     renamed = [f"{topic} is {remote}" for topic, remote in sorted(names.topics.items()) if topic != remote]
     topics = f"there {few(renamed, _MOST_NAMES)}" if renamed else "topics have the same names there"
-    what = f"with bootstrap.servers={names.servers}; {topics}; consumers first, then producers; move DNS names"
-    again = f"at most {number_of(known.verdict.repeats_at_most, 'record')} come again"
-    return what, (), f"consumers go on where they were; {again}", ""
+    task = f"with bootstrap.servers={names.servers}; {topics}; consumers first, then producers; move DNS names"
+    again = f"at most {number_of(pair.verdict.repeats_at_most, 'record')} come again"
+    return task, (), f"consumers go on where they were; {again}", ""
 
 
 _TEXTS: Mapping[StageName, Callable[[PairNames, RunbookFacts], _Text]] = {
@@ -224,8 +226,8 @@ _TEXTS: Mapping[StageName, Callable[[PairNames, RunbookFacts], _Text]] = {
     "drain": _drain,
     "producers": _producers,
     "quiet": _quiet,
-    "arrived": _arrived,
-    "translated": _translated,
+    "arrived": _arrival,
+    "translated": _translation,
     "stop": _stop,
     "ends": _ends,
     "groups": _groups,

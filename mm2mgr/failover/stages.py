@@ -100,8 +100,8 @@ class MirrorFacts:
     that are not mirrored, at most, of partitions that have some. `seconds_behind`: how long ago the oldest of them was
     written. `unknown`: why it is not known how far the pair is mirrored. `late`: records written at or after the time
     of a cutoff. `unread`: partitions of the source whose ends could not be read. `can_stop`: the workers can stop
-    connectors (Kafka 3.5). `connect_failure`: why their Connect cluster did not answer; `target_failure`: why ends of the
-    target's logs are missing.
+    connectors (Kafka 3.5). `connect_failure`: why their Connect cluster did not answer; `target_failure`: why ends of
+    the target's logs are missing.
     """
 
     taken_at: float
@@ -135,7 +135,7 @@ class MirrorFacts:
 
 
 @dataclass(frozen=True)
-class Progress:
+class StageProgress:
     """How far a stage is. `text` says what is seen; `blocked` why it cannot go on by itself ("": it can)."""
 
     done: bool
@@ -165,7 +165,7 @@ def run_verdict(
     A connector that mm2mgr may not touch, or that the tree declares as running, so that an apply would start it again,
     is NO-GO.
     """
-    beside = judge(replace(readiness, groups=(), asked=None))
+    beside = judge(replace(readiness, groups=(), asked=None if orders else readiness.asked))
     reasons: list[tuple[Word, str]] = [(beside.word, reason) for reason in beside.reasons]
     reasons += group_reasons(orders)
     for connector in connectors:
@@ -189,25 +189,25 @@ def may_begin(mode: Mode, verdict: RunVerdict) -> bool:
     return mode == "disaster" or verdict.word in {"GO", "GO WITH"}
 
 
-def readiness_progress(mode: Mode, verdict: RunVerdict) -> Progress:
+def readiness_progress(mode: Mode, verdict: RunVerdict) -> StageProgress:
     """Return how the check of all groups came out."""
     text = f"{verdict.word}{': ' * bool(verdict.reasons)}{'; '.join(verdict.reasons)}"
-    return Progress(True, text) if may_begin(mode, verdict) else Progress(False, text, text)
+    return StageProgress(True, text) if may_begin(mode, verdict) else StageProgress(False, text, text)
 
 
 # --- the stages before anything is written ----------------------------------------------------------------------------
 
 
-def drain_progress(facts: MirrorFacts, seconds: float) -> Progress:
+def drain_progress(facts: MirrorFacts, seconds: float) -> StageProgress:
     """Tell whether the oldest record that is not mirrored was written less than so many seconds ago."""
     if facts.unknown:
-        return Progress(False, f"the lag is not known: {facts.unknown}")
+        return StageProgress(False, f"the lag is not known: {facts.unknown}")
     old, records = facts.seconds_behind, number_of(facts.records_behind, "record")
     if not facts.behind:
-        return Progress(True, "nothing is behind")
+        return StageProgress(True, "nothing is behind")
     if old is None:
-        return Progress(False, f"{records} behind, of unknown age")
-    return Progress(old <= seconds, f"{records} behind, the oldest written {span_text(old)} ago")
+        return StageProgress(False, f"{records} behind, of unknown age")
+    return StageProgress(old <= seconds, f"{records} behind, the oldest written {span_text(old)} ago")
 
 
 @dataclass(frozen=True)
@@ -246,25 +246,27 @@ class QuietSource:
         return max(0.0, self.until - self.since)
 
 
-def quiet_progress(quiet: QuietSource, facts: MirrorFacts, seconds: float, clients: Collection[str] = ()) -> Progress:
+def quiet_progress(
+    quiet: QuietSource, facts: MirrorFacts, seconds: float, clients: Collection[str] = ()
+) -> StageProgress:
     """Tell whether no log of the source has moved for so many seconds, and who still writes.
 
     `clients`: what is known of who may: logins and client ids with a quota there.
     """
     if not facts.source_ends and facts.unread:
-        return Progress(False, "the ends of the source's logs could not be read")
+        return StageProgress(False, "the ends of the source's logs could not be read")
     open_transactions = sorted(
         partition for partition, end in facts.open_ends.items() if end < facts.source_ends.get(partition, end)
     )
     if open_transactions:
         names = few([str(partition) for partition in open_transactions])
-        return Progress(False, f"open transactions: {names}")
+        return StageProgress(False, f"open transactions: {names}")
     late = f"; {late_text(facts.late)}" if facts.late else ""
     if quiet.seconds >= seconds:
-        return Progress(True, f"no log has moved for {span_text(quiet.seconds)}{late}")
+        return StageProgress(True, f"no log has moved for {span_text(quiet.seconds)}{late}")
     if not quiet.written:
-        return Progress(False, f"no log has moved for {span_text(quiet.seconds)} of {span_text(seconds)}{late}")
-    return Progress(False, f"{writers_text(quiet.written)}{late}; {_clients_text(clients)}")
+        return StageProgress(False, f"no log has moved for {span_text(quiet.seconds)} of {span_text(seconds)}{late}")
+    return StageProgress(False, f"{writers_text(quiet.written)}{late}; {_clients_text(clients)}")
 
 
 def writers_text(written: Mapping[TopicPartition, int]) -> str:
@@ -285,46 +287,48 @@ def _clients_text(clients: Collection[str]) -> str:
     return f"{blind}; clients with a quota there: {few(sorted(clients), 5)}" if clients else blind
 
 
-def arrived_progress(facts: MirrorFacts) -> Progress:
+def arrived_progress(facts: MirrorFacts) -> StageProgress:
     """Tell whether every record of the source is on the target: the stored offsets have come to the ends."""
     if facts.unknown:
-        return Progress(False, f"the lag is not known: {facts.unknown}")
+        return StageProgress(False, f"the lag is not known: {facts.unknown}")
     if not facts.behind:
-        return Progress(True, "every record of the source is on the target")
+        return StageProgress(True, "every record of the source is on the target")
     names = few([f"{partition} ({count})" for partition, count in sorted(facts.behind.items())])
-    return Progress(False, f"{number_of(facts.records_behind, 'record')} not known to be there: {names}")
+    return StageProgress(False, f"{number_of(facts.records_behind, 'record')} not known to be there: {names}")
 
 
-def translated_progress(orders: Collection[GroupOrder], waited_seconds: float, limit_seconds: float) -> Progress:
+def translated_progress(orders: Collection[GroupOrder], waited_seconds: float, limit_seconds: float) -> StageProgress:
     """Tell whether every group's position is exact on the target; after a while what it may be off is named."""
     repeats = sum(order.repeats for order in orders)
     unknown = [
         order.group for order in orders if order.action == "uncertain" or (order.unknown and order.reads_on_source)
     ]
     if not repeats and not unknown:
-        return Progress(True, "exact for every group")
+        return StageProgress(True, "exact for every group")
     parts = [f"at most {number_of(repeats, 'record')} again"] if repeats else []
     parts += [f"not known for {few(sorted(unknown))}"] if unknown else []
     is_over = waited_seconds >= limit_seconds
-    return Progress(is_over and not unknown, "; ".join(parts))
+    return StageProgress(is_over and not unknown, "; ".join(parts))
 
 
 # --- the stages that write --------------------------------------------------------------------------------------------
 
 
-def stop_progress(facts: MirrorFacts, mode: Mode) -> Progress:
+def stop_progress(facts: MirrorFacts, mode: Mode) -> StageProgress:
     """Tell whether the pair's connectors rest. A Connect cluster that does not answer ends a planned failover; in a
     disaster the risk is named."""
     if facts.connect_failure:
         text = f"the Connect cluster does not answer ({facts.connect_failure})"
         risk = "whether its workers still run, and go on to write records and group offsets on the target, is not known"
-        return Progress(True, f"{text}: {risk}") if mode == "disaster" else Progress(False, text, text)
+        return StageProgress(True, f"{text}: {risk}") if mode == "disaster" else StageProgress(False, text, text)
     if blocked := [f"{connector.full_name}: {connector.refusal}" for connector in facts.to_stop if connector.refusal]:
-        return Progress(False, few(blocked), few(blocked))
+        return StageProgress(False, few(blocked), few(blocked))
     if left := [connector.full_name for connector in facts.to_stop]:
-        return Progress(False, f"to be stopped: {few(left)}")
+        return StageProgress(False, f"to be stopped: {few(left)}")
     how = "STOPPED" if facts.can_stop else "PAUSED (Kafka before 3.5 cannot stop: a paused connector keeps its tasks)"
-    return Progress(True, how if any(connector.is_there for connector in facts.connectors) else "no connector is there")
+    return StageProgress(
+        True, how if any(connector.is_there for connector in facts.connectors) else "no connector is there"
+    )
 
 
 def goes_on(journal: FailoverJournal | None, facts: MirrorFacts) -> bool:
@@ -344,21 +348,23 @@ def ran_since(journal: FailoverJournal, facts: MirrorFacts) -> bool:
     return any(facts.stored.get(partition, offset) != offset for partition, offset in journal.source_stored.items())
 
 
-def ends_progress(journal: FailoverJournal | None) -> Progress:
+def ends_progress(journal: FailoverJournal | None) -> StageProgress:
     """Tell whether the ends of the target's logs are noted."""
     if journal is None or "ends" not in journal.reached:
-        return Progress(False, "not noted yet")
-    return Progress(True, f"noted for {number_of(len(journal.target_ends), 'partition')}")
+        return StageProgress(False, "not noted yet")
+    return StageProgress(True, f"noted for {number_of(len(journal.target_ends), 'partition')}")
 
 
-def groups_progress(orders: Collection[GroupOrder]) -> Progress:
+def groups_progress(orders: Collection[GroupOrder]) -> StageProgress:
     """Tell whether nothing is left to be written, and which groups are not."""
     left = [order for order in orders if order.action == "write"]
     notes = [reason for _, reason in group_reasons(orders)]
     if left:
-        return Progress(False, f"{number_of(len(left), 'group')} to be written{'; ' * bool(notes)}{'; '.join(notes)}")
+        return StageProgress(
+            False, f"{number_of(len(left), 'group')} to be written{'; ' * bool(notes)}{'; '.join(notes)}"
+        )
     there = sum(order.action in {"level", "gone on"} for order in orders)
-    return Progress(True, "; ".join([f"{number_of(there, 'group')} at the offsets to go on from", *notes]))
+    return StageProgress(True, "; ".join([f"{number_of(there, 'group')} at the offsets to go on from", *notes]))
 
 
 def lost_progress(readiness: PairReadiness) -> str:

@@ -104,24 +104,24 @@ def _facts(
     return MirrorFacts(
         clock(),
         (),
-        _stored(look),
+        _stored_offsets(look),
         ends,
         {partition: log.end for partition, log in target.items() if partition.topic in remotes},
         {partition: end for partition, end in logs.open_ends.items() if end is not None and partition in ends},
         behind,
         seconds,
-        _unknown(look, lags),
+        _reason_unknown(look, lags),
         {}
         if isinstance(since, Mm2mgrError)
         else {partition: ends[partition] - first for partition, first in since.items() if 0 <= first < ends[partition]},
-        _unread(look, logs),
+        _unread_partitions(look, logs),
         not version or numbers(version)[:2] >= _CAN_STOP,
         look.connect.failure.message if look.connect.failure else "",
         failure,
     )
 
 
-def _stored(look: PairLook) -> dict[TopicPartition, int]:
+def _stored_offsets(look: PairLook) -> dict[TopicPartition, int]:
     """Return the offset that is mirrored next, of what connectors have stored."""
     stored: dict[TopicPartition, int] = {}
     for live in look.source_connectors:
@@ -149,8 +149,8 @@ def _target_logs(
             answer = snapshot.get(question)
             target |= {} if isinstance(answer, Mm2mgrError) else answer
         remotes |= more
-    wanted = (TopicPartition(topic, number) for topic in remotes for number in range(view.partitions.get(topic, 0)))
-    missing = [str(partition) for partition in wanted if partition not in target]
+    mirrored = (TopicPartition(topic, number) for topic in remotes for number in range(view.partitions.get(topic, 0)))
+    missing = [str(partition) for partition in mirrored if partition not in target]
     return target, f"the ends of {few(sorted(missing))} could not be read" if missing else ""
 
 
@@ -183,7 +183,7 @@ def _is_heartbeats(look: PairLook, topic: str) -> bool:
     return any(flow.selection.is_heartbeats(topic) for flow in look.pair.flows)
 
 
-def _unread(look: PairLook, logs: PairLogs) -> tuple[TopicPartition, ...]:
+def _unread_partitions(look: PairLook, logs: PairLogs) -> tuple[TopicPartition, ...]:
     """Return the partitions of the source whose log could not be read."""
     listed = look.source_view.partitions if look.source_view else {}
     mirrored = (
@@ -195,7 +195,7 @@ def _unread(look: PairLook, logs: PairLogs) -> tuple[TopicPartition, ...]:
     return tuple(partition for partition in mirrored if partition not in logs.source)
 
 
-def _unknown(look: PairLook, lags: Mapping[str, FlowLag]) -> str:
+def _reason_unknown(look: PairLook, lags: Mapping[str, FlowLag]) -> str:
     """Return why it is not known how far the pair is mirrored, "" where it is."""
     if look.source_view is None:
         return f"{look.source.alias} does not answer"

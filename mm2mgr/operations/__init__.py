@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.failover.check import FailoverVerdict, GroupPosition, GroupReadiness, PairReadiness
     from mm2mgr.failover.kept import KeptLooks
     from mm2mgr.failover.runbook import Runbook
-    from mm2mgr.failover.stages import Progress, Stage
+    from mm2mgr.failover.stages import Stage, StageProgress
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
@@ -185,7 +185,7 @@ _HOMES: Mapping[str, str] = {
         "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
         "failover.kept": "KeptLooks",
         "failover.runbook": "Runbook",
-        "failover.stages": "Progress Stage",
+        "failover.stages": "Stage StageProgress",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
         "link_forecast": "buffer_advice",
@@ -201,8 +201,8 @@ _HOMES: Mapping[str, str] = {
         "observe.way_back": "WayBack",
         "operations.failback": "Failback FailbackOrder LostOffsets failover_back",
         "operations.failover": "CheckedPair check_and_keep failover_check",
-        "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget failover_plan "
-        "failover_run",
+        "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget "
+        "failover_plan failover_run",
         "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",

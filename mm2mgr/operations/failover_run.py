@@ -105,8 +105,8 @@ class LivePair:
     def keep_journal(self, journal: FailoverJournal) -> None:
         wait_for(self.writing.keep_journal(journal))
 
-    def set_states(self, wanted: Mapping[PairConnector, str]) -> None:
-        wait_for(self.writing.set_states(wanted))
+    def set_states(self, goals: Mapping[PairConnector, str]) -> None:
+        wait_for(self.writing.set_states(goals))
 
     def write_groups(self, changes: Mapping[str, Written]) -> Sequence[GroupOutcome]:
         return wait_for(self.writing.write_groups(changes))
@@ -122,7 +122,7 @@ class LivePair:
                 yield writer
         finally:
             unrecorded = writer.recorder.close()
-            self.warnings += [f"{name}: the history was not written: {why}" for name, why in unrecorded.items()]
+            self.warnings += [f"{name}: the history was not written: {cause}" for name, cause in unrecorded.items()]
             writer.leases.close()
 
     @property
@@ -143,7 +143,9 @@ class LivePair:
         self.connectors, failure = shown
         rests = self.connectors
         if not facts.can_stop:
-            rests = tuple(replace(each, rests=each.rests or each.state == "PAUSED") for each in rests)
+            rests = tuple(
+                replace(connector, rests=connector.rests or connector.state == "PAUSED") for connector in rests
+            )
         return replace(facts, connectors=rests, connect_failure=failure or facts.connect_failure)
 
 
@@ -175,8 +177,8 @@ def _runbook(live: LivePair, result: FailoverResult) -> Runbook:
     topics |= {place.partition.topic for group in result.readiness.groups for place in group.positions}
     remotes = {topic: _remote_of(live.flows, topic) for topic in sorted(topics)}
     servers = kafka_access(flow.target).bootstrap_servers
-    names = PairNames(live.pair, *live.aliases, servers, remotes, _asked(order))
-    known = RunbookFacts(
+    names = PairNames(live.pair, *live.aliases, servers, remotes, _mode_option(order))
+    judged_facts = RunbookFacts(
         order.mode,
         result.readiness,
         result.facts,
@@ -187,14 +189,14 @@ def _runbook(live: LivePair, result: FailoverResult) -> Runbook:
         order.lag_seconds,
         _time_text(order),
     )
-    return runbook(names, known)
+    return runbook(names, judged_facts)
 
 
 def _remote_of(flows: Sequence[Flow], topic: str) -> str:
     return next((flow.remote_topic(topic) for flow in flows if flow.carries(topic)), topic)
 
 
-def _asked(order: RunOrder) -> str:
+def _mode_option(order: RunOrder) -> str:
     cutoff = f" --cutoff {_time_text(order)}" if order.mode == "cutoff" else ""
     return " --disaster" if order.mode == "disaster" else cutoff
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from mm2mgr import timing
 from mm2mgr.failover.runbook import Runbook, RunbookStep
-from mm2mgr.failover.stages import Progress, RunVerdict, Stage
+from mm2mgr.failover.stages import RunVerdict, Stage, StageProgress
 from mm2mgr.operations.failover_run import FailoverEnded
 from mm2mgr.output.console import say, say_command, talk
 from mm2mgr.output.markdown import code, escape
@@ -18,20 +18,20 @@ _EVERY_SECONDS = 5.0
 _MOST_GROUPS = 20
 
 
-def say_runbook(made: Runbook) -> None:
+def say_runbook(plan: Runbook) -> None:
     """Print a runbook: each stage with its command, what to expect and what stops it; the verdict last."""
-    for line in _head(made):
+    for line in _head(plan):
         say(line)
-    for step in made.steps:
+    for step in plan.steps:
         say_step(step)
-    say(verdict_line(made.pair, made.verdict), _STYLES[made.verdict.word])
+    say(verdict_line(plan.pair, plan.verdict), _STYLES[plan.verdict.word])
 
 
 def say_step(step: RunbookStep) -> None:
     """Print a stage of a runbook."""
     say(f"{step.number}. {step.stage.title} ({step.stage.by})", "bold" if step.stage.by == "you" else None)
-    if step.what:
-        say(f"   {one_line(step.what)}")
+    if step.task:
+        say(f"   {one_line(step.task)}")
     for command in step.commands:
         say_command(f"     {command}")
     if step.expect:
@@ -40,15 +40,16 @@ def say_step(step: RunbookStep) -> None:
         say(f"   stops it: {one_line(step.stops)}")
 
 
-def _head(made: Runbook) -> Iterator[str]:
-    at = f"{datetime.fromtimestamp(made.taken_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    yield f"Failover of {made.pair} ({made.mode}), as of {at}"
-    if made.under_way:
-        yield made.under_way
-    if made.mode == "disaster":
-        yield f"If it happens now: {made.lost}"
-    elif made.total_seconds is not None:
-        yield f"Once producers have stopped it takes about {span_text(made.total_seconds)}"
+def _head(plan: Runbook) -> Iterator[str]:
+    at = f"{datetime.fromtimestamp(plan.taken_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    yield f"Failover of {plan.pair} ({plan.mode}), as of {at}"
+    if plan.under_way:
+        yield plan.under_way
+    if plan.mode == "disaster":
+        yield f"If it happens now: {plan.lost}"
+    elif plan.total_seconds is not None:
+        yield f"Once producers have stopped it takes about {span_text(plan.total_seconds)}"
+    yield f"{plan.command} does what is mm2mgr's below, and asks for what is yours"
 
 
 def verdict_line(pair: str, verdict: RunVerdict) -> str:
@@ -59,17 +60,17 @@ def verdict_line(pair: str, verdict: RunVerdict) -> str:
     return f"{verdict.word}: {pair}: {'; '.join(verdict.reasons)}"
 
 
-def runbook_markdown(made: Runbook) -> str:
+def runbook_markdown(plan: Runbook) -> str:
     """Return a runbook as Markdown, with a box to tick for each stage."""
-    head, *more = _head(made)
-    parts = [f"### {escape(head)}", *map(escape, more), f"**{escape(verdict_line(made.pair, made.verdict))}**"]
-    for step in made.steps:
-        lines = [f"- [ ] **{step.number}. {escape(step.stage.title)}** ({step.stage.by}): {escape(step.what)}"]
+    head, *more = _head(plan)
+    parts = [f"### {escape(head)}", *map(escape, more), f"**{escape(verdict_line(plan.pair, plan.verdict))}**"]
+    for step in plan.steps:
+        lines = [f"- [ ] **{step.number}. {escape(step.stage.title)}** ({step.stage.by}): {escape(step.task)}"]
         lines += [f"  - {code(command)}" for command in step.commands]
         lines += [f"  - expect: {escape(step.expect)}"] * bool(step.expect)
         lines += [f"  - stops it: {escape(step.stops)}"] * bool(step.stops)
         parts.append("\n".join(lines))
-    left = [order for order in made.orders if order.action not in {"level", "gone on", "write"} or order.unknown]
+    left = [order for order in plan.orders if order.action not in {"level", "gone on", "write"} or order.unknown]
     if left:
         names = "\n".join(f"- {code(order.group)}: {escape(order.action)}" for order in left[:_MOST_GROUPS])
         parts.append(f"Groups that are left as they are:\n\n{names}")
@@ -83,13 +84,13 @@ class StageTalk:
         self._last: tuple[str, str, bool] = "", "", False
         self._said_at = 0.0
 
-    def __call__(self, stage: Stage, progress: Progress) -> None:
-        seen = stage.name, progress.text, progress.done
+    def __call__(self, stage: Stage, progress: StageProgress) -> None:
+        shown = stage.name, progress.text, progress.done
         is_new = stage.name != self._last[0] or progress.done != self._last[2]
-        is_due = seen != self._last and timing.now() - self._said_at >= _EVERY_SECONDS
+        is_due = shown != self._last and timing.now() - self._said_at >= _EVERY_SECONDS
         if not (is_new or is_due):
             return
-        self._last, self._said_at = seen, timing.now()
+        self._last, self._said_at = shown, timing.now()
         mark = "✓" if progress.done else "…"
         talk(f"{mark} {stage.title}{f': {one_line(progress.text)}' * bool(progress.text)}", None)
 
@@ -110,14 +111,16 @@ def say_ended(done: FailoverEnded) -> None:
     journal = result.journal
     since = f" at {datetime.fromtimestamp(journal.began_at, UTC):%Y-%m-%d %H:%M:%S} UTC" if journal else ""
     began = f", begun by {journal.by}{since}" if journal and result.outcome == "already done" else ""
-    numbers = f"{number_of(journal.group_count if journal else 0, 'group')} written"
+    ready = sum(order.action in {"level", "gone on"} for order in result.orders)
+    written = journal.group_count if journal else 0
+    numbers = f"{number_of(ready, 'group')} at the offsets to go on from, {written} written"
     say(f"{result.outcome}: {result.pair}: {numbers}{began}", "green")
 
 
 def say_steps(steps: Sequence[RunbookStep]) -> None:
     """Print what is left to people."""
     for step in steps:
-        say(f"Next: {step.stage.title}: {one_line(step.what)}", "bold")
+        say(f"Next: {step.stage.title}: {one_line(step.task)}", "bold")
         for command in step.commands:
             say_command(f"  {command}")
 

@@ -103,7 +103,7 @@ def test_a_plan_is_a_runbook_with_the_verdict_as_its_last_line_and_writes_nothin
     for part in (
         "mm2mgr failover check 'a->east' --translated",
         f"mm2mgr stop east/{SOURCE} east/{GROUPS}",
-        "1 group get 2 offsets, 0 are there already",
+        "2 offsets of 1 group written, 0 there already",
         "bootstrap.servers=",
         "orders is a.orders",
         "mm2mgr failover run 'a->east'",
@@ -128,7 +128,7 @@ def test_a_plan_for_a_group_with_members_there_is_no_go(estate: Runnable) -> Non
 
 def test_a_run_stops_the_pair_writes_the_groups_and_says_what_comes_next(estate: Runnable) -> None:
     told = estate.run()
-    assert told.lines[-1] == "done: a->east: 1 group written"
+    assert told.lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
     assert any(line.startswith("Next: start consumers and producers on the target") for line in told.lines)
     assert estate.states == {SOURCE: "STOPPED", GROUPS: "STOPPED", BEATS: "RUNNING"}
     assert estate.target.commits["billing"] == {REMOTE: 400, TopicPartition("a.payments", 0): 0}
@@ -148,7 +148,7 @@ def test_a_run_stops_the_pair_writes_the_groups_and_says_what_comes_next(estate:
 def test_a_second_run_does_nothing_and_a_plan_says_that_it_is_done(estate: Runnable) -> None:
     estate.run()
     before = writes_of(estate), list(estate.altered)
-    assert "already done: a->east: 1 group written, begun by" in estate.run().lines[-1]
+    assert "already done: a->east: 1 group at the offsets to go on from, 1 written, begun by" in estate.run().lines[-1]
     assert (writes_of(estate), estate.altered) == before
     assert "a failover of" in estate.plan(code=2).out
 
@@ -165,6 +165,12 @@ def test_without_a_terminal_the_missing_answers_are_named_and_nothing_is_written
     assert "hint: add --producers-stopped" in said.err
     assert "hint: add --yes and --producers-stopped" in estate.mm2mgr("failover", "run", PAIR, code=1).err
     assert (writes_of(estate), estate.kept) == ([], {})
+
+
+def test_an_expression_that_no_group_matches_stops_nothing(estate: Runnable) -> None:
+    assert "no group that reads a mirrored topic matches 'biling'" in estate.run("--group", "biling", code=1).err
+    assert writes_of(estate) == []
+    assert estate.run("--group", "bill.*").lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
 
 
 def test_modes_exclude_each_other(estate: Runnable) -> None:
@@ -184,7 +190,7 @@ def test_a_group_that_is_refused_is_named_with_the_right_and_the_next_run_goes_o
     assert "--abandon" in said.err
     assert estate.journal.is_open
     estate.refused.clear()
-    assert estate.run().lines[-1] == "done: a->east: 1 group written"
+    assert estate.run().lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
 
 
 def test_a_run_that_wrote_no_group_is_abandoned(estate: Runnable) -> None:
@@ -237,7 +243,7 @@ def test_with_a_dead_source_a_disaster_writes_what_is_known(estate: Runnable) ->
     estate.source.dead = True
     assert "NO-GO" not in estate.plan("--disaster", code=2).out
     told = estate.run("--disaster")
-    assert told.lines[-1] == "done: a->east: 1 group written"
+    assert told.lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
     assert estate.target.commits["billing"][REMOTE] == 400
     assert estate.journal.target_ends[REMOTE] == 800
     assert estate.journal.source_stored[ORDERS] == 1_000
@@ -261,6 +267,20 @@ def test_a_group_that_gets_a_member_in_the_middle_is_told(estate: Runnable) -> N
     said = " ".join(estate.run(code=1).err.split())
     assert "1 group not written: billing: a member joined: it is not written" in said
     assert estate.target.commits["billing"] == {REMOTE: 350}
+
+
+def test_an_interrupt_says_how_to_go_on_and_the_next_run_does(estate: Runnable) -> None:
+    alter = estate._alter
+
+    def interrupt(*arguments: Any) -> dict[str, tuple[str, bool]]:
+        estate.site.patch.setattr(kafka_groups, "alter_group_offsets", alter)
+        raise KeyboardInterrupt
+
+    estate.site.patch.setattr(kafka_groups, "alter_group_offsets", interrupt)
+    said = estate.run(code=130)
+    assert "mm2mgr failover run 'a->east' goes on, --abandon takes it back" in said.err
+    assert FakeLease.closed == ["east"]
+    assert estate.run().lines[-1].startswith("done: a->east: 1 group at the offsets")
 
 
 def test_a_plan_that_cannot_read_the_target_is_not_judged(estate: Runnable) -> None:

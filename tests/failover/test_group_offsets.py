@@ -29,7 +29,8 @@ OTHER = TopicPartition("a.orders", 1)
         ({"on_target": 511, "bounds": PositionBounds(480, 30)}, "ahead", "NO-GO", {}),
         ({"on_target": 485, "bounds": PositionBounds(480, 30)}, "uncertain", "GO WITH", {}),
         ({"bounds": None}, "unknown", "GO WITH", {}),
-        ({"sampled": "differs", "on_target": None}, "unknown", "GO WITH", {}),
+        ({"sampled": "differs", "on_target": None}, "differs", "NO-GO", {}),
+        ({"deleted": 7, "on_target": None}, "deleted", "NO-GO", {}),
         ({"log": None, "on_target": None}, "unknown", "GO WITH", {}),
         (
             {"committed": 7, "end": 7, "on_target": None, "bounds": None, "log": Offsets(3, 3)},
@@ -44,7 +45,7 @@ def test_what_becomes_of_a_group(
 ) -> None:
     order = order_group(group_of(position(**change)))
     assert (order.action, order.word, order.changes) == (action, word, writes)
-    assert bool(group_reasons([order])) == (action in {"ahead", "unknown", "uncertain"})
+    assert bool(group_reasons([order])) == (action not in {"level", "write"})
 
 
 def test_a_group_with_members_on_the_target_is_not_written() -> None:
@@ -92,6 +93,8 @@ def groups(draw: st.DrawFn) -> tuple[GroupReadiness, dict[TopicPartition, Offset
                 draw(st.none() | st.integers(0, 35)),
                 bounds=draw(st.none() | st.just(PositionBounds(lower, draw(st.integers(0, 5))))),
                 log=log,
+                sampled=draw(st.sampled_from(["", "", "same", "differs"])),
+                deleted=draw(st.sampled_from([0, 0, 0, 2])),
             )
         )
         if draw(st.booleans()):
@@ -118,6 +121,7 @@ def test_no_group_with_members_is_written_none_is_set_back_and_none_beyond_what_
         assert place.log
         assert change.after == place.log.end or place.bounds
         assert place.bounds is None or change.after <= place.bounds.lower
+        assert (place.sampled == "differs", place.risk_at(change.after).skips) in {(False, 0), (False, None)}
     after = replace(
         group,
         positions=tuple(

@@ -126,7 +126,7 @@ def test_a_planned_failover_under_traffic_misses_nothing_and_repeats_nothing(
         assert made["verdict"]["word"] in {"GO", "GO WITH"}
     told = tree.run("failover", "run", "src->tgt", "--yes", "--producers-stopped", "--quiet-for", "1s")
     print(told)
-    assert "\ndone: src->tgt: 3 groups written" in told
+    assert "\ndone: src->tgt: 3 groups at the offsets to go on from" in told
     for group in groups:
         read[group] += consume(pair.target, group, [f"src.{topic}" for topic in topics])
         for topic in topics:
