@@ -89,8 +89,8 @@ class WayBack:
 
     `beginnings`: by partition where the way back begins and what is lost, empty where it was prepared already.
     `rounds`: the ways back that were prepared so far, oldest first. `refusals`: why nothing may be written.
-    `journal_reason`: why the journal of the failover is not used ("": it is). `own_topics`: what the way back takes now.
-    `ended_journal`: keys of the journal of an earlier failover of the way back, which is over once that runs again.
+    `journal_reason`: why the journal of the failover is not used ("": it is). `own_topics`: what the way back takes
+    now. `ended_journal`: keys of the journal of an earlier failover of the way back, over once that runs again.
     """
 
     pair: str
@@ -230,8 +230,8 @@ def _names_of(forward: Sequence[Flow], back: Sequence[Flow]) -> Names:
     if policies == {"default"}:
         return "default"
     raise Mm2mgrError(
-        f"flows of {forward[0].pair} and {back[0].pair} have the replication policies {few(sorted(policies))}: what goes"
-        " back is known_names where all have `default`, or all have `identity`",
+        f"flows of {forward[0].pair} and {back[0].pair} have the replication policies {few(sorted(policies))}:"
+        " what goes back is known where all have `default`, or all have `identity`",
         hint="write the same replication_policy for both directions",
     )
 
@@ -268,7 +268,7 @@ def _refusals_of_connectors(
     if running:
         shown = few([f"{way.name} is {way.state}" for way in running])
         remedy = f"mm2mgr failover run '{forward[0].flow.pair}', or mm2mgr stop '{forward[0].flow.pair}'"
-        yield Remark(f"{shown}: with kept_texts names the pair must be STOPPED without a task first", remedy=remedy)
+        yield Remark(f"{shown}: with kept names the pair must be STOPPED without a task first", remedy=remedy)
 
 
 def _refusals_of(beginnings: Iterable[Beginning], way: WayBack) -> Iterator[Remark]:
@@ -370,7 +370,7 @@ def _refuse_unread(alias: str, asked: Iterable[TopicLogs], logs: Mapping[TopicPa
 def _compare(way: WayBack, parts: Sequence[BackPartition]) -> Steps[list[Beginning]]:
     """Return where the way back begins in each partition, with the records of both sides where they are needed."""
     a, b = way.forward[0].flow.source.alias, way.forward[0].flow.target.alias
-    # Records that a transformation changes are no copies that could be known_names again.
+    # Records that a transformation changes are no copies that could be known again.
     configs = [connector.running.config for connector in way.forward if connector.running]
     can_compare = not any("transforms" in config for config in configs)
     places: dict[TopicPartition, tuple[RecordPlace, RecordPlace]] = {

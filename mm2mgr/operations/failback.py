@@ -118,8 +118,8 @@ class Failback:
             "declaration": self.declaration or None,
             "names": way.names if way else None,
             "journal": (way.journal_reason or "used") if way and way.beginnings else None,
-            "forward": [_shown(part) for part in way.forward] if way else [],
-            "back": [_shown(part) for part in way.back] if way else [],
+            "forward": [_connector_values(part) for part in way.forward] if way else [],
+            "back": [_connector_values(part) for part in way.back] if way else [],
             "partitions": to_json(way.beginnings) if way else [],
             "refusals": [{"text": remark.text, "remedy": remark.remedy} for remark in self.refusals],
             "lost": to_json(self.lost),
@@ -129,7 +129,7 @@ class Failback:
         }
 
 
-def _shown(way: WayConnector) -> dict[str, object]:
+def _connector_values(way: WayConnector) -> dict[str, object]:
     return {"connector": way.name, "state": way.state or "missing", "held": way.is_held}
 
 
@@ -175,7 +175,7 @@ def failover_back(
     if order.start and result.outcome == "prepared" and result.way is not None:
         result = replace(result, started=_start(workspace, result.way, order))
     if order.lost or order.export or result.way is not None:
-        result = replace(result, lost=tuple(_lost(workspace, forward[0], result.way or way)))
+        result = replace(result, lost=tuple(_lost_offsets(workspace, forward[0], result.way or way)))
     if order.export is not None:
         result = replace(result, exported=export_lost(workspace, forward[0], result.lost, order.export))
     return result
@@ -188,7 +188,7 @@ def _read(workspace: Workspace, directions: tuple[Sequence[Flow], Sequence[Flow]
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _held(part: WayConnector, opposite: str) -> HeldConnector:
+def _to_hold(part: WayConnector, opposite: str) -> HeldConnector:
     assert part.running is not None
     return HeldConnector(part.desired, part.flow, part.running.config, opposite)
 
@@ -230,9 +230,9 @@ async def _write(writer: WayBackWriter, way: WayBack) -> None:
     owner = str(writer.topology.owner)
     begins = {begin.partition: begin.first for begin in way.beginnings}
     for part in way.present_forward:
-        held = _held(part, way.back_pair)
+        held = _to_hold(part, way.back_pair)
         await writer.carry_out(hold_stages(held, owner), None if part.is_held else hold_as_recorded(held))
-    backs = [(part, _held(part, way.pair)) for part in way.to_prepare]
+    backs = [(part, _to_hold(part, way.pair)) for part in way.to_prepare]
     for part, held in backs:
         change = offsets_as_recorded(held, begins, part.mirrored)
         await writer.carry_out(offset_stages(held, owner, begins), change)
@@ -256,7 +256,7 @@ def _start(workspace: Workspace, way: WayBack, order: FailbackOrder) -> Turned:
 # --- what was lost ----------------------------------------------------------------------------------------------------
 
 
-def _lost(workspace: Workspace, flow: Flow, way: WayBack) -> Iterator[LostOffsets]:
+def _lost_offsets(workspace: Workspace, flow: Flow, way: WayBack) -> Iterator[LostOffsets]:
     """Yield what was lost: in earlier rounds, and in this one where it is not prepared yet; with times, if A tells."""
     ranges = [LostOffsets(place, lost, exact, at) for place, lost, at, exact in known_lost(way.rounds)]
     noted = {(part.partition, part.offsets) for part in ranges}
