@@ -116,8 +116,9 @@ class BackPartition:
 
     `remote`: its name on B, which is another one with default names. `target` is B's log. `source` is A's (None: A has
     no such partition). `mirrored`: the offset of A that A->B mirrors next (None: nothing was mirrored). `stopped_end`:
-    the end of B's log at the stop, by a journal that is still true. `syncs` are those of A->B; `begun`: an offset of A with the end of B's log, at which A->B was prepared to go on.
-    `back_stored`: the offset of B that B->A mirrors next, as it is stored.
+    the end of B's log at the stop, by a journal that is still true. `syncs` are those of A->B; `begun`: an offset of A
+    with the end of B's log, at which A->B was prepared to go on. `back_stored`: the offset of B that B->A mirrors next,
+    as it is stored.
     """
 
     partition: TopicPartition
