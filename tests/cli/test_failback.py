@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from mm2mgr.apply.failback import WayBackWriter
 from mm2mgr.comparison.ownership import HELD_KEY
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.journal import FailoverJournal, journal_texts
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.groups import RecordMark
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.topology import Topology
@@ -327,3 +331,41 @@ def test_apply_creates_the_way_back_without_running_it(estate: Estate, version: 
     assert estate.held() == {THERE: False, BACK: True}
     assert estate.states() == {THERE: "RUNNING", BACK: "STOPPED"}
     assert "0 to create, 0 to update" in estate.mm2mgr("plan").out
+
+
+def test_lost_records_are_exported_once_into_a_file_of_this_user_alone(estate: Estate, tmp_path: Path) -> None:
+    estate.settle()
+    estate.journal()
+    asked: list[object] = []
+
+    def read_ranges(access: KafkaAccess, ranges: list[object]) -> Iterator[dict[str, Any]]:
+        asked.append((access.alias, ranges))
+        yield {"topic": "orders", "partition": 0, "offset": 100, "timestamp": 5, "key": None, "value": b"\xff",
+               "headers": [("h", b"x"), ("n", None)]}  # fmt: skip
+        if len(asked) == 2:
+            raise Mm2mgrError("a: no record for 30 s")
+
+    estate.site.patch.setattr("mm2mgr.kafka.records.read_ranges", read_ranges)
+    file = tmp_path / "lost.jsonl"
+    estate.back("--export", str(file))
+    assert asked == [("a", [(ORDERS, 100, 105)])]
+    assert json.loads(file.read_text()) == {
+        **{"topic": "orders", "partition": 0, "offset": 100, "timestamp": 5, "key": None, "value": "/w=="},
+        "headers": [["h", "eA=="], ["n", None]],
+    }
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "it exists already" in estate.back("--export", str(file), code=1)
+    estate.back("--export", str(tmp_path / "cut.jsonl"), code=1)
+    assert not (tmp_path / "cut.jsonl").exists()
+    assert "it is a file of the tree" in estate.back("--export", str(estate.tree / "lost.yaml"), code=1)
+
+
+def test_the_tree_of_the_page_is_valid_and_lint_has_nothing_against_its_two_directions(
+    site: Site, mm2mgr: Command
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "failover-back.md"
+    text = page.read_text(encoding="utf-8")
+    folder = mm2mgr.folder / "of-page"
+    folder.mkdir()
+    (folder / "tree.yaml").write_text(text.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    assert "identity-loop" not in mm2mgr("--clusters", folder, "lint").out
