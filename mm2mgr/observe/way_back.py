@@ -91,6 +91,7 @@ class WayBack:
     `rounds`: the ways back that were prepared so far, oldest first. `refusals`: why nothing may be written.
     `journal_reason`: why the journal of the failover is not used ("": it is). `own_topics`: what the way back takes
     now. `ended_journal`: keys of the journal of an earlier failover of the way back, over once that runs again.
+    `checkpoints`: the checkpoint connectors of the way back that exist (`connect/connector`), which go with it.
     """
 
     pair: str
@@ -103,6 +104,7 @@ class WayBack:
     journal_reason: str = ""
     own_topics: tuple[str, ...] = ()
     ended_journal: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
 
     @property
     def back_pair(self) -> str:
@@ -141,7 +143,7 @@ def read_way_back(
     pair = forward_flows[0].pair
     names, refusals = _names_of(forward_flows, back_flows), list(_refusals_of_tree(forward_flows, back_flows))
     running = yield from _read_connectors(topology, connectors, (forward_flows, back_flows))
-    forward, back, others = running
+    forward, back, others, checkpoints = running
     refusals += [*_refusals_of_connectors(forward, back, names), *others]
     a, b = forward_flows[0].source.alias, forward_flows[0].target.alias
     of_texts, of_topics = [TextsByKey(alias, HISTORY_TOPIC) for alias in (b, a)], [
@@ -150,7 +152,7 @@ def read_way_back(
     snapshot = yield [*of_texts, *of_topics]
     owner, kept_texts = str(topology.owner), [snapshot[question] for question in of_texts]
     rounds = tuple(parse_prepared(kept_texts[0], owner, pair))
-    way = WayBack(pair, names, forward, back, rounds=rounds, refusals=tuple(refusals))
+    way = WayBack(pair, names, forward, back, rounds=rounds, refusals=tuple(refusals), checkpoints=checkpoints)
     start = key_of(owner, way.back_pair)
     ended = tuple(key for key in kept_texts[1] if key == start or key.startswith(f"{start}/"))
     way = replace(way, ended_journal=ended)
@@ -170,7 +172,7 @@ def read_way_back(
 
 def _read_connectors(
     topology: Topology, connectors: Sequence[Connector], directions: Sequence[Sequence[Flow]]
-) -> Steps[tuple[tuple[WayConnector, ...], tuple[WayConnector, ...], list[Remark]]]:
+) -> Steps[tuple[tuple[WayConnector, ...], tuple[WayConnector, ...], list[Remark], tuple[str, ...]]]:
     flows = {flow.id: flow for direction in directions for flow in direction}
     chosen = [[c for c in connectors_of(connectors, direction) if c.type == "source"] for direction in directions]
     clusters = sorted({connector.connect for direction in chosen for connector in direction})
@@ -190,7 +192,13 @@ def _read_connectors(
         return WayConnector(connector, flow, running, mirrored, _untouchable(owners, named, running.config))
 
     forward, back = (tuple(map(way_of, direction)) for direction in chosen)
-    return forward, back, list(_others_at_work(live, {way.full_name for way in (*forward, *back)}, forward, back))
+    checkpoints = tuple(
+        f"{connector.connect}/{connector.name}"
+        for connector in connectors_of(connectors, directions[1])
+        if connector.type == "checkpoint" and connector.name in live.get(connector.connect, {})
+    )
+    others = list(_others_at_work(live, {way.full_name for way in (*forward, *back)}, forward, back))
+    return forward, back, others, checkpoints
 
 
 def _untouchable(owners: Ownership, named: tuple[str, str], config: Mapping[str, str]) -> Remark | None:

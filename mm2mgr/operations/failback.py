@@ -244,12 +244,12 @@ async def _write(writer: WayBackWriter, way: WayBack) -> None:
 
 
 def _start(workspace: Workspace, way: WayBack, order: FailbackOrder) -> Turned:
-    """Resume the way back. A journal of an earlier failover of it is over then, and is deleted first."""
+    """Resume the way back, with its checkpoint connector, which a failover stopped. A journal of an earlier failover of it is over then, and is deleted first."""
     if way.ended_journal:
         recorder = Recorder(workspace.topology, COMMAND, author(workspace.files), order.reason)
         writer = WayBackWriter(workspace.topology, recorder, Leases(lease_group))
         wait_for(writer.keep(way.back[0].flow.target.alias, dict.fromkeys(way.ended_journal)))
-    names = tuple(part.name for part in way.back)
+    names = (*(part.name for part in way.back), *way.checkpoints)
     return resume(workspace, Choice(names), reason=order.reason, wait_seconds=order.wait_seconds)
 
 

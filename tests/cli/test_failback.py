@@ -145,8 +145,10 @@ def test_it_is_prepared_held_released_and_started(estate: Estate) -> None:
     assert (estate.held(), set(estate.states().values())) == ({THERE: True, BACK: False}, {"STOPPED"})
     assert list(estate.stored().values()) == [99]
     assert estate.mm2mgr("drift", "-o", "json").json["drift"] == []
+    estate.site.east.connectors["mm2.east.a.checkpoint"].state = "STOPPED"  # by an earlier failover
     assert estate.json("--start", "--yes")["outcome"] == "started"
     assert estate.states() == {THERE: "STOPPED", BACK: "RUNNING"}
+    assert estate.site.east.connectors["mm2.east.a.checkpoint"].state == "RUNNING"
     again = estate.json("--apply", "--yes")
     assert (again["outcome"], again["lost"][0]["noted_at"] is not None) == ("prepared", True)
 

@@ -76,7 +76,9 @@ def consume(
     )
     consumer.subscribe(names)
     deadline = time.monotonic() + 60
-    offsets = dict.fromkeys(names, 0) if reset == "earliest" else {}  # a topic of which nothing was read yet counts, too
+    offsets = (
+        dict.fromkeys(names, 0) if reset == "earliest" else {}
+    )  # a topic of which nothing was read yet counts, too
     try:
         while len(ids) < most and ended != set(names):
             assert time.monotonic() < deadline, f"{group} read {len(ids)} records, and not to the ends"
