@@ -244,7 +244,10 @@ async def _write(writer: WayBackWriter, way: WayBack) -> None:
 
 
 def _start(workspace: Workspace, way: WayBack, order: FailbackOrder) -> Turned:
-    """Resume the way back, with its checkpoint connector, which a failover stopped. A journal of an earlier failover of it is over then, and is deleted first."""
+    """Resume the way back, with its checkpoint connector, which a failover stopped.
+
+    A journal of an earlier failover of it is over then, and is deleted first.
+    """
     if way.ended_journal:
         recorder = Recorder(workspace.topology, COMMAND, author(workspace.files), order.reason)
         writer = WayBackWriter(workspace.topology, recorder, Leases(lease_group))
