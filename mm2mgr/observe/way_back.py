@@ -31,6 +31,7 @@ from mm2mgr.live.questions import (
     OffsetSyncRecords,
     PartitionCounts,
     RecordMarks,
+    RefusedTopics,
     Statuses,
     StoredOffsets,
     TextsByKey,
@@ -344,6 +345,7 @@ def _read_partitions(
     logs_a = {place: log for question in of_a for place, log in snapshot[question].items()}
     _refuse_unread(b, of_b, logs_b)
     _refuse_unread(a, of_a, logs_a)
+    yield from _refuse_unlisted(way, b, topics_b)
     ends: Mapping[TopicPartition, int] = journal.target_ends if journal else {}
     mirrored, back_stored = _join_mirrored(way.forward), _join_mirrored(way.back)
     begun = {place: offsets for prepared in earlier for place, offsets in prepared.places.items()}
@@ -366,6 +368,23 @@ def _read_partitions(
                 )
             )
     return result
+
+
+def _refuse_unlisted(way: WayBack, alias: str, topics: Mapping[str, int]) -> Steps[None]:
+    """Mm2mgrError for topics that were mirrored and that mm2mgr's login does not see on the target: without an offset,
+    all of their records would go back."""
+    taken = {place.topic for place in _join_mirrored(way.forward)}
+    remotes = {w.flow.remote_topic(topic) for w in way.forward for topic in taken if w.flow.carries(topic)}
+    missing = RefusedTopics(alias, tuple(sorted(remotes - topics.keys())))
+    if not missing.topics:
+        return
+    refused = (yield [missing])[missing]
+    if refused:
+        raise Mm2mgrError(
+            f"{alias}: mm2mgr's login may not describe {few(refused)}, which was mirrored there: where the way back begins"
+            " in it is not known",
+            hint=f"give it Describe on topic {refused[0]}",
+        )
 
 
 def _refuse_unread(alias: str, asked: Iterable[TopicLogs], logs: Mapping[TopicPartition, Offsets]) -> None:

@@ -371,3 +371,12 @@ def test_the_tree_of_the_page_is_valid_and_lint_has_nothing_against_its_two_dire
     folder.mkdir()
     (folder / "tree.yaml").write_text(text.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
     assert "identity-loop" not in mm2mgr("--clusters", folder, "lint").out
+
+
+def test_a_mirrored_topic_that_the_login_does_not_see_on_the_target_is_refused(estate: Estate) -> None:
+    estate.settle()
+    estate.journal()
+    estate.east.refused_topics = {"orders"}
+    text = estate.back("--apply", "--yes", code=1)
+    assert "east: mm2mgr's login may not describe orders, which was mirrored there" in text
+    assert estate.site.east.writes == []
