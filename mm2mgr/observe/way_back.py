@@ -381,8 +381,8 @@ def _refuse_unlisted(way: WayBack, alias: str, topics: Mapping[str, int]) -> Ste
     refused = (yield [missing])[missing]
     if refused:
         raise Mm2mgrError(
-            f"{alias}: mm2mgr's login may not describe {few(refused)}, which was mirrored there: where the way back begins"
-            " in it is not known",
+            f"{alias}: mm2mgr's login may not describe {few(refused)}, which was mirrored there: where the way back"
+            " begins in it is not known",
             hint=f"give it Describe on topic {refused[0]}",
         )
 
