@@ -40,7 +40,7 @@ _CODES = {"GO": ExitCode.YES, "GO WITH": ExitCode.DIFFERS, "NO-GO": ExitCode.NO,
 @in_help("Every day", 14)
 @click.group(cls=CommandGroup)
 def failover() -> None:
-    """Judge whether consumers can go on at the target of a pair, and let them.
+    """Judge whether consumers can go on at a target, and move them.
 
     \b
     Example:
@@ -170,7 +170,7 @@ def plan(
     store: Path,
     output: str,
 ) -> int:
-    """Print a failover of PAIR as a runbook: the stages, who does what, and what to expect now.
+    """Print a failover of PAIR as a runbook: who does what, and what to expect.
 
     Each stage has the command, what to expect after it, in numbers of this moment (lag, records that come again, groups
     to be written, time), and what stops it. `mm2mgr failover run` carries these stages out. Nothing is written to the
@@ -230,7 +230,7 @@ def run(
     reason: str,
     output: str,
 ) -> int:
-    """Fail PAIR over: stop it once all has arrived, and write the offsets of its groups on the target.
+    """Fail PAIR over: stop it, and write its groups' offsets on the target.
 
     It begins with a check of all groups, and refuses NO-GO. Then it waits until almost all is mirrored, asks
     whether the producers have stopped, sees that nobody writes, that every record has arrived and every position is

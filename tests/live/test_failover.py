@@ -107,9 +107,16 @@ def count_again(found: Any, source: Logs, target: Logs) -> int:
     return again_in_all
 
 
+@pytest.fixture
+def cleared(pair: Pair) -> Iterator[Pair]:
+    yield pair
+    pair.delete_connectors()
+
+
 def test_a_planned_failover_under_traffic_misses_nothing_and_repeats_nothing(
-    pair: Pair, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    cleared: Pair, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pair = cleared
     monkeypatch.setenv("MM2MGR_STATE", str(tree.folder.parent / "state"))
     topics = ["orders", "bills"]
     create(pair.source, topics)
@@ -133,7 +140,6 @@ def test_a_planned_failover_under_traffic_misses_nothing_and_repeats_nothing(
             ids = [name for name in read[group] if name.startswith(topic)]
             assert missing_and_twice(written.stored[topic], ids) == ([], []), group
     assert "already done: src->tgt" in tree.run("failover", "run", "src->tgt", "--yes", "--producers-stopped")
-    pair.delete_connectors()
 
 
 def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(
