@@ -40,6 +40,7 @@ from mm2mgr.plan.stages import (
     SetState,
     Stage,
     Stop,
+    TakeOffsets,
     Undo,
     Verify,
     WriteConfig,
@@ -145,7 +146,7 @@ class _Run:
                     await self.carry_out(stage)
         return error
 
-    async def carry_out(self, stage: Stage) -> None:  # noqa: PLR0912  one case for each kind
+    async def carry_out(self, stage: Stage) -> None:  # noqa: PLR0912, PLR0915  one case for each kind
         if isinstance(stage, Undo):
             self.undo = stage.stages
             return
@@ -179,6 +180,8 @@ class _Run:
                 }
             case ReadStart(order=order):
                 self.read = {entry.key: entry for entry in await _read_start(stage, order)}
+            case TakeOffsets(entries=entries):
+                self.read = {entry.key: entry for entry in entries}
             case KeepStored():
                 await self.keep_stored(client, stage)
             case WriteOffsets(ahead=True):

@@ -17,7 +17,7 @@ from mm2mgr import timing
 from mm2mgr.apply.history import Recorder
 from mm2mgr.apply.settle import HOLD_SECONDS, AskedConnector, Settled, await_states
 from mm2mgr.comparison.differences import KeyChange, Named
-from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, Ownership
+from mm2mgr.comparison.ownership import HELD_KEY, JOURNAL_KEY, Journal, Ownership, is_held
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connect.types import parse_stored
@@ -204,6 +204,8 @@ def untouchable(config: Mapping[str, str], named: tuple[str, str], owners: Owner
     if not owners.is_ours(named, config):
         remedy = "" if named in owners.released else owners.remedy(named, config)
         return Remark(f"{owners.whose(named, config)}; mm2mgr does not touch it", remedy=remedy)
+    if is_held(config):
+        return Remark("it must not run: the opposite direction keeps the same names", remedy=f"{config[HELD_KEY]}")
     if JOURNAL_KEY in config:
         return Remark("a move of its stored offsets is not finished", remedy=_FINISH)
     return None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -30,6 +30,9 @@ from mm2mgr.cli.options import (
 )
 from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mm2mgr.operations import WayBack
 
 _CODES = {"GO": ExitCode.YES, "GO WITH": ExitCode.DIFFERS, "NO-GO": ExitCode.NO, "not judged": ExitCode.NO}
 
@@ -341,3 +344,68 @@ def run(
     if dry_run and done.result.verdict:
         return _CODES[done.result.verdict.word]
     return ExitCode.DIFFERS if done.result.left_out else ExitCode.YES
+
+
+@failover.command()
+@click.argument("pair")
+@option("--apply", "write", is_flag=True, help="Prepare it: hold the pair, and write where the way back begins.")
+@option("--start", is_flag=True, help="Let the way back run, once it is prepared.")
+@option("--lost", is_flag=True, help="List what the source has and the target never got, also of earlier ways back.")
+@option(
+    "--export",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write these records to a new file, as JSON lines that only you can read.",
+)
+@option("--rows", type=Count(min=0), default=30, metavar="N", help="Rows of each table (JSON has all).")
+@option("--reason", default="", show_default=False, metavar="TEXT", help="Why; kept in the history.")
+@option("--yes", "-y", is_flag=True, help="Do not ask.")
+@output_option
+@click.pass_obj
+def back(
+    workspace: Workspace,
+    pair: str,
+    write: bool,
+    start: bool,
+    lost: bool,
+    export: Path | None,
+    rows: int,
+    reason: str,
+    yes: bool,
+    output: str,
+) -> int:
+    """Prepare the way back of PAIR, which failed over: the flow from its target to its source.
+
+    Where topics keep their names, nothing that came from the source may go back: the way back begins behind the last
+    record that the pair brought, by the journal of `failover run`, else by comparing records of both sides. The pair
+    must be STOPPED; --apply holds it, so that nothing can run it, stores the offsets of the way back, reads them back,
+    and lets that run. With default names the way back takes the target's own topics only, and needs no offsets.
+    --start resumes it. Records that the source has and the target never got are listed, and never merged; --export
+    writes them to a file. Where the tree declares no way back, the flow to add is printed, and the exit code is 1.
+
+    \b
+    Example:
+      mm2mgr failover back 'dc1-logging->agg-east'
+      mm2mgr failover back 'dc1-logging->agg-east' --apply
+      mm2mgr failover back 'dc1-logging->agg-east' --start
+      mm2mgr failover back 'dc1-logging->agg-east' --export lost.jsonl
+    """
+    from mm2mgr.cli.pause import confirm
+    from mm2mgr.output.apply_text import say_event
+    from mm2mgr.output.console import carrying_on, say_as
+    from mm2mgr.output.failback_text import say_failback, say_way_back
+
+    def approve(way: WayBack) -> bool:
+        if output != "json":
+            say_way_back(way, rows)
+        if not yes:
+            question = f"prepare the way back {way.back_pair}" if not way.is_prepared else f"start {way.back_pair}"
+            confirm("failover back", f"{question}?", output)
+        return True
+
+    workspace.flows((pair,))  # an unknown pair is an error before anything is asked
+    order = operations.FailbackOrder(write, start, lost, export, reason)
+    with carrying_on():
+        result = operations.failover_back(workspace, pair, order, approve=approve, report=say_event)
+        say_as(output, result, partial(say_failback, rows=rows, with_lost=lost or export is not None))
+    return ExitCode.NO if result.has_failed else ExitCode.YES

@@ -108,6 +108,11 @@ JOURNAL_KEY = "mm2mgr.journal"
 other.
 """
 _BEHIND = f"{JOURNAL_KEY}."
+HELD_KEY = "mm2mgr.held"
+"""In the config of a connector that must not run: its opposite keeps the same topic names, and has run since this one's
+offsets were written, or may. It is STOPPED, and has enabled=false whoever resumes it; `failover back` writes its
+offsets and takes the mark away. The value says so in words.
+"""
 # Which Kafka the topic is on: without them a topic of the same name elsewhere would be read, and created, empty.
 _OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")
 
@@ -349,6 +354,16 @@ class TakeOver:
         """How it was begun."""
         assert self.journal.move is not None
         return self.journal.move
+
+
+def is_held(config: Mapping[str, str]) -> bool:
+    """Tell whether a connector must not run until `failover back` has written where it goes on."""
+    return HELD_KEY in config
+
+
+def as_held(config: Mapping[str, str], opposite: str) -> dict[str, str]:
+    """Return a config with which a connector has no tasks, whoever resumes it; `opposite`: the pair that runs."""
+    return {**config, HELD_KEY: f"until mm2mgr failover back '{opposite}'", "enabled": "false"}
 
 
 def never_ran(config: Mapping[str, str]) -> bool:

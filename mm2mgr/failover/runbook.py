@@ -13,8 +13,8 @@ from mm2mgr.text import few, number_of, span_text
 
 _MOST_NAMES = 8
 WAY_BACK = (
-    "leave the pair stopped: what is written on the target from now on is not on the source. The journal keeps where "
-    "the target's logs ended, which is where a way back begins"
+    "leave the pair stopped: what is written on the target from now on is not on the source. Once the source is there "
+    "again, this prepares the flow back, which begins where the target's logs ended: the journal keeps that"
 )
 
 
@@ -208,7 +208,9 @@ def _groups(names: PairNames, pair: RunbookFacts) -> _Text:
 
 
 def _back(names: PairNames, pair: RunbookFacts) -> _Text:
-    return WAY_BACK, (), "", ""
+    command = f"mm2mgr failover back '{names.pair}'"
+    expect = f"the way back may run, and is STOPPED until {command} --start; what was lost is listed"
+    return WAY_BACK, (f"{command} --apply",), expect, "partitions of which it is not certain where the flow back begins"
 
 
 def _consumers(names: PairNames, pair: RunbookFacts) -> _Text:

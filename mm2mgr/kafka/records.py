@@ -568,3 +568,44 @@ def commit_group(
     finally:
         if consumer is not None:
             consumer.close()
+
+
+def read_ranges(
+    access: KafkaAccess, ranges: Sequence[tuple[TopicPartition, int, int]], timeout_seconds: float = 30.0
+) -> Iterator[dict[str, Any]]:
+    """Yield the records with offsets from one to before another, those of aborted transactions too: topic, partition,
+    offset, timestamp in milliseconds since 1970 (None: none), key, value and headers as bytes.
+
+    KafkaError where no record comes for `timeout_seconds` before an end is reached. Deleted ones are passed over.
+    """
+    for partition, first, end in ranges:
+        with consuming(access, {partition: first}, {"isolation.level": "read_uncommitted"}) as (consume, failures):
+            last = timing.now()
+            is_open = True
+            while is_open:
+                if timing.now() - last > timeout_seconds:
+                    raise _stopped_short(access, {partition: end}, failures, timeout_seconds)
+                for message in consume(1.0):
+                    last = timing.now()
+                    if fault := fault_of(message):
+                        raise failures.error(confluent_kafka.KafkaException(fault), f"reading {partition}", 0.0)
+                    if message.error() is not None or message.offset() >= end:
+                        is_open = False
+                        break
+                    yield _whole_record(message)
+                    if message.offset() + 1 >= end:
+                        is_open = False
+                        break
+
+
+def _whole_record(message: Message) -> dict[str, Any]:
+    kind, stamp = message.timestamp()
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else stamp,
+        "key": message.key(),
+        "value": message.value(),
+        "headers": list(message.headers() or []),
+    }

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mm2mgr.connectors import RESTING
 from mm2mgr.errors import SpecError
 from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.lint.findings import Finding
@@ -112,6 +113,7 @@ class _TreeSubjects:
             ),
             wire=_link_facts(flows[0]),
             silences=tuple(dict.fromkeys(silence for flow in flows for silence in self.silences(flow))),
+            state=connector.state if connector.state in RESTING else None,
         )
 
     def spot(self, where: str) -> Spot:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.log_places import Place
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.observe.pair_look import FailoverOptions
+    from mm2mgr.observe.way_back import WayBack
     from mm2mgr.off_peak import OffPeak
     from mm2mgr.operations.audit import (
         AuditHistory,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
+    from mm2mgr.operations.failback import Failback, FailbackOrder, LostOffsets, failover_back
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
     from mm2mgr.operations.failover_rehearsal import RehearsedPair, failover_rehearse
     from mm2mgr.operations.failover_run import (
@@ -205,6 +207,8 @@ _HOMES: Mapping[str, str] = {
         "follow_audits record_audit repair_plan",
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
+        "observe.way_back": "WayBack",
+        "operations.failback": "Failback FailbackOrder LostOffsets failover_back",
         "operations.failover": "CheckedPair check_and_keep failover_check",
         "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget "
         "failover_plan failover_run",

@@ -38,6 +38,7 @@ from mm2mgr.plan.lanes import LanesInTurn, lanes_in_turn
 from mm2mgr.plan.moves import with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
 from mm2mgr.plan.starts import with_live_starts, with_starts
+from mm2mgr.plan.ways_back import hold_remark, with_holds
 from mm2mgr.remarks import Remark
 from mm2mgr.spec.files import Spec
 from mm2mgr.text import few, number_of
@@ -236,7 +237,7 @@ def make_draft(
         lanes = lanes_in_turn(topology, declared.connectors, running)
         carriers = heartbeat_carriers(topology, lanes.connectors, running)
         connectors = with_assignments(with_carriers(lanes.connectors, carriers), running.configs)
-        connectors = with_live_starts(connectors, running.configs)
+        connectors = with_holds(with_live_starts(connectors, running.configs), running)
     chosen = _connectors_by_cluster(declared, connectors)
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
@@ -356,7 +357,8 @@ def _compare(owners: Ownership, connect: str, desired: Connector, running: Runni
 
     if live is None:
         rests = ("", desired.state) if desired.state in RESTING else None
-        return replace(change("create", diff({}, desired.config, desired.origins)), state=rests)
+        created = change("create", diff({}, desired.config, desired.origins), *hold_remark(desired.config))
+        return replace(created, state=rests)
     if not ours:
         reason = f"a connector of this name exists and {owners.whose(named, live)}; mm2mgr does not touch it"
         other = another_connector(desired, live) if JOURNAL_KEY not in live else None

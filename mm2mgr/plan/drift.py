@@ -23,6 +23,7 @@ from mm2mgr.plan.facts import quotas_of, user_of
 from mm2mgr.plan.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
 from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.plan.quotas import WantedQuota, rate_per_broker, wanted_quotas
+from mm2mgr.plan.ways_back import with_holds
 from mm2mgr.render import OWNER_KEY, quota_mark
 from mm2mgr.secrets import MASK
 from mm2mgr.topology import Topology
@@ -187,8 +188,9 @@ def find_drift(
     history, lives = yield from side_by_side(read_history(topology, connects), _read_running(connects))
     owners = Ownership.of_tree(topology)
     running = {name: live for name, live in lives.items() if not isinstance(live, Mm2mgrError)}
-    carriers = heartbeat_carriers(topology, connectors, RunningConnectors.from_live(owners, running))
-    declared = with_carriers(connectors if chosen is None else chosen, carriers)
+    live_connectors = RunningConnectors.from_live(owners, running)
+    carriers = heartbeat_carriers(topology, connectors, live_connectors)
+    declared = with_holds(with_carriers(connectors if chosen is None else chosen, carriers), live_connectors)
     connector_drifts = list[Drift]()
     for name, live in running.items():
         here = [connector for connector in declared if connector.connect == name]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 from mm2mgr.comparison.differences import SELECTING, Named
+from mm2mgr.comparison.ownership import is_held
 from mm2mgr.lint.findings import Finding, Rule
 from mm2mgr.lint.rules import find, of_connectors, sort_findings
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
@@ -306,7 +307,7 @@ def _state_too_new(change: Change, version: str | None) -> Iterator[Remark]:
     if change.state is None or version is None:
         return
     wished = change.state[1]
-    if change.action == "create" and numbers(version) < (3, 7):
+    if change.action == "create" and numbers(version) < (3, 7) and not is_held(change.config or {}):
         yield Remark(
             f"the workers' Kafka {version} cannot create a connector {wished} (KIP-980, 3.7): it would run first",
             "blocks",

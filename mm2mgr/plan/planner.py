@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.ownership import is_held
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.connectors import ConnectorStatus, with_statuses, workers_at_work
 from mm2mgr.errors import Mm2mgrError
@@ -97,7 +98,9 @@ def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:
     if not claims.others and draft.is_as_declared(clusters):
         return _finish_plan(draft, shown, _notes(draft, unknown_ids)), draft
     run = draft.all_connectors(from_tree(topology, draft.connectors, declared.spec))
-    writes = widenings(draft.writes, run.desired, run.live)
+    # What is held mirrors nothing, whatever its config takes; `failover back` says where it begins.
+    running_writes = [change for change in draft.writes if not is_held(change.config or {})]
+    writes = widenings(running_writes, run.desired, run.live)
     state = yield from _read_mirrored(draft, writes)
     verdicts = _verdicts(draft, writes, state, run)
     dedicated, late, caps, plugins, (positions, against_starts) = yield from side_by_side(

@@ -16,16 +16,18 @@ from mm2mgr.comparison.ownership import (
     Journal,
     Picks,
     TakeOver,
+    is_held,
     is_moved,
     left_at,
     place,
     with_offsets_at,
     without_journal,
 )
+from mm2mgr.connect.types import SourceOffset
 from mm2mgr.connectors import RESTING
 from mm2mgr.plan.changes import WRITES, Change, aliases_of
 from mm2mgr.plan.resets import StartOrder
-from mm2mgr.text import few
+from mm2mgr.text import few, number_of
 from mm2mgr.topology import KafkaCluster
 
 Config = Mapping[str, str]
@@ -110,6 +112,13 @@ class ReadStart(ConnectorStage):
 
 
 @dataclass(frozen=True)
+class TakeOffsets(ConnectorStage):
+    """Go on with these offsets, which were decided before."""
+
+    entries: tuple[SourceOffset, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class KeepStored(ConnectorStage):
     """Keep to the offsets of what `picks` has that are stored under its name, if there are any, topic by topic; else
     write this config, whose journal says that there were none."""
@@ -183,6 +192,7 @@ Stage = (
     | ReadOffsets
     | ReadDedicated
     | ReadStart
+    | TakeOffsets
     | KeepStored
     | WriteOffsets
     | ReadBack
@@ -209,6 +219,8 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
         return Create(named, journal.added_to(config), "STOPPED"), prove, *_finish(named, config, journal.then)
     if change.start and change.action in WRITES:
         return tuple(_begin(named, owner, change, change.start))
+    if change.action == "create" and is_held(config):
+        return Create(named, config), SetState(named, "STOPPED")  # without tasks, on any version
     if change.action == "create":
         return (Create(named, config, wished),)
     if change.action == "delete":
@@ -416,7 +428,7 @@ def _giver_goes_on(over: TakeOver) -> tuple[Stage, ...]:
 
 def written_by(todo: Iterable[Stage]) -> set[Named]:
     """Return the connectors that a list writes to, with what may undo it."""
-    reading = (Compare, ReadOffsets, ReadDedicated, ReadStart, ReadBack, Verify)
+    reading = (Compare, ReadOffsets, ReadDedicated, ReadStart, TakeOffsets, ReadBack, Verify)
     written: set[Named] = set()
     for stage in todo:
         if isinstance(stage, Undo):
@@ -453,6 +465,8 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for ea
             return "read the offsets that the dedicated MirrorMaker stored; stop here unless it was shut down cleanly"
         case ReadStart(order=order):
             return f"read where that is {order.words} of {order.kafka.alias}"
+        case TakeOffsets(entries=entries):
+            return f"go on with {number_of(len(entries), 'offset')}"
         case KeepStored():
             return "keep to offsets of its topics that are stored under its name; if there are none, note that"
         case WriteOffsets(ahead=True):

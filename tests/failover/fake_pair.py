@@ -25,14 +25,17 @@ from mm2mgr.live.questions import (
     CommittedOffsets,
     GroupMembers,
     OffsetSyncRecords,
+    PartitionCounts,
     PartitionEnds,
     Quotas,
     RecordMarks,
     RecordTimes,
     RefusedTopics,
     SettingsOfTopics,
+    TextsByKey,
     TopicIds,
     TopicLogs,
+    TranslatedGroups,
 )
 from mm2mgr.live.reach import KafkaReach
 from mm2mgr.live.rights import LoggedIn, LogIn
@@ -63,6 +66,7 @@ class FakeCluster:
     syncs: OffsetSyncLog = field(default_factory=OffsetSyncLog)
     checkpoints: CheckpointLog = field(default_factory=CheckpointLog)
     ids: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -142,6 +146,12 @@ class FakePair:
                 return {topic: cluster.ids.get(topic, f"{alias}-{topic}") for topic in question.topics}
             case RefusedTopics():
                 return tuple(sorted(cluster.refused_topics & set(question.topics)))
+            case TranslatedGroups():
+                return ()
+            case PartitionCounts():
+                return cluster.partitions
+            case TextsByKey():
+                return dict(cluster.texts)
             case RecordTimes():
                 return {partition: 0.0 for partition, _ in question.positions}
             case RecordMarks():

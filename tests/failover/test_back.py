@@ -1,0 +1,258 @@
+"""Where the way back begins, in drawn worlds: nothing that came from the other side goes back, all of one's own does, and
+what is lost is listed exactly."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.failover.back import (
+    BackPartition,
+    Beginning,
+    Prepared,
+    Range,
+    begin_partition,
+    compare_records,
+    known_lost,
+    lost_ranges,
+    parse_prepared,
+    stale_reason,
+)
+from mm2mgr.failover.journal import FailoverJournal
+from mm2mgr.failover.syncs import OffsetSync
+from mm2mgr.kafka.groups import RecordMark, RecordPlace
+from mm2mgr.partitions import Offsets, TopicPartition
+
+HERE = TopicPartition("orders", 0)
+
+
+@dataclass
+class Log:
+    """A partition: the id of the record at each offset, None for a marker of a transaction; ids that begin with the name
+    of the cluster were produced there."""
+
+    name: str
+    ids: list[str | None] = field(default_factory=list)
+    start: int = 0
+    produced: int = 0
+
+    def produce(self, gap: bool = False) -> None:
+        self.ids.append(f"{self.name}{self.produced}")
+        self.produced += 1
+        if gap:
+            self.ids.append(None)
+
+    @property
+    def offsets(self) -> Offsets:
+        return Offsets(self.start, len(self.ids))
+
+    def marks(self, place: RecordPlace) -> list[RecordMark]:
+        first = max(place.offset, self.start)
+        section = [(offset, self.ids[offset]) for offset in range(first, min(place.end, len(self.ids)))]
+        return [RecordMark(offset, "", name, 0) for offset, name in section if name is not None][: place.most]
+
+
+@dataclass
+class Mirror:
+    """A connector of one direction: where it is, what it has stored, and its offset syncs, every few records."""
+
+    source: Log
+    target: Log
+    stored: int | None = None
+    at: int = 0
+    every: int = 3
+    syncs: list[OffsetSync] = field(default_factory=list)
+    fresh: bool = True
+
+    def run(self, records: int) -> None:
+        for _ in range(records):
+            while self.at < len(self.source.ids) and self.source.ids[self.at] is None:
+                self.at += 1
+            if self.at >= len(self.source.ids):
+                return
+            if self.fresh or self.at - self.syncs[-1].upstream >= self.every:
+                self.syncs.append(OffsetSync(HERE, self.at, len(self.target.ids)))
+                self.fresh = False
+            self.target.ids.append(self.source.ids[self.at])
+            self.at += 1
+
+    def store(self) -> None:
+        self.stored = self.at or None
+
+    def crash(self) -> None:
+        self.at, self.fresh = self.stored or 0, True
+
+    def go_on_at(self, first: int) -> None:
+        self.stored, self.at, self.fresh = first or None, first, True
+
+
+def traffic(dice: random.Random, mirror: Mirror, steps: int) -> None:
+    for _ in range(steps):
+        match dice.choice(["produce", "produce", "run", "run", "store", "crash"]):
+            case "produce":
+                mirror.source.produce(gap=dice.random() < 0.1)
+            case "run":
+                mirror.run(dice.randint(1, 6))
+            case "store":
+                mirror.store()
+            case _:
+                mirror.crash() if dice.random() < 0.3 else None
+
+
+def fail_over(dice: random.Random, mirror: Mirror, *, clean: bool) -> None:
+    if clean:
+        mirror.run(10_000)
+        mirror.store()
+    for _ in range(dice.randint(0, 5)):
+        mirror.source.produce()  # nobody mirrors these
+
+
+def way_back(mirror: Mirror, stopped_end: int | None, begun: tuple[int, int] | None, other: Mirror) -> Beginning:
+    part = BackPartition(
+        HERE,
+        mirror.target.offsets,
+        mirror.source.offsets,
+        mirror.stored,
+        stopped_end,
+        tuple(mirror.syncs),
+        begun,
+        other.stored,
+    )
+    places = part.places()
+    assert places is not None
+    if not part.needs_comparison:
+        return begin_partition(part)
+    return begin_partition(part, mirror.source.marks(places[0]), mirror.target.marks(places[1]))
+
+
+def lost_ids(log: Log, begin: Beginning) -> set[str]:
+    return {name for lost in begin.lost for name in log.ids[lost.first : lost.end] if name is not None}
+
+
+def play(seed: int, *, with_journal: bool, rounds: int = 4) -> None:
+    dice = random.Random(seed)
+    a, b = Log("a"), Log("b")
+    there, back = Mirror(a, b, every=dice.randint(1, 6)), Mirror(b, a, every=dice.randint(1, 6))
+    begun: dict[str, tuple[int, int] | None] = {"a": None, "b": None}
+    for number in range(rounds):
+        traffic(dice, there, dice.randint(0, 40))
+        fail_over(dice, there, clean=dice.random() < 0.5)
+        end = len(b.ids)
+        for _ in range(dice.randint(0, 12)):
+            b.produce(gap=with_journal and dice.random() < 0.1)
+        begin = way_back(there, end if with_journal else None, begun[a.name], back)
+        if begin.refusal:
+            assert not with_journal, (seed, number, begin)
+            return
+        own = [name for name in b.ids[end:] if name is not None]
+        sent = [name for name in b.ids[begin.first :] if name is not None]
+        assert sent == own, (seed, number, begin)
+        assert not begin.strange or not with_journal
+        mirrored = {name for name in b.ids if name is not None}
+        assert lost_ids(a, begin) == {name for name in a.ids[there.stored or 0 :] if name} - mirrored, (seed, number)
+        begun[b.name] = (begin.first, len(a.ids))
+        back.go_on_at(begin.first)
+        a, b, there, back = b, a, back, there
+
+
+@pytest.mark.parametrize("with_journal", [True, False])
+def test_only_what_was_produced_there_goes_back_and_what_is_lost_is_listed(with_journal: bool) -> None:
+    for seed in (*range(80), 656):
+        play(seed, with_journal=with_journal)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("with_journal", [True, False])
+def test_the_same_in_many_worlds(with_journal: bool) -> None:
+    for seed in range(3_000):
+        play(seed, with_journal=with_journal, rounds=6)
+
+
+def marks(*names: str, first: int = 0) -> list[RecordMark]:
+    return [RecordMark(first + number, "", name, 0) for number, name in enumerate(names)]
+
+
+def test_of_equal_records_at_the_end_as_many_are_lost_as_have_no_copy() -> None:
+    copies = compare_records(marks("y", "x", "x", "x"), marks("y", "x"))
+    assert (copies.copied, copies.behind) == (frozenset({0, 1}), 2)
+
+
+def test_records_that_somebody_wrote_to_the_target_meanwhile_are_named() -> None:
+    part = BackPartition(HERE, Offsets(0, 6), Offsets(0, 3), 3, 5)
+    begin = begin_partition(part, marks("a0", "a1", "a2"), marks("a0", "own", "a1", "own2", "a2"))
+    assert (begin.first, begin.strange, begin.refusal) == (5, (1, 3), "")
+    blind = begin_partition(BackPartition(HERE, Offsets(0, 6), Offsets(0, 3), 3), marks("a0", "a1", "a2"),
+                            marks("a0", "own", "a1", "own2", "a2", "b0"))  # fmt: skip
+    assert blind.refusal.startswith("records that are not from A lie between copies of A's (first: offset 1)")
+
+
+def test_a_way_back_that_has_run_further_than_the_journal_is_refused() -> None:
+    begin = begin_partition(BackPartition(HERE, Offsets(0, 9), Offsets(0, 3), 3, 5, back_stored=7))
+    assert begin.refusal == (
+        "B->A has mirrored up to offset 7 already, which is behind 5: what is known of the stop is older than that"
+    )
+
+
+def test_a_target_that_was_made_anew_is_refused() -> None:
+    assert begin_partition(BackPartition(HERE, Offsets(0, 4), Offsets(0, 3), 3, 5)).refusal.startswith("B's log has")
+
+
+def test_topics_of_the_target_alone_begin_at_their_start() -> None:
+    assert begin_partition(BackPartition(HERE, Offsets(2, 9))).first == 2
+    assert begin_partition(BackPartition(HERE, Offsets(2, 9), Offsets(0, 0))).first == 2
+
+
+def test_what_cannot_be_compared_is_refused_without_a_journal_and_all_of_it_counts_as_lost_with_one() -> None:
+    part = BackPartition(HERE, Offsets(0, 4), Offsets(0, 9), 3)
+    assert "no journal has the end of its log" in begin_partition(part).refusal
+    begin = begin_partition(BackPartition(HERE, Offsets(0, 4), Offsets(0, 9), 3, 4))
+    assert (begin.first, begin.lost, begin.exact) == (4, (Range(3, 9),), False)
+
+
+def journal(**more: object) -> FailoverJournal:
+    values = {"target_ends": {HERE: 5}, "source_stored": {HERE: 3}, **more}
+    return FailoverJournal("id", "a->b", "test", "planned", 0.0, "me", **values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kept", "mirrored", "reason"),
+    [
+        (journal(), {HERE: 3}, ""),
+        (None, {HERE: 3}, "there is no journal of a failover"),
+        (journal(outcome="abandoned"), {HERE: 3}, "the last failover was abandoned"),
+        (journal(target_ends={}), {HERE: 3}, "the journal of the failover has no ends of logs yet"),
+        (journal(), {HERE: 4}, "the mirror has stored other offsets since the failover"),
+        (journal(), {}, "the mirror has stored other offsets since the failover"),
+        (
+            journal(source_stored={}),
+            {HERE: 3},
+            "the journal does not say how far all partitions were mirrored at the stop",
+        ),
+    ],
+)
+def test_a_journal_counts_only_while_nothing_was_mirrored_since(
+    kept: FailoverJournal | None, mirrored: dict[TopicPartition, int], reason: str
+) -> None:
+    assert stale_reason(kept, mirrored) == reason
+
+
+def test_what_was_prepared_is_read_again_and_replaced_when_it_is_repeated() -> None:
+    lost = Beginning(HERE, Offsets(0, 9), 5, 7, "", lost_ranges([3, 4, 6], frozenset({4})), exact=False)
+    prepared = Prepared.from_beginnings("a->b", "test", 10.0, [lost])
+    again = Prepared.from_beginnings("a->b", "test", 20.0, [lost])
+    assert prepared.texts().keys() == again.texts().keys()
+    assert parse_prepared({**prepared.texts(), "failback/other/a->b/x/y": "{"}, "test", "a->b") == [prepared]
+    assert [row[:2] for row in known_lost([prepared, again])] == [(HERE, Range(3, 4)), (HERE, Range(6, 7))]
+    key = next(iter(prepared.texts()))
+    for text in ("{", "[]", '{"version": 2}', '{"version": 1, "topic": "t", "at": 1, "partitions": [[0]]}'):
+        with pytest.raises(Mm2mgrError, match="cannot be read"):
+            parse_prepared({key: text}, "test", "a->b")
+
+
+def test_ranges_join_what_lies_next_to_each_other_and_what_was_not_read() -> None:
+    assert lost_ranges([1, 2, 5, 6], frozenset({2})) == (Range(1, 2), Range(5, 7))
+    assert lost_ranges([5, 6], frozenset(), Range(7, 20)) == (Range(5, 20),)
+    assert lost_ranges([], frozenset(), Range(7, 7)) == ()
