@@ -45,6 +45,7 @@ _LOOK_SECONDS = 1.0
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
 _TRIES = 3
+_READY = frozenset({"level", "gone on"})
 
 
 @dataclass(frozen=True)
@@ -474,7 +475,8 @@ class FailoverRun:
         self._say(stage, progress)
         if not progress.done:
             raise self._error(stage, progress.text)
-        self._keep(self._with_stage(stage))
+        settled = {order.group: order.settled for order in self.orders if order.settled and order.action in _READY}
+        self._keep(self._with_stage(stage).with_groups(settled))  # they may go on from there
 
 
 def _pause(seconds: float) -> None:

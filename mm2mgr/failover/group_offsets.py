@@ -7,7 +7,7 @@ set it elsewhere, it is left as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from mm2mgr.failover.check import GroupPosition, GroupReadiness, Word
@@ -51,6 +51,8 @@ class GroupOrder:
     repeats: int = 0
     skips: int = 0
     on_source: str = ""
+    settled: Written = field(default_factory=dict)
+    """Partitions in which it is already where it starts, and no failover has noted that."""
 
     json_keys = "group action partitions=count repeats_at_most=repeats skips_at_most=skips unknown=unknown_names"
 
@@ -95,7 +97,12 @@ def order_group(group: GroupReadiness, written: Written = {}) -> GroupOrder:  # 
         skips += skipped
     unknown = tuple(places.get("unknown", ()))
     left = tuple(place for action in _LEFT for place in places.get(action, ()))
-    order = GroupOrder(group.group, "level", {}, unknown, left, repeats, skips, group.on_source)
+    settled = {
+        place.remote: OffsetChange(place.on_target, place.on_target)
+        for place in group.positions
+        if place.remote in places.get("level", ()) and place.remote not in written and place.on_target is not None
+    }
+    order = GroupOrder(group.group, "level", {}, unknown, left, repeats, skips, group.on_source, settled)
     is_written = all(position.remote in written for position in group.positions)
     if group.has_members and not (is_written and not changes):
         return _acting(order, "active")
@@ -133,7 +140,7 @@ def _order_place(  # noqa: PLR0911  one per action
 
 
 def _acting(order: GroupOrder, action: GroupAction) -> GroupOrder:
-    return GroupOrder(order.group, action, {}, order.unknown, order.ahead, order.repeats, order.skips, order.on_source)
+    return replace(order, action=action)
 
 
 def start_of(position: GroupPosition) -> int | None:

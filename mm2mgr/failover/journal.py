@@ -59,7 +59,8 @@ class FailoverJournal:
 
     @property
     def group_count(self) -> int:
-        return len(self.groups)
+        changed = (changes.values() for changes in self.groups.values())
+        return sum(any(change.before != change.after for change in changes) for changes in changed)
 
     @property
     def partition_count(self) -> int:
