@@ -47,7 +47,11 @@ ARGUMENTS = {
     "completion": "bash",
     "describe": "orders",
     "explain": "tasks.max",
+    "failover back": "orders",
     "failover check": "orders",
+    "failover plan": "orders",
+    "failover rehearse": "orders",
+    "failover run": "orders --producers-stopped --yes",
     "init": "elsewhere",
     "plugin write": "plugins",
     "link explain": "orders",
@@ -65,7 +69,7 @@ ARGUMENTS = {
     "who": "orders",
 }
 NEED_AN_EXTRA = {"sample", "throughput", "size", "rebalance", "fleet", "simulate", "sandbox up", "demo", "serve"}
-KEEP_WITH_AN_EXTRA = {"failover check"}
+KEEP_WITH_AN_EXTRA = {"failover check", "failover rehearse"}
 FAIL_WITHOUT_WORKERS = {
     *(
         "audit",
@@ -88,7 +92,8 @@ FAIL_WITHOUT_WORKERS = {
         "topics",
     ),
     *("sandbox topic create", "sandbox topic list", "sandbox produce"),
-    *("offsets show", "offsets reset", "link read", "link probe", "failover check"),
+    *("offsets show", "offsets reset", "link read", "link probe"),
+    *(f"failover {name}" for name in ("back", "check", "plan", "rehearse", "run")),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 Run = Callable[[str], subprocess.CompletedProcess[str]]
