@@ -88,6 +88,8 @@ def wait_for(coroutine: Coroutine[object, None, Answer]) -> Answer:
     else:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(run, keep_answer()).result()
+    finally:
+        coroutine.close()  # where Ctrl-C came before it began
     return answer[0]
 
 

@@ -151,6 +151,11 @@ class FailoverResult:
         ready = _READY if self.outcome in {"done", "already done"} else {*_READY, "write"}
         return [order for order in self.orders if order.action not in ready or order.unknown]
 
+    @property
+    def may_miss_groups(self) -> bool:
+        """Whether nothing is known of groups on the source, so that some may not be among the orders."""
+        return self.readiness is not None and self.outcome != "dry run" and self.readiness.source_age_seconds is None
+
 
 Report = Callable[[FailoverStage, StageProgress], object]
 Question = Literal["producers", "write", "abandon"]
