@@ -47,7 +47,7 @@ from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.sizing.load import statistic_of
 from mm2mgr.sizing.tasks import Bounds, Rules
-from mm2mgr.text import few, number_of, whole_number
+from mm2mgr.text import few, number_of, one_line, whole_number
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, Topology, lease_group
 
@@ -337,6 +337,13 @@ def _holds(flow: Flow, history: History, now: float) -> tuple[str, ...]:
     return holds_of_tree(look, now, automatic_rules(flow))
 
 
+def _unread_tasks(running: RunningConnector | str) -> str:
+    """Say why the tasks of a connector could not be read."""
+    if isinstance(running, RunningConnector) and isinstance(running.tasks, Failure):
+        return one_line(running.tasks.message)
+    return str(running)
+
+
 def _has_plugin(running: RunningConnector | str) -> bool:
     return isinstance(running, RunningConnector) and is_plugin_class(running.config.get("connector.class", ""))
 
@@ -363,7 +370,8 @@ class _Judging:
             live = self.evidence.running[flow.connect.name]
             if not isinstance(live, Mm2mgrError) and named[1] not in live:
                 return replace(balance, detail="it is not created yet", hint="mm2mgr apply")
-            return replace(balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read")
+            reason = live.one_line if isinstance(live, Mm2mgrError) else _unread_tasks(running)
+            return replace(balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read: {reason}")
         if _has_plugin(running):
             return self._judge_plugin(balance, flow, scenario, running)
         rates, rules = self._planning_rates(flow, scenario), balance_rules(flow, scenario.rules)

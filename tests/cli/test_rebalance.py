@@ -327,6 +327,16 @@ def test_a_refused_write_leaves_the_assignment_and_is_a_failure(site: Site) -> N
     assert site.config == before
 
 
+@pytest.mark.parametrize("path", ["/", f"/connectors/{NAME}/tasks"])
+def test_a_connect_cluster_that_was_not_read_is_named_with_the_reason(site: Site, path: str) -> None:
+    site.use_plugin()
+    site.fake.fail_next("GET", path, 500, {"error_code": 500, "message": "boom"}, times=1_000)
+    writes = len(site.fake.writes)
+    flow = site.flow("--apply", "--yes", code=1)
+    assert (flow["verdict"], len(site.fake.writes)) == ("unknown", writes)
+    assert "HTTP 500: boom" in flow["detail"]
+
+
 def test_without_a_roll_up_it_cannot_be_judged(site: Site) -> None:
     assert "mm2mgr throughput" in site.mm2mgr("rebalance", "--store", "empty", code=1).err
 
