@@ -443,7 +443,7 @@ class _Judging:
         if plan.capped and (bounds.limit is None or bounds.limit > tasks_max):
             more = f"The load needs more than tasks.max, {tasks_max}: mm2mgr size, then apply, raise that."
             plan = replace(plan, reasons=(*plan.reasons, more))
-        if pinned := _pinned_text(rules, partitions):
+        if pinned := _pinned_text(rules, partitions, _topics_of_others(flow)):
             plan = replace(plan, reasons=(*plan.reasons, pinned))
         held = _holds(flow, self.history, self.now)
         balance = replace(balance, plan=plan, ways=ways, tasks_max=tasks_max)
@@ -558,9 +558,23 @@ def text_of(plan: BalancePlan, former: PluginAssignment) -> str:
     return PluginAssignment.build(plan.assignment, loads, unlisted).holding(former).text
 
 
-def _pinned_text(rules: BalanceRules, partitions: Iterable[TopicPartition]) -> str:
+def _topics_of_others(flow: Flow) -> Callable[[str], bool]:
+    """Return what tells whether a topic is for another connector of the flow to name: `pinned` is one for all lanes.
+
+    What no lane lists is the business of the flow's own connector.
+    """
+    if flow.lane_of:
+        return lambda topic: topic not in flow.settings.topics.include
+    listed = {topic for lane in flow.settings.balance.lanes.values() for topic in lane.topics}
+    return lambda topic: topic in listed
+
+
+def _pinned_text(
+    rules: BalanceRules, partitions: Iterable[TopicPartition], is_of_others: Callable[[str], bool] = lambda _: False
+) -> str:
     """Say how many partitions are pinned, and which of them the flow does not have; empty where none is."""
-    missing, count = sorted(rules.pinned.difference(partitions)), len(rules.pinned)
+    pinned = {partition for partition in rules.pinned if not is_of_others(partition.topic)}
+    missing, count = sorted(pinned.difference(partitions)), len(pinned)
     if not missing:
         return f"{number_of(count, 'partition')} {'stays' if count == 1 else 'stay'} pinned." if count else ""
     names = few([f"{topic}-{number}" for topic, number in missing], 3)

@@ -157,6 +157,27 @@ def test_lanes_of_a_flow_are_judged_together(site: Site) -> None:
     assert "orders.heavy:a->b" in limited
 
 
+def test_a_pinned_partition_is_missed_by_the_connector_that_has_its_topic_only(site: Site) -> None:
+    """`pinned` is written once for a flow and its lanes; what no lane lists is missed by the flow's own connector."""
+    tree = site.mm2mgr.tree / "x.yaml"
+    balance = "balance: {pinned: [t0-0, t1-1, t2-9, nope-7], lanes: {heavy: {topics: [t0, t2], tasks: {max: 2}}}}"
+    text = tree.read_text().replace('["t[0-9]"]', f"[{', '.join(TOPICS)}]")
+    tree.write_text(text.replace("{max: 4}}", f"{{max: 2}}, {balance}}}"))
+    for _ in range(4):
+        site.mm2mgr("apply", "--yes", "--wait", "0")
+    for name in (NAME, f"{NAME}.heavy"):
+        site.fake.connectors[name].config |= {"connector.class": PLUGIN_CLASS}
+    flows = {flow["flow"]: flow for flow in site.rebalance("-o", "json", code=2).json["flows"]}
+    missed = {
+        name: [reason for reason in flow["plan"]["reasons"] if "inned" in reason] for name, flow in flows.items()
+    }
+    sentence = "Pinned, but not a partition that the tasks of this flow have: "
+    assert missed == {FLOW: [f"{sentence}nope-7."], "orders.heavy:a->b": [f"{sentence}t2-9."]}
+    tree.write_text(tree.read_text().replace(", t2-9, nope-7", ""))
+    texts = [" ".join(flow["plan"]["reasons"]) for flow in site.rebalance("-o", "json", code=2).json["flows"]]
+    assert all("1 partition stays pinned." in text for text in texts)
+
+
 def test_a_skewed_assignment_is_shown_and_apply_makes_it_even(site: Site) -> None:
     site.use_plugin()
     before, writes = dict(site.config), len(site.fake.writes)
