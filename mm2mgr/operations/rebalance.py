@@ -371,7 +371,9 @@ class _Judging:
             if not isinstance(live, Mm2mgrError) and named[1] not in live:
                 return replace(balance, detail="it is not created yet", hint="mm2mgr apply")
             reason = live.one_line if isinstance(live, Mm2mgrError) else _unread_tasks(running)
-            return replace(balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read: {reason}")
+            return replace(
+                balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read: {reason}"
+            )
         if _has_plugin(running):
             return self._judge_plugin(balance, flow, scenario, running)
         rates, rules = self._planning_rates(flow, scenario), balance_rules(flow, scenario.rules)

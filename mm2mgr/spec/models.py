@@ -26,6 +26,7 @@ from mm2mgr.spec.values import (
     KafkaVersion,
     LabelName,
     LaneName,
+    LocalFile,
     Owner,
     PairName,
     PartitionName,
@@ -45,6 +46,7 @@ from mm2mgr.spec.values import (
     balance_way,
     flag,
     lane_topics,
+    no_lanes,
     proxy_settings,
     triggers,
 )
@@ -407,7 +409,9 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
     """Who assigns the partitions of a flow to the tasks of its source connector, how many connectors it has, and when
     the assignment is changed (docs/how-to/balance.md)."""
 
-    by: Literal["stock", "plugin"] = "stock"
+    by: Annotated[
+        Literal["stock", "plugin"], BeforeValidator(no_lanes, json_schema_input_type=Literal["stock", "plugin"])
+    ] = "stock"
     """`stock`: MirrorMaker's own class, which deals them in turn, whatever their traffic. `plugin`: the class of mm2mgr's
     Connect plugin, which takes the assignment from the connector's config and deals evenly without one; every worker
     must have its jar, and `workers: {count: …}` must say how many there are, which plan checks. `balance: plugin` is short
@@ -442,7 +446,7 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
     windows: HourSpans = []
     """Hours of the day, in UTC, in which these two may write, such as `22-5`; by hand `--now` writes at any time.
     Default: at any time."""
-    freeze: Annotated[str, Field(min_length=1, examples=["/run/mm2mgr/freeze"])] | None = None
+    freeze: LocalFile | None = None
     """A file that stops these two while it exists, relative to where mm2mgr runs; by hand `--now` writes all the
     same."""
 

@@ -192,6 +192,19 @@ def balance_way(value: object) -> object:
     return {"by": value} if isinstance(value, str) else value
 
 
+def no_lanes(value: object) -> object:
+    """Refuse `lanes` where the class that assigns partitions belongs: either class may have lanes."""
+    if value == "lanes":
+        raise ValueError("lanes are written with their topics, beside `by`: balance: {lanes: {heavy: [TOPIC]}}")
+    return value
+
+
+def _local_file(path: str) -> str:
+    if path.startswith("~") or "$" in path:
+        raise ValueError("'~' and variables are not expanded here, so that this file is never there: write its path")
+    return path
+
+
 def lane_topics(value: object) -> object:
     """Read a list of topics as the short form of `{topics: […]}`."""
     return {"topics": value} if isinstance(value, list) else value
@@ -291,6 +304,7 @@ LabelName = Annotated[str, Field(pattern=_LABEL)]
 ConnectorName = Annotated[str, AfterValidator(_connector_name), Field(min_length=1, examples=["legacy-orders"])]
 FlowId = Annotated[str, Field(pattern=FLOW_ID, examples=["orders:dc1->agg"])]
 PartitionName = Annotated[str, Field(pattern=_PARTITION, examples=["orders-0"])]
+LocalFile = Annotated[str, Field(min_length=1, examples=["/run/mm2mgr/freeze"]), AfterValidator(_local_file)]
 HourSpans = Annotated[
     list[Annotated[str, AfterValidator(_hours)]],
     BeforeValidator(_list_of_one, json_schema_input_type=str | list[str]),

@@ -181,12 +181,13 @@ def test_a_kill_between_the_record_and_the_write_counts_as_a_round(
     assert (site.config, len(site.fake.writes)) == (before, writes)
 
 
-@pytest.mark.parametrize("where", ["tree", "option"])
+@pytest.mark.parametrize("where", ["tree", "option", "link"])
 def test_a_freeze_file_stops_it_and_is_named(site: Site, tmp_path: Path, where: str) -> None:
+    """A link to nothing is there as well: whoever made it wants it to stop."""
     file = tmp_path / "freeze"
-    declare(site, more=f", freeze: {file}" if where == "tree" else "")
+    declare(site, more="" if where == "option" else f", freeze: {file}")
     loop = Loop(freeze=file if where == "option" else None)
-    file.touch()
+    file.symlink_to("nowhere") if where == "link" else file.touch()
     before = dict(site.config)
     flow = loop.look(4)
     assert (flow.decision.action, flow.decision.hold, str(file) in flow.text) == ("wait", "frozen", True)

@@ -168,9 +168,7 @@ def test_a_pinned_partition_is_missed_by_the_connector_that_has_its_topic_only(s
     for name in (NAME, f"{NAME}.heavy"):
         site.fake.connectors[name].config |= {"connector.class": PLUGIN_CLASS}
     flows = {flow["flow"]: flow for flow in site.rebalance("-o", "json", code=2).json["flows"]}
-    missed = {
-        name: [reason for reason in flow["plan"]["reasons"] if "inned" in reason] for name, flow in flows.items()
-    }
+    missed = {name: [reason for reason in flow["plan"]["reasons"] if "inned" in reason] for name, flow in flows.items()}
     sentence = "Pinned, but not a partition that the tasks of this flow have: "
     assert missed == {FLOW: [f"{sentence}nope-7."], "orders.heavy:a->b": [f"{sentence}t2-9."]}
     tree.write_text(tree.read_text().replace(", t2-9, nope-7", ""))
