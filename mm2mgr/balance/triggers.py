@@ -21,6 +21,8 @@ Hold = Literal["frozen", "history", "stale", "settling", "rounds", "window"]
 Action = Literal["plan", "wait", "keep"]
 TRIGGERS: tuple[Trigger, ...] = ("overload", "schedule")
 HOLDS: tuple[Hold, ...] = ("frozen", "history", "stale", "settling", "rounds", "window")
+LASTING_HOLDS: frozenset[Hold] = frozenset({"frozen", "history", "stale"})
+"""Those that a person has to end: they are told also while nothing asks for a round."""
 PAUSE_SECONDS = 600.0
 """Between two plans for one trigger: roll-ups are made by the hour."""
 STANDBY_SECONDS = 60.0
@@ -144,7 +146,7 @@ def decide(
         trigger = "schedule"
     hold, reason, allowed_at = _hold(state, look, now, rules)
     if trigger is None:
-        return state, TriggerDecision("keep", None, hold, "", notes, allowed_at)
+        return state, TriggerDecision("keep", None, hold, reason if hold in LASTING_HOLDS else "", notes, allowed_at)
     sentence = _busy_text(busy, rules) if trigger == "overload" else ""
     if hold:
         is_asked = trigger == "overload"

@@ -299,6 +299,23 @@ def test_reconcile_rebalances_what_is_due_and_then_rests(site: Site, recorded: R
     assert (site.config[ASSIGNMENT_KEY], len(recorded.rebalances)) == (text, 1)
 
 
+@pytest.mark.parametrize("automatic", ["[schedule]", "[overload]"])
+def test_what_a_person_has_to_end_is_told_although_nothing_asks_for_a_round(
+    site: Site, recorded: Recorded, tmp_path: Path, automatic: str
+) -> None:
+    declare(site, automatic)
+    writes, file = len(site.fake.writes), tmp_path / "freeze"
+    arguments = ("reconcile", "--rebalance", "--once", "--wait", "0")
+    said = f"{FLOW}: nothing is rebalanced now: "
+    assert f"{said}no rates: gone holds no throughput" in site.mm2mgr(*arguments, "--store", "gone").out
+    recorded.unread = "the tree says history: false"
+    assert f"{said}the history was not read" in site.mm2mgr(*arguments, "--store", "store").out
+    recorded.unread = ""
+    file.touch()
+    assert f"{said}{file} exists" in site.mm2mgr(*arguments, "--store", "store", "--freeze-file", file).out
+    assert len(site.fake.writes) == writes
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_happens_in_a_day_there_are_no_more_rounds_than_are_allowed(
     site: Site, recorded: Recorded, tmp_path: Path, seed: int
