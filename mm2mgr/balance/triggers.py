@@ -23,6 +23,9 @@ TRIGGERS: tuple[Trigger, ...] = ("overload", "schedule")
 HOLDS: tuple[Hold, ...] = ("frozen", "history", "stale", "settling", "rounds", "window")
 LASTING_HOLDS: frozenset[Hold] = frozenset({"frozen", "history", "stale"})
 """Those that a person has to end: they are told also while nothing asks for a round."""
+_NEVER_LATE = (
+    "nothing is ever rebalanced: its tree has no max_lag, so that no task is late, and no trigger but overload"
+)
 PAUSE_SECONDS = 600.0
 """Between two plans for one trigger: roll-ups are made by the hour."""
 STANDBY_SECONDS = 60.0
@@ -110,7 +113,7 @@ class TriggerDecision:
     """What to do: `plan` (make a plan, and write it where it is worth a restart), `wait` (something asks for it, and
     `hold` says what holds it), or `keep`.
 
-    `reason`: in words. `notes`: of tasks that are late and not overloaded. `allowed_at`: when a round may be next,
+    `reason`: in words. `notes`: of tasks that are late and not overloaded, and of a tree with which none is. `allowed_at`: when a round may be next,
     in seconds since 1970; None while nobody can tell.
     """
 
@@ -139,6 +142,8 @@ def decide(
         late=tuple((task.task, counts.get(task.task, 0) + 1) for task in late),
     )
     notes = tuple(_note(task) for task in late if dict(state.late)[task.task] >= rules.looks)
+    if rules.max_lag_seconds is None and set(rules.triggers) == {"overload"}:
+        notes = (*notes, _NEVER_LATE)
     trigger: Trigger | None = None
     if state.overloaded >= rules.looks and "overload" in rules.triggers and state.may_plan("overload", now):
         trigger = "overload"

@@ -441,8 +441,8 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
         Field(examples=[["overload"]]),
     ] = ["overload", "schedule"]
     """What `serve --with rebalance` and `reconcile --rebalance` act on. `overload`: a task that gets more than a task
-    is planned to carry and is later than `max_lag`. `schedule`: every ten minutes, what `rebalance` says is worth a
-    restart. `false`: neither."""
+    is planned to carry and is later than `max_lag`; without that none is late. `schedule`: every ten minutes, what
+    `rebalance` says is worth a restart. `false`: neither."""
     windows: HourSpans = []
     """Hours of the day, in UTC, in which these two may write, such as `22-5`; by hand `--now` writes at any time.
     Default: at any time."""
