@@ -182,6 +182,7 @@ def test_a_skewed_assignment_is_shown_and_apply_makes_it_even(site: Site) -> Non
     shown = site.rebalance(code=2).out
     assert "129 % of usable" in shown
     assert "Worth a restart" in shown
+    assert "\n1 change worth a restart; p95 of" in shown
     flow = site.flow(code=2)
     assert flow["verdict"] == "rebalance"
     assert len(site.fake.writes) == writes
@@ -201,6 +202,7 @@ def test_a_second_rebalance_writes_nothing(site: Site) -> None:
     site.rebalance("--apply", "--yes", "--wait", "0", code=0)
     writes = len(site.fake.writes)
     assert site.flow("--apply", "--yes", code=0)["verdict"] == "keep"
+    assert "\nNo change is worth a restart; p95 of" in site.rebalance(code=0).out
     assert len(site.fake.writes) == writes
 
 
@@ -236,6 +238,7 @@ def test_what_rests_is_told_and_left(site: Site, state: str) -> None:
     site.fake.connectors[NAME].state = state
     flow = site.flow("--apply", "--yes", code=0)
     assert (flow["verdict"], state in flow["detail"]) == ("left", True)
+    assert "1 change worth a restart may not be written now; p95 of" in site.rebalance(code=0).out
 
 
 def _another_owner(site: Site) -> None:
