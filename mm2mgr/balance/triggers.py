@@ -113,8 +113,8 @@ class TriggerDecision:
     """What to do: `plan` (make a plan, and write it where it is worth a restart), `wait` (something asks for it, and
     `hold` says what holds it), or `keep`.
 
-    `reason`: in words. `notes`: of tasks that are late and not overloaded, and of a tree with which none is. `allowed_at`: when a round may be next,
-    in seconds since 1970; None while nobody can tell.
+    `reason`: in words. `notes`: of tasks that are late and not overloaded, and of a tree by which none is ever late.
+    `allowed_at`: when a round may be next, in seconds since 1970; None while nobody can tell.
     """
 
     action: Action

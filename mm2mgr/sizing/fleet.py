@@ -85,7 +85,7 @@ class FlowRun:
 
     `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured),
     `limit_used` the traffic of all flows under its catch-up limit as a share of that (0: no limit), `without_load` how
-    many of its partitions have none. `is_guessed`: none of its partitions was measured, so that its load is the default.
+    many of its partitions have none. `is_guessed`: none of its partitions was measured.
     """
 
     flow_id: str

@@ -192,6 +192,10 @@ def balance_way(value: object) -> object:
     return {"by": value} if isinstance(value, str) else value
 
 
+def _no_switch(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value  # pydantic takes true as 1
+
+
 def no_lanes(value: object) -> object:
     """Refuse `lanes` where the class that assigns partitions belongs: either class may have lanes."""
     if value == "lanes":
@@ -295,7 +299,9 @@ ByteSize = Annotated[
 Share = Annotated[
     float, BeforeValidator(share), WithJsonSchema({"type": ["string", "number"], "examples": ["70%", 0.7]})
 ]
-TaskCount = Annotated[int, Field(ge=1, le=2**31 - 1)]  # Connect reads tasks.max as a Java int
+NO_SWITCH = BeforeValidator(_no_switch)
+"""For a number, after its limits: `true` is none."""
+TaskCount = Annotated[int, Field(ge=1, le=2**31 - 1), NO_SWITCH]  # Connect reads tasks.max as a Java int
 PairName = Annotated[str, Field(pattern=_PAIR, examples=["dc1->agg"]), BeforeValidator(_pair)]
 Alias = Annotated[str, Field(pattern=_NAME, max_length=100)]
 Owner = Annotated[str, Field(pattern=_NAME, examples=["data-platform"])]
