@@ -132,6 +132,11 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.NO: "NO-GO, or not judged: something could not be read",
         ExitCode.DIFFERS: "GO WITH the numbers of its last line",
     },
+    "failover rehearse": {
+        ExitCode.YES: "good: each group had its records at once, and none came again",
+        ExitCode.NO: "not good, or not judged: something could not be read or written",
+        ExitCode.DIFFERS: "good with the numbers of its last line",
+    },
     "sandbox status": {ExitCode.NO: "a broker or worker is down"},
 }  # fmt: skip
 """What the answers of a command are, beside what every command has in common; one that is not named has the common ones

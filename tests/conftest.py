@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import re
@@ -9,7 +10,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from subprocess import PIPE
 from tempfile import TemporaryDirectory
@@ -25,6 +27,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import find_java, kafka_runtime, spark_java_home
+from tests import examples
 from tests.clock import REALLY_WAIT, no_waiting
 from tests.fake_connect import without_sockets
 
@@ -173,6 +176,11 @@ LONG = (
     "cli/test_size.py",
     "cli/test_lag.py",
     "cli/test_task_capacity.py",
+    "cli/test_rebalance.py",
+    "cli/test_automatic_rebalance.py",
+    "cli/test_throughput.py",
+    "throughput/test_any_engine.py",
+    "truth/test_refusals.py",
 )
 
 
@@ -206,12 +214,39 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Look for no garbage while tests are collected: what is made then stays."""
+    """Look for no garbage while tests are collected: what is made then stays. In a fresh clone the first worker compiles them for all."""
     gc.disable()
     try:
-        yield
+        with ExitStack() as stack:
+            if not (_are_compiled() or sys.dont_write_bytecode):
+                stack.enter_context(_alone_in(Path(__file__).parent))
+                if _are_compiled():
+                    stack.close()
+            yield
     finally:
         gc.enable()
+
+
+def _are_compiled() -> bool:
+    """Whether pytest has compiled these tests, all of them or nearly so."""
+    folders = Path(__file__).parent.glob("*/__pycache__")
+    return (
+        sum(
+            any(folder.glob(f"test_*.{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"))
+            for folder in folders
+        )
+        > 5
+    )
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -223,7 +258,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (_place(item.path, LONGEST), item.path not in real))
 
 
-def _place(module: Path, beginnings: Sequence[str]) -> int:
+@cache
+def _place(module: Path, beginnings: tuple[str, ...]) -> int:
     """Return the place of the first of these beginnings that a module's path below this folder has, or their number."""
     name = module.relative_to(Path(__file__).parent).as_posix()
     return next((place for place, beginning in enumerate(beginnings) if name.startswith(beginning)), len(beginnings))
@@ -253,7 +289,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the workers beside the JVMs yield to these, but not starve: what they start has deadlines too."""
+    """Draw many examples in `make test-matrix`; let the workers beside the JVMs yield to these, but not starve."""
+    examples.RUN["is matrix"] = config.option.markexpr == "matrix"
     if (worker := getattr(config, "workerinput", None)) and _is_beside(worker["workerid"], worker["workercount"]):
         os.nice(3)
 

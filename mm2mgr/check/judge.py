@@ -92,7 +92,7 @@ class Checked:
 
 _RESOURCES = {"topic": "--topic", "group": "--group", "transactional id": "--transactional-id"}
 _NAMES_PER_LINE = 50
-_OPERATIONS = ("Describe", "Read", "Write", "Create", "Alter", "DescribeConfigs", "AlterConfigs")
+_OPERATIONS = ("Describe", "Read", "Write", "Create", "Delete", "Alter", "DescribeConfigs", "AlterConfigs")
 
 
 Grant = tuple[str, str, Right]

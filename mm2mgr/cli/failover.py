@@ -33,6 +33,7 @@ def failover() -> None:
     \b
     Example:
       mm2mgr failover check 'dc1-logging->agg-east'
+      mm2mgr failover rehearse 'dc1-logging->agg-east'
     """
 
 
@@ -96,3 +97,61 @@ def check(
     else:
         say_as(output, readiness, partial(say_readiness, rows=rows, by_partition=by == "partition"))
     return _CODES[readiness.verdict.word]
+
+
+_REHEARSED = {"good": ExitCode.YES, "good with": ExitCode.DIFFERS, "not good": ExitCode.NO, "not judged": ExitCode.NO}
+
+
+@failover.command()
+@click.argument("pair")
+@option("--group", metavar="RE", help="Only groups whose whole name matches this Java expression. Default: all groups.")
+@option("--records", type=Count(min=1, max=100), default=10, metavar="N", help="Records to read from each position.")
+@option("--most-groups", type=Count(min=1), default=300, metavar="N", help="Groups to rehearse at most, worst first.")
+@option(
+    "--groups-at-once", type=Count(min=1, max=64), default=8, metavar="N", help="Groups that read at the same time."
+)
+@option("--rows", type=Count(min=0), default=30, metavar="N", help="Rows, worst first (JSON has all).")
+@store_option("Folder or URI of the tables in which rehearsals and the last looks at the source are kept.")
+@output_in("text", "json", "markdown")
+@click.pass_obj
+def rehearse(
+    workspace: Workspace,
+    pair: str,
+    group: str | None,
+    records: int,
+    most_groups: int,
+    groups_at_once: int,
+    rows: int,
+    store: Path,
+    output: str,
+) -> int:
+    """Try out on the target of PAIR that its groups go on where they should, and measure how long that takes.
+
+    Copies the groups to scratch groups there, named __mm2mgr-rehearsal.OWNER.ID.N, with their translated offsets
+    committed; joins each as a consumer, reads records from these offsets on, compares key, value and timestamp with
+    what the group has to read on the source, and deletes what it made, after Ctrl-C too. What a rehearsal that was
+    killed left is deleted by the next one of the same owner. No group, topic or flow of yours is touched, and nothing
+    has to stop. A record that a group has to read and that is not there is an error; records that come again are not,
+    up to the number that is named. mm2mgr's login needs Read and Delete on these groups, and Read on mirrored topics.
+
+    \b
+    Example:
+      mm2mgr failover rehearse 'dc1-logging->agg-east'
+      mm2mgr failover rehearse 'dc1-logging->agg-east' --group 'billing.*' --records 50 -o markdown
+    """
+    from mm2mgr.cli.interrupts import signals_interrupt
+    from mm2mgr.output.console import say_as, say_lines, talk
+    from mm2mgr.output.rehearsal_text import rehearsal_markdown, say_rehearsal
+    from mm2mgr.output.status_text import say_warnings
+
+    options = operations.RehearsalOptions(group, records, groups_at_once, most_groups)
+    workspace.flows((pair,))  # an unknown pair is an error before anything is asked
+    with signals_interrupt(), reading(workspace, "rehearsing with scratch groups"), invalid_arguments():
+        rehearsed = operations.failover_rehearse(workspace, pair, options, store=store, note=talk)
+    rehearsal = rehearsed.rehearsal
+    say_warnings(rehearsed.warnings)
+    if output == "markdown":
+        say_lines(rehearsal_markdown(rehearsal, rows))
+    else:
+        say_as(output, rehearsal, partial(say_rehearsal, rows=rows))
+    return _REHEARSED[rehearsal.verdict.word]

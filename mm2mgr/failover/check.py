@@ -266,6 +266,18 @@ class FailoverVerdict:
     lost_at_most: int | None = 0
 
 
+class TopicTraits(NamedTuple):
+    """Topics of the source whose copies are not equal, not all there, or not alone.
+
+    `altered`: transforms may alter records, or the target sets their timestamps. `sparse`: compacted, or of aborted
+    transactions nothing is mirrored. `shared`: others may write to their remote topics.
+    """
+
+    altered: frozenset[str] = frozenset()
+    sparse: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True)
 class PairReadiness:
     """Whether a pair can fail over, at `taken_at` (seconds since 1970). `source_age_seconds`: how old is what is known
@@ -285,6 +297,7 @@ class PairReadiness:
     asked: str | None = None
     sampled: int = 0
     looked: KeptLooks | None = field(default=None, repr=False)
+    traits: TopicTraits = field(default_factory=TopicTraits, repr=False)
 
     json_keys = "pair taken_at verdict source_age_seconds translated recovery time remarks=shown_remarks unread groups"
 

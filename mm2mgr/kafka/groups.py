@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mm2mgr import timing
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mm2mgr.kafka.client import Kafka
 
 _GROUPS_AT_ONCE = 200
+_PARTITIONS_AT_ONCE = 2_000
 _WITHOUT_MEMBERS = frozenset({"", "EMPTY", "DEAD"})
 
 
@@ -130,8 +132,9 @@ def record_marks(
     deadline, waiting = timing.now() + limit_seconds, list(dict.fromkeys(places))
     while waiting and timing.now() < deadline:
         # A consumer reads a partition at one place at a time.
-        turn = {place.partition: place for place in reversed(waiting)}
-        waiting = [place for place in waiting if turn[place.partition] is not place]
+        first = {place.partition: place for place in reversed(waiting)}
+        turn = dict(islice(first.items(), _PARTITIONS_AT_ONCE))
+        waiting = [place for place in waiting if turn.get(place.partition) is not place]
         marks |= _read_turn(access, turn, deadline)
     return marks
 
@@ -156,14 +159,15 @@ def _read_turn(
                     continue
                 is_record = message.error() is None and message.offset() < place.end
                 if is_record and message.offset() >= place.offset:
-                    read.append(_mark(message))
+                    read.append(record_mark(message))
                 if not is_record or len(read) >= place.most or message.offset() + 1 >= place.end:
                     marks[place] = tuple(read)
                     del begun[partition]
     return marks
 
 
-def _mark(message: Any) -> RecordMark:
+def record_mark(message: Any) -> RecordMark:
+    """Return what tells a record that was consumed from others."""
     _, stamp = message.timestamp()  # negative without a time
     return RecordMark(message.offset(), _digest(message.key()), _digest(message.value()), max(-1, stamp))
 

@@ -1,5 +1,5 @@
-"""What looks and checks of failover leave in the store: rows of the tables `failover_looks` and `failover_checks`, and
-what the newest of them say. Pure.
+"""What looks, checks and rehearsals of failover leave in the store: rows of the tables `failover_looks`,
+`failover_checks` and `failover_rehearsals`, and what the newest of them say. Pure.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from mm2mgr.failover.check import WORDS, PairReadiness, Word
 from mm2mgr.failover.kept import Ids, KeptLooks
+from mm2mgr.failover.rehearsal import GOOD, REHEARSAL_WORDS, Rehearsal, RehearsalWord
 from mm2mgr.failover.syncs import OffsetSync, OffsetSyncLog
 from mm2mgr.failover.translation import MirroredEnds
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.samples.schema import FailoverCheckRow, KeptRow, utc_text
+from mm2mgr.samples.schema import FailoverCheckRow, FailoverRehearsalRow, KeptRow, utc_text
 from mm2mgr.text import few, fit_text, number_of, span_text
 
 _LONGEST_REASON = 500
@@ -191,6 +192,70 @@ def _state(pair: str, checks: list[FailoverCheckRow]) -> ReadinessState:
         _seconds(max(ready, default=None)),
         newest.started_by,
     )
+
+
+# --- rehearsals -------------------------------------------------------------------------------------------------------
+
+
+def rehearsal_row(rehearsal: Rehearsal, started_by: str) -> FailoverRehearsalRow:
+    """Return the row of a rehearsal. Group names are in it where a reason names some, no offset and no record."""
+    verdict = rehearsal.verdict
+    source, _, target = rehearsal.pair.partition("->")
+    seconds = rehearsal.recovery_seconds
+    return FailoverRehearsalRow(
+        source=source,
+        target=target,
+        time_ms=_ms(rehearsal.taken_at),
+        verdict=verdict.word,
+        reason=fit_text(few(list(verdict.reasons), 3, "; "), _LONGEST_REASON) if verdict.reasons else "",
+        groups=len(rehearsal.groups),
+        positions=sum(rehearsal.counts.values()),
+        differing=rehearsal.counts["differs"],
+        compared=sum(group.compared_records for group in rehearsal.groups),
+        repeated=sum(group.again for group in rehearsal.groups),
+        recovery_ms=None if seconds is None else _ms(seconds),
+        started_by=started_by,
+    )
+
+
+@dataclass(frozen=True)
+class RehearsalState:
+    """What rehearsals say of a pair: the newest one, when the last good one began (seconds since 1970; None: there was
+    none in 90 days), and the recovery time that it measured."""
+
+    pair: str
+    rehearsed_at: float
+    verdict: RehearsalWord
+    reason: str = ""
+    groups: int = 0
+    good_at: float | None = None
+    recovery_seconds: float | None = None
+    json_keys = "pair verdict rehearsed=rehearsed_utc rehearsed_at reason groups good_at recovery_seconds"
+
+    @property
+    def rehearsed_utc(self) -> str:
+        return utc_text(self.rehearsed_at)
+
+
+def rehearsal_states(rows: Iterable[FailoverRehearsalRow]) -> dict[str, RehearsalState]:
+    """Return what rehearsals say of each pair that has rows."""
+    by_pair: dict[str, list[FailoverRehearsalRow]] = {}
+    for row in sorted(rows, key=lambda row: row.time_ms):
+        by_pair.setdefault(f"{row.source}->{row.target}", []).append(row)
+    states: dict[str, RehearsalState] = {}
+    for pair, rehearsals in by_pair.items():
+        newest = rehearsals[-1]
+        good = [row for row in rehearsals if row.verdict in GOOD]
+        states[pair] = RehearsalState(
+            pair,
+            newest.time_ms / 1000,
+            next((word for word in REHEARSAL_WORDS if word == newest.verdict), "not judged"),
+            newest.reason,
+            newest.groups,
+            good[-1].time_ms / 1000 if good else None,
+            _seconds(good[-1].recovery_ms) if good else None,
+        )
+    return states
 
 
 def _word(row: FailoverCheckRow) -> Word:

@@ -17,6 +17,7 @@ from mm2mgr.failover.check import (
     RecoveryPoint,
     Sampled,
     TimeToExpect,
+    TopicTraits,
     bounds_of,
 )
 from mm2mgr.failover.differences import SHARE_GROUPS, acl_gaps, quota_gaps, streams_states
@@ -88,6 +89,7 @@ def pair_readiness(pair: PairToJudge, memory: Memory, clock: Callable[[], float]
         options.groups,
         sum(bool(position.sampled) for position in positions),
         look_to_keep(look, groups, logs, lags, begun_at),
+        _topic_traits(look, logs),
     )
 
 
@@ -386,6 +388,34 @@ def _altered_topics(look: PairLook, logs: PairLogs) -> set[str]:
         }
         topics |= {topic for topic, remote in logs.remotes.items() if remote in own_time}
     return topics
+
+
+def _topic_traits(look: PairLook, logs: PairLogs) -> TopicTraits:
+    """Return topics whose copies differ from their records, as is to be known where records are compared."""
+    sparse = _compacted_topics(logs)
+    shared: set[str] = set()
+    for topic in logs.remotes:
+        flow = look.flow_of(topic)
+        assert flow is not None
+        if flow.exactly_once or flow.settings.source_consumer.get("isolation.level") == "read_committed":
+            sparse.add(topic)
+        if flow.settings.replication_policy != "default":
+            shared.add(topic)
+    return TopicTraits(frozenset(_altered_topics(look, logs)), frozenset(sparse), frozenset(shared))
+
+
+def _compacted_topics(logs: PairLogs) -> set[str]:
+    """Return the topics of the source that are compacted on any side."""
+    compacted: set[str] = set()
+    for question, names in zip(logs.settings or (), (dict.fromkeys(logs.remotes), logs.remotes), strict=False):
+        settings = logs.snapshot.get(question)
+        if isinstance(settings, Mm2mgrError):
+            continue
+        for topic, remote in names.items():
+            read = settings.get(remote or topic)
+            if read and "compact" in read.values.get("cleanup.policy", ""):
+                compacted.add(topic)
+    return compacted
 
 
 def _sample(positions: Sequence[GroupPosition], count: int, altered: Collection[str]) -> list[int]:

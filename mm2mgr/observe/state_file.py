@@ -24,7 +24,14 @@ from mm2mgr.failover.kept import KeptLooks
 from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
 from mm2mgr.observe.audits import AuditState, audit_states
 from mm2mgr.observe.beside_records import Beats, CheckpointLook
-from mm2mgr.observe.failover_rows import ReadinessState, looks_of, readiness_states, rows_of
+from mm2mgr.observe.failover_rows import (
+    ReadinessState,
+    RehearsalState,
+    looks_of,
+    readiness_states,
+    rehearsal_states,
+    rows_of,
+)
 from mm2mgr.observe.lag import Surplus
 from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
@@ -34,10 +41,12 @@ from mm2mgr.samples.schema import (
     AUDITS,
     FAILOVER_CHECKS,
     FAILOVER_LOOKS,
+    FAILOVER_REHEARSALS,
     LAG,
     LOSSES,
     AuditRow,
     FailoverCheckRow,
+    FailoverRehearsalRow,
     KeptRow,
     LossRow,
     SharedLag,
@@ -351,6 +360,37 @@ def readiness_of(place: StorePlace, now: float) -> tuple[dict[str, ReadinessStat
 
     rows, warnings = _read_table(place, FAILOVER_CHECKS, "failover checks", read)
     return None if warnings and not rows else readiness_states(rows), warnings
+
+
+def record_rehearsal(place: StorePlace, row: FailoverRehearsalRow) -> list[str]:
+    """Write what a rehearsal of failover came to into the store; return warnings."""
+    if missing := _missing_packages():
+        return [f"the table of failover rehearsals needs the Python package {missing[0]}: {install('spark')}"]
+    from mm2mgr.samples.store import RehearsalStore
+
+    warnings: list[str] = []
+    try:
+        RehearsalStore(place.store, place.owner, warnings.append).append([row], row.time_ms)
+    except Exception as error:  # as above
+        warnings.append(f"the table of failover rehearsals: {cause(error)}; this rehearsal is not in it")
+    return warnings
+
+
+def rehearsals_of(place: StorePlace, pairs: Collection[str]) -> tuple[dict[str, RehearsalState] | None, list[str]]:
+    """Return what the rehearsals say of these pairs (None: that could not be read), and warnings; older ones are not
+    read once each pair has a good one."""
+
+    def read(warn: Callable[[str], None]) -> list[FailoverRehearsalRow]:
+        from mm2mgr.samples.store import RehearsalStore
+
+        def is_enough(rows: Iterable[FailoverRehearsalRow]) -> bool:
+            states = rehearsal_states(rows)
+            return all(pair in states and states[pair].good_at is not None for pair in pairs)
+
+        return RehearsalStore(place.store, place.owner, warn).read(is_enough)
+
+    rows, warnings = _read_table(place, FAILOVER_REHEARSALS, "failover rehearsals", read)
+    return None if warnings and not rows else rehearsal_states(rows), warnings
 
 
 # --- the table of lag -------------------------------------------------------------------------------------------------

@@ -41,6 +41,13 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.evidence.read import Changes, EvidenceOptions
     from mm2mgr.failover.check import FailoverVerdict, GroupPosition, GroupReadiness, PairReadiness
     from mm2mgr.failover.kept import KeptLooks
+    from mm2mgr.failover.rehearsal import (
+        Rehearsal,
+        RehearsalOptions,
+        RehearsalVerdict,
+        RehearsedGroup,
+        RehearsedPosition,
+    )
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
@@ -64,6 +71,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
+    from mm2mgr.operations.failover_rehearsal import RehearsedPair, failover_rehearse
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
@@ -170,6 +178,7 @@ _HOMES: Mapping[str, str] = {
         "check.judge": "Checked",
         "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
         "failover.kept": "KeptLooks",
+        "failover.rehearsal": "Rehearsal RehearsalOptions RehearsalVerdict RehearsedGroup RehearsedPosition",
         "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
         "link_forecast": "buffer_advice",
@@ -183,6 +192,7 @@ _HOMES: Mapping[str, str] = {
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
         "operations.failover": "CheckedPair check_and_keep failover_check",
+        "operations.failover_rehearsal": "RehearsedPair failover_rehearse",
         "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",

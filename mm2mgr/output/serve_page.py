@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from mm2mgr.evidence.flow_load import TaskLoad
 from mm2mgr.failover.check import WORDS
-from mm2mgr.observe.failover_rows import ReadinessState
+from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.observe.lag_report import LagLevel, LagRow
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.automatic_rebalance import LastRound, RebalancesView
@@ -432,6 +432,11 @@ def failover(now: float, view: EstateView) -> Context:
         for pair, state in sorted(states.items(), key=lambda item: (order[item[1].verdict] if item[1] else 1, item[0]))
     ]
     tables = [Table(columns, rows[:MOST_ROWS], right=columns[3:8])]
+    rehearsals = view.look.status.rehearsals if view.look else {}
+    if rehearsals:
+        of_rehearsals = ("pair", "rehearsal", "rehearsed", "last good", "recovery time", "why")
+        lines = [_rehearsal_row(now, pair, rehearsal) for pair, rehearsal in sorted(rehearsals.items())]
+        tables.append(Table(of_rehearsals, lines[:MOST_ROWS], right=("recovery time",)))
     for check in sorted(view.failover.checks.values(), key=lambda check: check.pair) if view.failover else ():
         groups = [
             (
@@ -461,6 +466,14 @@ def _failover_row(now: float, pair: str, state: ReadinessState | None) -> tuple[
         *(or_dash(state.repeated), str(state.skipped), or_dash(state.lost)),
         *(_ago(now, state.checkpoint_at), _ago(now, state.source_at), state.reason or "-"),
     )
+
+
+def _rehearsal_row(now: float, pair: str, state: RehearsalState | None) -> tuple[str, ...]:
+    if state is None:
+        return (pair, "never", *("-",) * 4)
+    seconds = "-" if state.recovery_seconds is None else span_text(state.recovery_seconds)
+    good = "never" if state.good_at is None else _ago(now, state.good_at)
+    return pair, state.verdict, _ago(now, state.rehearsed_at), good, seconds, state.reason or "-"
 
 
 def _failover_notes(view: EstateView) -> Iterator[str]:

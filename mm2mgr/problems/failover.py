@@ -1,10 +1,12 @@
-"""What checks of failover say of a pair, and that none is made: consumers could not go on at its target. Pure."""
+"""What checks of failover say of a pair, and that none is made, or no rehearsal: consumers could not go on at its
+target. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mm2mgr.observe.failover_rows import ReadinessState
+from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject, kind
 from mm2mgr.text import number_of, span_text
 from mm2mgr.topology import Flow
@@ -64,6 +66,52 @@ class FailoverNotChecked(ProblemEvidence):
             f" {span_text(self.every_seconds)} is asked for); look at the process of mm2mgr serve --with failover, or"
             f" run mm2mgr failover check '{self.pair}'"
         )
+
+
+@kind("failover-not-rehearsed", "warning", 60)
+class FailoverNotRehearsed(ProblemEvidence):
+    """A pair declares how often its failover is to be rehearsed, and the last good rehearsal of all groups is older, or
+    there was none in 90 days."""
+
+    pair: str
+    "source and target, as `source->target`"
+    seconds: float | None
+    "how long ago the last good rehearsal was; null: there was none"
+    every_seconds: float
+    "how old the tree lets it become"
+    verdict: str
+    "what the newest rehearsal came to; empty where there was none"
+    reason: str
+    "why, as the rehearsal said"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        good = (
+            "its failover was never rehearsed with a good result"
+            if self.seconds is None
+            else f"the last good rehearsal of its failover is {span_text(self.seconds)} old"
+        )
+        reason = f": {self.reason}" if self.reason else ""
+        newest = f"; the newest came to {self.verdict}{reason}" if self.verdict.startswith("not ") else ""
+        return (
+            f"{self.pair}: {good} (one in {span_text(self.every_seconds)} is asked for){newest};"
+            f" run mm2mgr failover rehearse '{self.pair}'"
+        )
+
+
+def rehearsal_problems(
+    flow: Flow, subject: ProblemSubject, state: RehearsalState | None, now: float
+) -> Iterator[LiveProblem]:
+    """Yield what is wrong with the rehearsals of the pair of a flow; `state`: None where there was none in 90 days."""
+    declared = flow.failover
+    if declared is None or declared.rehearse_every is None:
+        return
+    every = float(declared.rehearse_every)
+    seconds = None if state is None or state.good_at is None else max(0.0, now - state.good_at)
+    if seconds is not None and seconds <= every:
+        return
+    verdict, reason = (state.verdict, state.reason) if state else ("", "")
+    evidence = FailoverNotRehearsed(flow.pair, seconds, every, verdict, reason)
+    yield LiveProblem(evidence, subject, None if seconds is None else seconds - every)
 
 
 def failover_problems(

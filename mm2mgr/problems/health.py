@@ -16,7 +16,7 @@ from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.audits import AuditState
-from mm2mgr.observe.failover_rows import ReadinessState
+from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.losses import LossEntry, open_entries
@@ -26,7 +26,7 @@ from mm2mgr.observe.trend import Trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
-from mm2mgr.problems.failover import failover_problems
+from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import find_overlaps, often_interrupted
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
@@ -118,7 +118,7 @@ class Status:
 
     `losses` are not acknowledged yet; `warnings` say what was wrong with the state file and the table of losses.
     `failover`: what checks say of each pair that declares it (None: there was none in the last days); empty where that
-    could not be read.
+    could not be read. `rehearsals`: the same of the rehearsals of pairs that ask for some.
     """
 
     taken_at: float
@@ -130,6 +130,7 @@ class Status:
     losses: tuple[LossEntry, ...] = ()
     warnings: tuple[str, ...] = ()
     failover: Mapping[str, ReadinessState | None] = field(default_factory=dict)
+    rehearsals: Mapping[str, RehearsalState | None] = field(default_factory=dict)
 
     @property
     def health(self) -> Health:
@@ -170,10 +171,28 @@ class Status:
             "stale_offsets": [to_json(offsets) | {"detail": offsets.sentence()} for offsets in self.stale_offsets],
             "losses": to_json(self.losses),
             "failover": to_json(self.failover),
+            "rehearsals": to_json(self.rehearsals),
             "problem_values": [to_json(problem) for problem in self.problems()],
             "failures": to_json(self.failures),
             "warnings": list(self.warnings),
         }
+
+
+@dataclass(frozen=True)
+class FailoverStates:
+    """What checks and rehearsals of failover say of pairs; None: that could not be read, or was not asked for."""
+
+    checks: Mapping[str, ReadinessState] | None = None
+    rehearsals: Mapping[str, RehearsalState] | None = None
+
+    def problems(self, flow: Flow, subject: ProblemSubject, since: float | None, now: float) -> tuple[LiveProblem, ...]:
+        """Return what is wrong with the failover of the pair of a flow, known to declare it `since` then."""
+        problems: list[LiveProblem] = []
+        if self.checks is not None:
+            problems += failover_problems(flow, subject, self.checks.get(flow.pair), since, now)
+        if self.rehearsals is not None:
+            problems += rehearsal_problems(flow, subject, self.rehearsals.get(flow.pair), now)
+        return tuple(problems)
 
 
 def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it, and the limits
@@ -185,10 +204,10 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
     patience: Patience | None = None,
     ledger: Iterable[LossEntry] = (),
     audits: Mapping[str, AuditState] | None = None,
-    checks: Mapping[str, ReadinessState] | None = None,
+    checks: FailoverStates = FailoverStates(),
 ) -> Status:
     """Judge a reading by the memory before it and after it (`memory.remember`), by the ledger's entries, and by what is
-    known of audits of the flows and of checks of the pairs that declare them (None: that could not be read)."""
+    known of audits of the flows, and of checks and rehearsals of the pairs that declare them (None: not read)."""
     losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
     patience = patience or Patience()
     (overlaps, notes), about = find_overlaps(reading), (reading, memory, patience)
@@ -218,8 +237,15 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
         tuple(offsets_not_stored(reading, memory, patience.not_stored_seconds)),
         losses,
         failover={}
-        if checks is None
-        else {flow.pair: checks.get(flow.pair) for flow in reading.flows if flow.failover},
+        if checks.checks is None
+        else {flow.pair: checks.checks.get(flow.pair) for flow in reading.flows if flow.failover},
+        rehearsals={}
+        if checks.rehearsals is None
+        else {
+            flow.pair: checks.rehearsals.get(flow.pair)
+            for flow in reading.flows
+            if flow.failover and flow.failover.rehearse_every
+        },
     )
 
 
@@ -261,15 +287,15 @@ def _with_audit(
 
 
 def _with_failover(
-    status: FlowStatus, flow: Flow, checks: Mapping[str, ReadinessState] | None, reading: Reading, memory: Memory
+    status: FlowStatus, flow: Flow, checks: FailoverStates, reading: Reading, memory: Memory
 ) -> FlowStatus:
     """Add what checks say of failover to the first flow of a pair whose Connect cluster cannot be read: elsewhere it is
     a matter of the checkpoint connector."""
     first = next(other for other in reading.flows if other.pair == flow.pair)
-    if checks is None or first is not flow or status.state != "unknown":
+    if first is not flow or status.state != "unknown":
         return status
-    subject, since = ProblemSubject(flow.connect.name, flow=flow.id), memory.failover_since.get(flow.pair)
-    problems = tuple(failover_problems(flow, subject, checks.get(flow.pair), since, reading.taken_at))
+    subject = ProblemSubject(flow.connect.name, flow=flow.id)
+    problems = checks.problems(flow, subject, memory.failover_since.get(flow.pair), reading.taken_at)
     return replace(status, problems=(*status.problems, *problems), health="problem" if problems else status.health)
 
 
@@ -306,14 +332,14 @@ def _flow_health(case: FlowCase) -> Health:
     return "ok" if not lag.total_records or (moving and waiting <= moving) else "waiting"
 
 
-def _companion(case: ConnectorCase, checks: Mapping[str, ReadinessState] | None) -> ConnectorState:
+def _companion(case: ConnectorCase, checks: FailoverStates) -> ConnectorState:
     """Without consumer groups a checkpoint connector needs no task. What checks say of failover is a matter of its
     pair's checkpoint connector."""
     problems, desired = companion_problems(case), case.connector.desired
-    if checks is not None and desired.type == "checkpoint":
+    if desired.type == "checkpoint":
         flow, subject = case.reading.flows_of(case.connector)[0], ProblemSubject(desired.connect, desired.name)
         since, now = case.memory.failover_since.get(flow.pair), case.reading.taken_at
-        problems += tuple(failover_problems(flow, subject, checks.get(flow.pair), since, now))
+        problems += checks.problems(flow, subject, since, now)
     health: Health = "problem" if problems else "ok" if case.connector.runs else "waiting"
     return ConnectorState(*_name_fields(case), health, _tasks(case.connector), problems, companion_notes(case))
 

@@ -156,6 +156,8 @@ def alerts(topology: Topology) -> Iterator[Alert]:
         without.add(alert_name("not-audited"))
     if not topology.failover_pairs:
         without |= {alert_name("failover-not-ready"), alert_name("failover-not-checked")}
+    if not any(settings.rehearse_every for settings in topology.failover_pairs.values()):
+        without.add(alert_name("failover-not-rehearsed"))
     for alert in ALERTS:
         if alert.name not in without and (with_heartbeats or "Heartbeat" not in alert.name):
             yield alert

@@ -25,12 +25,13 @@ from mm2mgr.observe.state_file import (
     read_audits,
     readiness_of,
     record_audit,
+    rehearsals_of,
     settle,
     share,
     state_file,
     timed_looks,
 )
-from mm2mgr.problems.health import Description, Status, judge
+from mm2mgr.problems.health import Description, FailoverStates, Status, judge
 from mm2mgr.samples.schema import AuditRow
 from mm2mgr.topology import Flow, Topology
 
@@ -73,13 +74,16 @@ async def observe(
     audits, unaudited = audits_of(place, now) if any(flow.settings.audit for flow in flows) else (None, [])
     pairs = {flow.pair for flow in flows if flow.failover}
     checks, unchecked = readiness_of(place, now) if pairs else (None, [])
-    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries, audits=audits, checks=checks)
+    rehearsed = {flow.pair for flow in flows if flow.failover and flow.failover.rehearse_every}
+    rehearsals, unrehearsed = rehearsals_of(place, rehearsed) if rehearsed else (None, [])
+    states = FailoverStates(checks, rehearsals)
+    judged = judge(reading, lags, before, memory, patience=how.patience, ledger=entries, audits=audits, checks=states)
     unidentified = [
         f"kafka {alias}: no broker gave the ids of topics in time, so this look finds no loss; the next one does"
         for alias, kafka in reading.clusters.items()
         if kafka.ids_unread
     ]
-    warnings = (*unwritten, *unidentified, *unjoined, *unsettled, *unshared, *unaudited, *unchecked)
+    warnings = (*unwritten, *unidentified, *unjoined, *unsettled, *unshared, *unaudited, *unchecked, *unrehearsed)
     return Observation(reading, lags, replace(judged, warnings=warnings), memory)
 
 

@@ -49,6 +49,7 @@ _SOURCE = TableColumn("source", "string", "", f"{', '.join([KAFKA_OFFSETS, *_OTH
 
 SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES, LAG = "samples", "task_offsets", "throughput", "losses", "lag"
 AUDITS, FAILOVER_LOOKS, FAILOVER_CHECKS = "audits", "failover_looks", "failover_checks"
+FAILOVER_REHEARSALS = "failover_rehearsals"
 
 TABLES: Mapping[str, tuple[TableColumn, ...]] = {
     SAMPLES: (
@@ -258,13 +259,36 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         ),
         TableColumn("started_by", "string", "", "command or serve"),
     ),
+    FAILOVER_REHEARSALS: (
+        TableColumn("day", "string", "UTC", "day of the rehearsal; the table is partitioned by it"),
+        TableColumn("owner", "string", "", "owner of the tree that declares the pair"),
+        TableColumn("source", "string", "", "alias of the source cluster"),
+        TableColumn("target", "string", "", "alias of the target cluster"),
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "when the rehearsal began"),
+        TableColumn("verdict", "string", "", "good, good with, not good or not judged"),
+        TableColumn("reason", "string", "", "why it is no better one; empty for good"),
+        TableColumn("groups", "int32", "", "consumer groups that were rehearsed"),
+        TableColumn("positions", "int32", "", "positions of these groups in partitions"),
+        TableColumn("differing", "int32", "", "of these, with other records than the source has"),
+        TableColumn("compared", "int64", "records", "that were compared with those of the source"),
+        TableColumn("repeated", "int64", "records", "that came again"),
+        TableColumn(
+            "recovery_ms",
+            "int64",
+            "ms",
+            "to judge, to write groups, and until the slowest group had its first record; null where not measured",
+            True,
+        ),
+        TableColumn("started_by", "string", "", "command"),
+    ),
 }
 """Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows
 count once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10),
 not both. Ranges in `losses` may overlap and repeat, as several processes write what each saw: they count once, less the
 ranges acknowledged for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what
 earlier rows of an hour say, and keeps two hours. `audits` has a row per partition and audit, and keeps 90 days.
-`failover_looks` has the newest of each key alone; `failover_checks` has a row per pair and check, and keeps 90 days.
+`failover_looks` has the newest of each key alone; `failover_checks` has a row per pair and check, and keeps 90 days;
+`failover_rehearsals` a row per pair and rehearsal, and as many days.
 """
 
 PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
@@ -276,6 +300,7 @@ PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
     AUDITS: ("day",),
     FAILOVER_LOOKS: ("owner", "source", "target"),
     FAILOVER_CHECKS: ("day",),
+    FAILOVER_REHEARSALS: ("day",),
 }
 
 
@@ -378,6 +403,24 @@ class FailoverCheckRow:
     lost_ms: int | None
     checkpoint_ms: int | None
     source_ms: int | None
+    started_by: str
+
+
+@dataclass(frozen=True)
+class FailoverRehearsalRow:
+    """One row of `failover_rehearsals` without its day and owner, field by field: what one rehearsal came to."""
+
+    source: str
+    target: str
+    time_ms: int
+    verdict: str
+    reason: str
+    groups: int
+    positions: int
+    differing: int
+    compared: int
+    repeated: int
+    recovery_ms: int | None
     started_by: str
 
 

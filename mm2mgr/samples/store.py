@@ -25,6 +25,7 @@ from mm2mgr.samples.schema import (
     AUDITS,
     FAILOVER_CHECKS,
     FAILOVER_LOOKS,
+    FAILOVER_REHEARSALS,
     HOUR_MS,
     LAG,
     LOSSES,
@@ -32,6 +33,7 @@ from mm2mgr.samples.schema import (
     TASK_OFFSETS,
     AuditRow,
     FailoverCheckRow,
+    FailoverRehearsalRow,
     KeptRow,
     LossRow,
     SharedLag,
@@ -251,7 +253,7 @@ class TaskStore:
 
 
 def _arrow(
-    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | FailoverCheckRow],
+    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | FailoverCheckRow | FailoverRehearsalRow],
     schema: pa.Schema,
     **others: Sequence[str],
 ) -> pa.Table:
@@ -455,6 +457,35 @@ class CheckStore:
         return sorted(
             (row for row in rows if row.time_ms >= since_ms), key=lambda row: (row.time_ms, row.source, row.target)
         )
+
+
+class RehearsalStore:
+    """What rehearsals of failover came to for the pairs of one owner, a row each. `warn` as for `LossStore`."""
+
+    def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
+        self._table, self._owner = StoredTable(store, FAILOVER_REHEARSALS, warn), owner
+
+    def append(self, rows: Sequence[FailoverRehearsalRow], now_ms: int) -> None:
+        """Add rows in one commit, and remove old ones as `AuditStore` does; the table is created with the first."""
+        if rows:
+            self._table.create()
+            days, owners = [day_of(row.time_ms) for row in rows], [self._owner] * len(rows)
+            self._table.append(_arrow(rows, self._table.schema, day=days, owner=owners))
+            _tidy_days(self._table, now_ms, _CHECK_FILES)
+
+    def read(self, is_enough: Callable[[Sequence[FailoverRehearsalRow]], bool]) -> list[FailoverRehearsalRow]:
+        """Return the rows, each once, oldest first, of the newest days until they are enough; none where there is no
+        table."""
+        names = [field.name for field in fields(FailoverRehearsalRow)]
+        rows: set[FailoverRehearsalRow] = set()
+        for _, files in sorted(by_period(self._table.files()).items(), reverse=True):
+            tables = (self._table.read_or_warn(file, ["owner", *names]) for file in files)
+            mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in tables if table is not None]
+            columns = ([table[name].to_pylist() for name in names] for table in mine)
+            rows |= {FailoverRehearsalRow(*row) for column_block in columns for row in zip(*column_block, strict=True)}
+            if is_enough(list(rows)):
+                break
+        return sorted(rows, key=lambda row: (row.time_ms, row.source, row.target))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -212,7 +212,9 @@ class _Pages:
         view = self._view()
         if view.look is None:
             return JSONResponse({"error": "no look has ended yet"}, 503)
-        return JSONResponse({"pairs": to_json(view.look.status.failover), "this_process": to_json(view.failover)})
+        status = view.look.status
+        pairs = {"pairs": to_json(status.failover), "rehearsals": to_json(status.rehearsals)}
+        return JSONResponse({**pairs, "this_process": to_json(view.failover)})
 
     def api_survey(self, request: Request) -> Response:
         survey = self._view().survey

@@ -233,6 +233,17 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_failover_checked_timestamp_seconds": ServedMetric(
             "gauge", ("source", "target"), "When this check was made, in seconds since 1970."
         ),
+        "mm2mgr_failover_last_good_rehearsal_timestamp_seconds": ServedMetric(
+            "gauge",
+            ("source", "target"),
+            "When the last good rehearsal of the pair began, in seconds since 1970. Missing where the pair declares no"
+            " `rehearse_every`, and where there was none in 90 days.",
+        ),
+        "mm2mgr_failover_rehearsed_recovery_seconds": ServedMetric(
+            "gauge",
+            ("source", "target"),
+            "The recovery time that this rehearsal measured. Missing where it measured none.",
+        ),
         "mm2mgr_flow_known_timestamp_seconds": ServedMetric(
             "gauge", ("flow",), "When the flow could last be read, in seconds since 1970."
         ),
@@ -458,6 +469,11 @@ def _of_failover(view: EstateView) -> dict[str, list[Row]]:
         add("oldest_checkpoint_timestamp_seconds", state.checkpoint_at, source, target)
         add("source_read_timestamp_seconds", state.source_at, source, target)
         add("checked_timestamp_seconds", state.checked_at, source, target)
+    for pair, rehearsed in view.look.status.rehearsals.items() if view.look else ():
+        if rehearsed is not None:
+            source, _, target = pair.partition("->")
+            add("last_good_rehearsal_timestamp_seconds", rehearsed.good_at, source, target)
+            add("rehearsed_recovery_seconds", rehearsed.recovery_seconds, source, target)
     return rows
 
 

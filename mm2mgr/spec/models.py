@@ -481,6 +481,9 @@ class FailoverSettings(Model, json_schema_extra=_example(check_every="15min")):
     check_every: Annotated[TimeSpan, Field(ge=60)] = 900
     """How often `serve --with failover` does what `mm2mgr failover check` does. With the source dead, a check goes by
     what the last one kept of it, and all that was written since is not known."""
+    rehearse_every: Annotated[TimeSpan, Field(ge=3_600, le=90 * 86_400)] | None = None
+    """How old the last good `mm2mgr failover rehearse` of all groups may be; `status` reports a pair without one. The
+    store keeps rehearsals for 90 days. Default: none is asked for."""
 
 
 class StartOfGroup(Model, json_schema_extra=_example(group="mirrormaker1-orders")):

@@ -16,6 +16,7 @@ from mm2mgr.audit.report import DifferenceKind, PartitionAudit, RecordDifference
 from mm2mgr.audit.run import run_audit
 from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow, Matching
 from mm2mgr.partitions import TopicPartition
+from tests.examples import sampled
 from tests.live.seen import Message
 
 from .fake_logs import FakeLogs
@@ -196,7 +197,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeLogs:
     return logs
 
 
-@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 4))])
+@sampled("block", [0], range(4))
 def test_a_window_of_equal_records_has_no_difference_that_cannot_be(fake: FakeLogs, block: int) -> None:
     outcomes = sum((check_windows(fake, 1_000 * block + seed, 3) for seed in range(15)), Counter[str]())
     assert not outcomes[TOO_CAREFUL]
@@ -272,7 +273,7 @@ def check_among_others(fake: FakeLogs, seed: int) -> None:
     )
 
 
-@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.long)])
+@sampled("block", [0], range(2))
 def test_a_window_among_records_of_others_lacks_only_what_has_no_equal(fake: FakeLogs, block: int) -> None:
     for seed in range(20):
         check_among_others(fake, 1_000 * block + seed)
@@ -283,7 +284,7 @@ def distinct(count: int, *, at: int = 0) -> list[Message]:
 
 
 @pytest.mark.parametrize("fields", [ALL_FIELDS, WITHOUT_TIMES])
-@pytest.mark.parametrize("size", [1, pytest.param(30, marks=pytest.mark.long), 500])
+@sampled("size", [1, 500], [30])
 def test_a_window_is_found_far_behind_where_its_times_point(fake: FakeLogs, size: int, fields: tuple[str, ...]) -> None:
     """All records have one timestamp, or the target's were set by a copy that was made later."""
     log = distinct(3_000)

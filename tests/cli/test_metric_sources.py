@@ -23,6 +23,7 @@ from mm2mgr.samples.tables import StoredTable
 from mm2mgr.throughput.cruise_reader import Range, TopicReader
 from mm2mgr.throughput.cruise_records import decode_records
 from mm2mgr.throughput.cruise_topic import TopicSource
+from tests.examples import sampled
 from tests.throughput.test_cruise_topic import version_1
 
 T0, T1 = 1_795_255_200_000, 1_795_255_320_000
@@ -129,7 +130,7 @@ class Killed(BaseException):
     """The process is gone at this point."""
 
 
-@pytest.mark.parametrize("seed", range(12))
+@sampled("seed", range(3), range(12))
 def test_any_kills_and_any_two_at_the_same_time_store_each_sample_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

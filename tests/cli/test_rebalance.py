@@ -21,6 +21,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.history import History, HistoryEntry
 from tests.clock import jumping
+from tests.examples import sampled
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 
@@ -485,7 +486,7 @@ def set_history(monkeypatch: pytest.MonkeyPatch, history: History) -> None:
     monkeypatch.setattr(sys.modules["mm2mgr.operations.rebalance"], "read_history", read_history)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@sampled("seed", range(2), range(10))
 def test_of_any_estate_a_second_rebalance_writes_nothing(site: Site, seed: int) -> None:
     """Random rates and assignments; a stock connector, one of another owner, and a paused one are never written."""
     draw = random.Random(seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,13 @@ import pytest
 
 from mm2mgr.errors import KafkaError, KafkaSilence, Mm2mgrError
 from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
+from mm2mgr.kafka import scratch_groups
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.kafka.quotas import ProducerQuotas
+from mm2mgr.kafka.scratch_groups import GroupRead
 from mm2mgr.live import read as live_read
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.questions import (
@@ -168,3 +171,66 @@ def syncs_of(*syncs: OffsetSync) -> OffsetSyncLog:
 
 def checkpoint(group: str, topic: str, upstream: int, downstream: int, partition: int = 0) -> Checkpoint:
     return Checkpoint(group, TopicPartition(topic, partition), upstream, downstream, "")
+
+
+# --- scratch groups ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FakeScratch:
+    """Scratch groups on the clusters of a pair, in the place of `kafka.scratch_groups`; `reads` are groups that were read.
+
+    `refuses`: what the login may not do (`delete`, `write`, or Read on a topic by its name). `interrupt_at`: so many
+    groups are read before somebody presses Ctrl-C.
+    """
+
+    pair: FakePair
+    refuses: set[str] = field(default_factory=set)
+    interrupt_at: int | None = None
+    stays: str = ""
+    reads: list[str] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+
+    def serve(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(scratch_groups, "write_offsets", self.write_offsets)
+        patch.setattr(scratch_groups, "delete_groups", self.delete_groups)
+        patch.setattr(scratch_groups, "read_as_member", self.read_as_member)
+
+    def write_offsets(self, access: KafkaAccess, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> dict[str, str]:
+        failed = {}
+        for name, places in offsets.items():
+            topics = self.refuses & {partition.topic for partition in places}
+            if "write" in self.refuses or topics:
+                failed[name] = (
+                    "Broker: Group authorization failed" if not topics else "Broker: Topic authorization failed"
+                )
+                continue
+            self.pair.clusters[access.alias].commits[name] = dict(places)
+            self.created.append(name)
+        return failed
+
+    def delete_groups(self, access: KafkaAccess, names: Sequence[str], limit_seconds: float) -> dict[str, str]:
+        if "delete" in self.refuses:
+            return dict.fromkeys(names, "Broker: Group authorization failed")
+        commits = self.pair.clusters[access.alias].commits
+        left = {name: "Broker: The group is not empty" for name in names if self.stays and name.endswith(self.stays)}
+        for name in names:
+            if name not in left:
+                commits.pop(name, None)
+        return left
+
+    def read_as_member(
+        self, access: KafkaAccess, group: str, most: Mapping[TopicPartition, int], limit_seconds: float, stop: object
+    ) -> GroupRead:
+        if self.interrupt_at is not None and len(self.reads) >= self.interrupt_at:
+            raise KeyboardInterrupt
+        self.reads.append(group)
+        cluster = self.pair.clusters[access.alias]
+        starts, marks, ended = cluster.commits[group], {}, set()
+        for partition, count in most.items():
+            end = cluster.logs[partition].end
+            there = FakePair._marks(cluster, RecordPlace(partition, starts[partition], count, end))
+            marks[partition] = there
+            if len(there) < count:
+                ended.add(partition)
+        return GroupRead(marks, frozenset(ended), {}, 0.25, 0.5)

@@ -282,23 +282,23 @@ def test_no_value_of_a_secret_key_survives(secret: str) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        "x" * 500_000 + " password",
-        'password="x\\' * 50_000,
-        "-----BEGIN PRIVATE KEY-----" * 20_000,
-        "Authorization " * 40_000,
-        "authorization<b>" * 30_000,
-        "://" * 150_000,
-        "Bearer " * 75_000,
-        f"{MODULE} required a=b " * 15_000,
-        "curl " * 100_000,
-        "curl -u a:" * 50_000,
-        "a:b@" * 125_000,
-        "a" * 63 + (":" + "b" * 120) * 4_000,
-        "<password>" * 50_000,
-        "<" + "token" * 100_000,
-        "&lt;pwd&gt;" * 50_000,
-        "password:" * 55_000,
-        "${password:" * 45_000,
+        "x" * 125_000 + " password",
+        'password="x\\' * 12_500,
+        "-----BEGIN PRIVATE KEY-----" * 5_000,
+        "Authorization " * 10_000,
+        "authorization<b>" * 7_500,
+        "://" * 37_500,
+        "Bearer " * 18_750,
+        f"{MODULE} required a=b " * 3_750,
+        "curl " * 25_000,
+        "curl -u a:" * 12_500,
+        "a:b@" * 31_250,
+        "a" * 63 + (":" + "b" * 120) * 1_000,
+        "<password>" * 12_500,
+        "<" + "token" * 25_000,
+        "&lt;pwd&gt;" * 12_500,
+        "password:" * 13_750,
+        "${password:" * 11_250,
     ],
     ids=lambda page: page[:20],
 )
@@ -306,7 +306,7 @@ def test_a_large_page_costs_no_time(page: str) -> None:
     remember({"a.token": "y" * 100_000})
     begun = time.process_time()
     mask_text(page)
-    assert time.process_time() - begun < 4
+    assert time.process_time() - begun < 1
 
 
 def test_a_text_is_masked_before_it_is_cut() -> None:

@@ -381,7 +381,7 @@ def longer_and_longer(judge: Callable[[str], object], opening: str, unit: str) -
 
     It begins with a few characters, so that what doubles with each of them is told before it takes for ever.
     """
-    longest = 50_000 // len(unit)
+    longest = 16_000 // len(unit)
     for count in (20, 40, longest):
         shorter, text = opening + unit * (count // 8), opening + unit * count
         for final in (False, False, True):  # again where the machine was busy

@@ -31,6 +31,7 @@ def test_a_line_regenerated_from_its_jars_is_the_committed_one() -> None:
     assert rows.text(after) == DATA.read_text()
 
 
+@pytest.mark.matrix  # it regenerates the line twice more; test_rows.py holds what is told of a difference
 def test_a_changed_file_is_noticed_and_fixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

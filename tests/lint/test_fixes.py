@@ -19,8 +19,9 @@ from mm2mgr.lint.rules import RULES, lint
 from mm2mgr.lint.subject import Estate, Form
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Tree
 from mm2mgr.spec.scalars import OWNED_CONNECTOR_KEYS
+from tests.examples import sampled
 from tests.lint import made
-from tests.lint.test_corpus import FAULTY, TREE, Case
+from tests.lint.test_corpus import FAULTY, TREE, Case, sample_of
 
 SETTINGS = set(FlowSettings.model_fields)
 STARTS = re.compile(r"(?<![\w{.])(?P<name>[a-z_]+): (?=(?P<first>\S))")
@@ -95,7 +96,7 @@ def _check_entry(name: str, entry: object) -> None:
     model.model_validate(needed | {key: value for key, value in given.items() if "…" not in f"{key}{value}"})
 
 
-@pytest.mark.parametrize("case", FILES, ids=lambda case: case.name)
+@sampled("case", sample_of(FILES), FILES, ids=lambda case: case.name)
 def test_a_fix_for_a_tree_can_be_written_there(case: Case, tmp_path: Path) -> None:
     found = findings_as("tree", case, tmp_path)
     refused = {"clusters"} if any(each.rule == "bad-address" for each in found) else set()  # no tree has such addresses
@@ -107,7 +108,7 @@ def test_a_fix_for_a_tree_can_be_written_there(case: Case, tmp_path: Path) -> No
                 check(piece)
 
 
-@pytest.mark.parametrize("case", FILES, ids=lambda case: case.name)
+@sampled("case", sample_of(FILES), FILES, ids=lambda case: case.name)
 @pytest.mark.parametrize("form", ["connect", "dedicated"])
 def test_a_fix_for_a_file_holds_no_yaml(case: Case, form: Form, tmp_path: Path) -> None:
     for each in findings_as(form, case, tmp_path):

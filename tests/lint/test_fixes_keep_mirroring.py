@@ -22,10 +22,10 @@ from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import BY_ID, RULES, find
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
-from tests.examples import draw_examples
+from tests.examples import draw_examples, sampled
 
 from .kafkas_own import Config, configs, mirrored
-from .test_corpus import FAULTY, TREE, VALID, Case
+from .test_corpus import FAULTY, TREE, VALID, Case, sample_of
 from .test_heal import files_of, read
 
 FILES = [
@@ -98,7 +98,7 @@ def check(case: Case, texts: Mapping[str, str], rules: Sequence[Rule] = RULES) -
         compare(mirrored(old[name], version), mirrored(new[name], version), healed.fixed)
 
 
-@pytest.mark.parametrize("case", FILES, ids=lambda case: case.name)
+@sampled("case", sample_of(FILES), FILES, ids=lambda case: case.name)
 def test_fixes_of_the_corpus_change_nothing_that_is_mirrored(case: Case) -> None:
     check(case, case.texts())
 
@@ -262,14 +262,14 @@ CONNECTORS = [case for case in PLAIN if all("connector.class" in text for text i
 RESOURCES = [case for case in FILES if all(name.endswith((".yaml", ".yml")) for name in case.texts())]
 
 
-@draw_examples(60)
+@draw_examples(20, many=600)
 @given(at=st.integers(0, len(PLAIN) - 1), seed=st.integers(0, 2**32))
 def test_fixes_of_random_faults_change_nothing_that_is_mirrored(at: int, seed: int) -> None:
     case = PLAIN[at]
     check(case, {name: mutate(text, seed) for name, text in case.texts().items()})
 
 
-@draw_examples(30)
+@draw_examples(15, many=300)
 @given(at=st.integers(0, len(CONNECTORS) - 1), seed=st.integers(0, 2**32))
 def test_fixes_of_random_faults_in_json_change_nothing_that_is_mirrored(at: int, seed: int) -> None:
     case = CONNECTORS[at]
@@ -279,7 +279,7 @@ def test_fixes_of_random_faults_in_json_change_nothing_that_is_mirrored(at: int,
         return  # what Java cannot read
 
 
-@draw_examples(40)
+@draw_examples(15, many=400)
 @given(at=st.integers(0, len(RESOURCES) - 1), seed=st.integers(0, 2**32))
 def test_fixes_of_random_faults_in_resources_change_nothing_that_is_mirrored(at: int, seed: int) -> None:
     case = RESOURCES[at]

@@ -163,7 +163,7 @@ def read(path: Path, contents: Mapping[str, bytes], form: str) -> Estate:
 
 
 @pytest.mark.parametrize("form", ["dedicated", "properties", "json", "strimzi", "tree"])
-@draw_examples(12)
+@draw_examples(5, many=100)
 @given(drawn=LINES)
 def test_every_secret_is_still_in_the_file(form: str, drawn: list[tuple[str, str, int]]) -> None:
     if form == "strimzi":  # which is written from a mapping: of equal keys only the last is in the file

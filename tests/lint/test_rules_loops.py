@@ -9,6 +9,7 @@ import pytest
 from mm2mgr.lint.findings import rules_of
 from mm2mgr.lint.rules import BY_ID, lint, loops, pair
 from mm2mgr.lint.subject import Estate, KafkaFacts, Subject
+from tests.examples import sampled
 from tests.lint import made
 
 OWN = rules_of(loops, pair)
@@ -82,7 +83,7 @@ def test_names_kept_by_two_active_clusters() -> None:
     assert told(*ring) == set()  # each two share a topic, all three none
 
 
-@pytest.mark.parametrize("clusters", ["ABCDE", pytest.param("ABCDEFGHIJ", marks=pytest.mark.long)])
+@sampled("clusters", ["ABCDE"], ["ABCDEFGHIJ"])
 def test_names_kept_by_many_active_clusters(clusters: str) -> None:
     mesh = [f"{one}>{other}" for one in clusters for other in clusters if one != other]
     assert told(*(flow(way, rf"{way[0].lower()}\..*", IDENTITY) for way in mesh)) == set()

@@ -288,6 +288,7 @@ def test_of_two_applies_at_once_one_is_refused_or_waits_and_sees_what_the_other_
     assert rivals.polled() == [str(2 + last)] * 6, said
 
 
+@pytest.mark.matrix  # test_two_applies.py lets it stand still at each of its steps; that real brokers give the lease on, test_verbs.py
 def test_an_apply_that_slept_writes_nothing_more_and_the_next_one_waits_until_it_is_missed(
     world: World, tmp_path: Path
 ) -> None:

@@ -187,6 +187,7 @@ def test_a_spark_cluster_decodes_what_mm2mgr_under_spark_submit_stores_and_rolls
     assert_known(declared, store)
 
 
+@pytest.mark.matrix  # the sentence is held by test_submit.py
 def test_what_the_executors_lack_is_named_with_what_to_do(
     declared: Tree, spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:

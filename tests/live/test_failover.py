@@ -1,29 +1,37 @@
-"""`failover check` on real brokers: whoever starts on the target at the offset that it names skips nothing, and reads no
-more again than it says.
+"""`failover check` and `rehearse` on real brokers: whoever starts on the target at the offset that they name skips nothing,
+and reads no more again than they say.
 
-Groups at the end, in the middle, idle since the first records; topics with gaps by compaction and by transactions.
+Groups at the end, in the middle, idle since the first records; topics with gaps by compaction and by transactions. A
+rehearsal leaves both clusters as they were, killed ones too once the next has run.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import ConfigResource
 
+from mm2mgr.failover.rehearsal import PREFIX
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.records import commit_group
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.sandbox.runtime import Runtime
 
 from .command import Tree
 from .pair import Pair, flow, serving_pair
-from .seen import Message, create, messages, until, write
+from .seen import Message, admin, create, messages, topics, until, write
 
 pytestmark = pytest.mark.live
+REHEARSED, QUIET_SECONDS = "rehearsed", 3.0
 PLAIN, COMPACTED, TRANSACTIONAL = "plain", "compacted", "transactional"
 TOPICS = (PLAIN, COMPACTED, TRANSACTIONAL)
 CLEANER = {"log.cleaner.backoff.ms": "200"}
@@ -104,6 +112,109 @@ def count_again(found: Any, source: Logs, target: Logs) -> int:
             assert again[-1] <= most, f"{group} reads {again[-1]} of {topic} again from {start} on, {most} are named"
         again_in_all += again[0]  # where the group's offset on the target is the translated one, it counts once
     return again_in_all
+
+
+State = tuple[dict[str, int], set[str], dict[str, Any], dict[str, int]]
+
+
+def state_of(broker: Broker, access: KafkaAccess) -> State:
+    """Return topics, groups, configs of topics, and bytes of logs, but for those that brokers themselves write to."""
+    client = admin(access)
+    names = set(topics(access)) - {"__consumer_offsets"}
+    groups = {group.group_id for group in client.list_consumer_groups().result(20).valid}
+    asked = client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(names)])
+    configs = {
+        key.name: {name: each.value for name, each in future.result(20).items()} for key, future in asked.items()
+    }
+    sizes: dict[str, int] = {}
+    for file in broker.directory.rglob("*.log"):
+        if re.fullmatch(r".+-\d+", file.parent.name) and not file.parent.name.startswith(
+            ("__consumer_offsets-", "__cluster_")
+        ):
+            sizes[f"{file.parent.name}/{file.name}"] = file.stat().st_size
+    return {name: count for name, count in topics(access).items() if name in names}, groups, configs, sizes
+
+
+def differences(before: list[State], after: list[State]) -> list[str]:
+    """Return what differs of both clusters, for people."""
+    found = []
+    for side, earlier, later in zip(("source", "target"), before, after, strict=True):
+        for noun, old, new in zip(("topics", "groups", "configs", "bytes"), earlier, later, strict=True):
+            if isinstance(old, dict) and isinstance(new, dict):
+                changed = {
+                    key: (old.get(key), new.get(key)) for key in old.keys() | new.keys() if old.get(key) != new.get(key)
+                }
+            else:
+                changed = old ^ new
+            found += [f"{noun} of the {side}: {changed}"] if changed else []
+    return found
+
+
+@pytest.fixture
+def pair_for_a_while(pair: Pair) -> Iterator[Pair]:
+    yield pair
+    pair.delete_connectors()
+
+
+def test_a_rehearsal_reads_as_groups_would_and_leaves_both_clusters_as_they_were(
+    pair_for_a_while: Pair, tree: Tree
+) -> None:
+    pair = pair_for_a_while
+    create(pair.source, [REHEARSED], partitions=2)
+
+    def produce(first: int, end: int) -> None:
+        write(pair.source, REHEARSED, [Message(number % 2, None, b"%d" % number) for number in range(first, end)])
+
+    produce(0, 300)
+    for group, offset in (("billing", 150), ("search", 130), ("slow", 75)):
+        commit_group(pair.source, group, {TopicPartition(REHEARSED, number): offset for number in range(2)})
+    tree.write(pair.yaml("test", flow("rehearsed", REHEARSED, OF_GROUPS)))
+    tree.run("apply", "--yes")
+    until(lambda: len(messages(pair.target, f"src.{REHEARSED}")), lambda count: count == 300, "nothing arrives")
+    until(lambda: check(tree, "--translated")["verdict"]["word"], lambda word: word.startswith("GO"), "never ready")
+
+    def rehearse() -> Any:
+        return tree.json("failover", "rehearse", "src->tgt", "--records", "20")
+
+    producing = threading.Thread(target=lambda: [produce(number, number + 2) for number in range(300, 700, 2)])
+    producing.start()
+    under_traffic = rehearse()
+    producing.join()
+    assert under_traffic["verdict"]["word"].startswith("good"), under_traffic["verdict"]
+    assert {group["group"] for group in under_traffic["groups"]} == {"billing", "search", "slow"}
+    until(lambda: len(messages(pair.target, f"src.{REHEARSED}")), lambda count: count == 700, "not all arrives")
+
+    tree.run("stop", "src->tgt", "--yes")
+    sides = ((pair.src, pair.source), (pair.tgt, pair.target))
+
+    def states() -> list[State]:
+        return [state_of(*side) for side in sides]
+
+    def states_over_time() -> list[list[State]]:
+        first = states()
+        time.sleep(QUIET_SECONDS)
+        return [first, states()]
+
+    before = until(states_over_time, lambda seen: seen[0] == seen[1], "the clusters are never quiet")[1]
+    quiet = rehearse()
+    assert quiet["verdict"]["word"].startswith("good"), quiet["verdict"]
+    found = {(group["group"], each["outcome"]) for group in quiet["groups"] for each in group["positions"]}
+    assert {outcome for _, outcome in found} <= {"same", "within"}
+    assert sum(each["compared"] for group in quiet["groups"] for each in group["positions"]) == 3 * 2 * 20
+    assert quiet["deleted"] == 3
+    assert 0 < quiet["recovery_seconds"] < 60
+    print(quiet["verdict"], quiet["recovery_seconds"], quiet["stages"])
+    assert differences(before, states()) == []
+
+    with tree.start("failover", "rehearse", "src->tgt", "--groups-at-once", "1") as running:
+        until(lambda: state_of(*sides[1])[1] - before[1][1], lambda scratch: len(scratch) == 3, "no scratch group", 60)
+        running.kill()
+        running.wait()
+    left = state_of(*sides[1])[1] - before[1][1]
+    assert left
+    assert all(name.startswith(PREFIX) for name in left)
+    assert rehearse()["abandoned"] == len(left)
+    assert differences(before, states()) == []
 
 
 def test_nothing_is_skipped_and_no_more_comes_again_than_is_named(

@@ -299,6 +299,7 @@ def test_apply_says_what_is_left_when_no_worker_is_left(many: Many) -> None:
     many.assert_all_run_once(many.world.url)
 
 
+@pytest.mark.matrix  # the gate kills one of two workers, and both, in an apply: the two tests above
 def test_an_apply_converges_whenever_a_worker_is_killed(world: Pair, tree: Tree) -> None:
     """40 connectors change under traffic, and a worker dies with SIGKILL at a random moment; somebody starts it again.
 

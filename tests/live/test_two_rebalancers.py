@@ -34,7 +34,7 @@ from .traffic import Entry, producing
 pytestmark = [pytest.mark.live, pytest.mark.matrix]
 NAME = "mm2.src.tgt.source.even"
 ALL = [TopicPartition(f"t{topic}", number) for topic in range(3) for number in range(4)]
-MORE = ", tasks: {max: 4, capacity: 100kB/s}, balance: {by: plugin, automatic: [schedule], rounds_per_day: 9, cool_down: 1s}"
+MORE = ", tasks: {max: 4, capacity: 100kB/s}, balance: {by: plugin, automatic: [schedule], looks: 1, rounds_per_day: 9, cool_down: 1s}"
 HOUR_MS = 3_600_000
 
 

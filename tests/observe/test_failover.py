@@ -10,8 +10,9 @@ import pytest
 
 from mm2mgr.errors import SpecError
 from mm2mgr.failover.check import PairReadiness, RecoveryPoint, Unread
-from mm2mgr.observe.failover_rows import check_row
-from mm2mgr.observe.state_file import StorePlace, record_check
+from mm2mgr.failover.rehearsal import JUDGE, WRITE, Rehearsal, RehearsedGroup, Stage
+from mm2mgr.observe.failover_rows import check_row, rehearsal_row
+from mm2mgr.observe.state_file import StorePlace, record_check, record_rehearsal
 from mm2mgr.problems.health import ConnectorState
 from tests.observe.estate import TREE, Estate, estate, kinds, sentences, topology_of
 
@@ -108,6 +109,50 @@ def test_checks_that_cannot_be_read_are_a_warning_and_no_problem(tmp_path: Path)
         assert [kind for companion in status.companions for kind in kinds(companion)] == []
 
 
+# --- rehearsals -------------------------------------------------------------------------------------------------------
+
+DAY = 86_400.0
+
+
+def rehearsed(small: Estate, *, good: bool = True, pair: str = PAIR) -> None:
+    """Write a rehearsal that was made now into the store."""
+    groups = (RehearsedGroup("billing", "scratch", failure="" if good else "not read within 30 s"),)
+    rehearsal = Rehearsal(pair, small.now, groups, (Stage(JUDGE, 2.0), Stage(WRITE, 0.5)))
+    place = StorePlace(small.store, "tester", small.memory_file)
+    assert record_rehearsal(place, rehearsal_row(rehearsal, "command")) == []
+
+
+def test_a_pair_without_a_good_rehearsal_for_longer_than_it_asks_for_is_a_problem(tmp_path: Path) -> None:
+    with declared(tmp_path, "failover: {check_every: 90d, rehearse_every: 30d}") as small:
+        (sentence,) = sentences(checkpoint(small))
+        assert sentence == (
+            "A->B: its failover was never rehearsed with a good result (one in 30 d is asked for); "
+            "run mm2mgr failover rehearse 'A->B'"
+        )
+        rehearsed(small, pair="A->C")
+        assert kinds(checkpoint(small)) == ["failover-not-rehearsed"]
+        rehearsed(small)
+        assert kinds(checkpoint(small, later_seconds=30 * DAY)) == []
+        late = checkpoint(small, later_seconds=60)
+        assert (kinds(late), late.problems[0].since_seconds) == (["failover-not-rehearsed"], 60)
+        rehearsed(small, good=False)
+        (sentence,) = sentences(checkpoint(small))
+        assert "is 30 d old" in sentence
+        assert "the newest came to not good: billing: not read within 30 s;" in sentence
+        rehearsed(small)
+        status = small.status(later_seconds=60)
+        state = status.rehearsals[PAIR]
+        assert state is not None
+        assert (state.verdict, state.groups, state.good_at) == ("good", 1, small.now - 60)
+        assert [problem.kind for problem in status.problems()] == []
+
+
+def test_a_pair_that_asks_for_no_rehearsal_is_no_problem_without_one(tmp_path: Path) -> None:
+    with declared(tmp_path) as small:
+        status = small.status()
+        assert (kinds(checkpoint(small)), status.rehearsals) == ([], {})
+
+
 # --- the tree ---------------------------------------------------------------------------------------------------------
 
 
@@ -116,6 +161,8 @@ def test_checks_that_cannot_be_read_are_a_warning_and_no_problem(tmp_path: Path)
     [
         ("failover: {check_every: 10s}", "check_every"),
         ("failover: {every: 10min}", "every"),
+        ("failover: {rehearse_every: 10min}", "rehearse_every"),
+        ("failover: {rehearse_every: 91d}", "rehearse_every"),
         ("failover: true, checkpoints: false", "declares failover, and none of its flows has checkpoints"),
         ("failover: true, offset_syncs: false", "declares failover, and none of its flows has checkpoints"),
     ],

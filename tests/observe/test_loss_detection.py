@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mm2mgr.observe.losses import (
@@ -25,6 +25,7 @@ from mm2mgr.observe.losses import (
 )
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.schema import LossRow
+from tests.examples import draw_examples
 from tests.observe.simulated_log import Record, SimulatedPartition
 
 PARTITION = TopicPartition("orders", 0)
@@ -113,7 +114,7 @@ def lost_inside(partition: SimulatedPartition, entry: LossEntry) -> int:
 
 
 @pytest.mark.long
-@settings(max_examples=1500, deadline=None)
+@draw_examples(500, many=1500)
 @given(steps=st.lists(retention_steps, max_size=40), counts=st.booleans())
 def test_every_record_that_retention_took_is_in_an_entry_and_its_bounds_hold(
     steps: Sequence[tuple[str, int]], counts: bool
@@ -127,7 +128,7 @@ def test_every_record_that_retention_took_is_in_an_entry_and_its_bounds_hold(
 
 
 @pytest.mark.long
-@settings(max_examples=1500, deadline=None)
+@draw_examples(500, many=1500)
 @given(steps=st.lists(retention_steps, max_size=40))
 def test_with_exact_offsets_at_each_look_the_number_of_lost_records_is_exact(steps: Sequence[tuple[str, int]]) -> None:
     """And so an entry as long as its number of records covers none that arrived."""
@@ -139,7 +140,7 @@ def test_with_exact_offsets_at_each_look_the_number_of_lost_records_is_exact(ste
 
 
 @pytest.mark.long
-@settings(max_examples=1000, deadline=None)
+@draw_examples(333, many=1000)
 @given(steps=st.lists(every_step, max_size=30))
 @example(
     [("produce", 1), ("mirror", 1), ("recreate", 0), ("produce", 10), ("recreate", 0), ("produce", 10)]
@@ -160,7 +161,7 @@ observed_steps = st.lists(st.tuples(retention_steps, st.sets(st.integers(0, 2)))
 
 
 @pytest.mark.long
-@settings(max_examples=600, deadline=None)
+@draw_examples(200, many=600)
 @given(steps=observed_steps, seed=st.integers(0, 99))
 def test_observers_that_share_nothing_but_the_table_make_one_entry_of_a_loss(
     steps: Sequence[tuple[tuple[str, int], set[int]]], seed: int
@@ -193,7 +194,7 @@ def last_of(entry: LossEntry) -> int:
     return entry.last_offset
 
 
-@settings(max_examples=600, deadline=None)
+@draw_examples(200, many=600)
 @given(steps=st.lists(retention_steps, max_size=40), acks=st.sets(st.integers(0, 40)))
 def test_what_is_acknowledged_stays_so_and_what_is_lost_afterwards_is_new(
     steps: Sequence[tuple[str, int]], acks: set[int]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.assignment import Assignment
@@ -23,6 +23,7 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.problems.health import Status, judge
 from mm2mgr.render import render
 from mm2mgr.topology import Flow
+from tests.examples import draw_examples
 from tests.observe.estate import TREE, sentences, topology_of
 from tests.sizing.assignments import Drawn, assignments, running
 
@@ -92,7 +93,7 @@ def judged(one: Reading, earlier: Memory) -> tuple[Status, Memory]:
     return judge(one, lags, earlier, memory, ledger=entries_of(memory.unwritten)), memory
 
 
-@settings(max_examples=150, deadline=None)
+@draw_examples(50, many=150)
 @given(first=draws, later=draws, state=states, task_states=tasks)
 def test_no_numbers_break_the_promises(
     declared: Declared, first: Draw, later: Draw, state: str, task_states: list[str]
@@ -113,7 +114,7 @@ def test_no_numbers_break_the_promises(
         assert "hunter2" not in json.dumps(to_json(status))
 
 
-@settings(max_examples=150, deadline=None)
+@draw_examples(50, many=150)
 @given(drawn=assignments())
 def test_whatever_dealt_the_partitions_the_lag_is_that_of_each_one_and_defects_are_told(
     declared: Declared, drawn: Drawn
@@ -186,7 +187,7 @@ def seen_by(declared: Declared, look: Look, draw: Draw, arrived: int, now: float
     return replace(whole, connects=connects, clusters={"A": source, "B": target})
 
 
-@settings(max_examples=300, deadline=None)
+@draw_examples(100, many=300)
 @given(taken=looks)
 def test_a_flow_that_moves_between_looks_never_stands_still(declared: Declared, taken: list[Look]) -> None:
     """Stored offsets may stand for some looks as long as the target is seen: commits are late, records are not."""
@@ -203,7 +204,7 @@ def test_a_flow_that_moves_between_looks_never_stands_still(declared: Declared, 
         assert status.losses == ()
 
 
-@settings(max_examples=300, deadline=None)
+@draw_examples(100, many=300)
 @given(taken=looks, draws=st.lists(draws, min_size=12, max_size=12), ids=st.lists(st.sampled_from("xyz"), min_size=12, max_size=12),
        acks=st.lists(st.booleans(), min_size=12, max_size=12))  # fmt: skip
 def test_a_loss_stays_until_it_is_acknowledged_and_then_stays_away(
@@ -266,7 +267,7 @@ steps = st.builds(Step, st.lists(st.booleans(), max_size=5), st.sampled_from([0,
 
 
 @given(had=st.integers(0, 3), day=st.lists(steps, min_size=3, max_size=25))
-@settings(max_examples=150, deadline=None)
+@draw_examples(50, many=150)
 def test_records_that_arrive_are_never_said_to_be_elsewhere_nor_to_come_twice(
     declared: Declared, had: int, day: list[Step]
 ) -> None:

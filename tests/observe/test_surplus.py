@@ -111,7 +111,7 @@ def _goes_through(partition: Partition, step: Step) -> Surplus:
 
 
 @pytest.mark.long
-@draw_examples(300)
+@draw_examples(100, many=300)
 @given(
     day=st.lists(steps, min_size=2, max_size=25),
     had=st.integers(0, 9),
@@ -129,7 +129,7 @@ def test_a_healthy_flow_has_nothing_twice_even_when_its_workers_die_once(
         assert _goes_through(partition, step).records == 0
 
 
-@draw_examples(300)
+@draw_examples(100, many=300)
 @given(day=st.lists(steps, min_size=2, max_size=25), batch=st.sampled_from([0, 0, 1, 3]), begins=st.integers(0, 12))
 def test_of_two_that_mirror_no_more_is_counted_than_came_twice(day: list[Step], batch: int, begins: int) -> None:
     partition = Partition([Copier(batch)])

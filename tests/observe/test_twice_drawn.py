@@ -249,7 +249,7 @@ def _days(*kinds: st.SearchStrategy[Step]) -> st.SearchStrategy[list[tuple[list[
 
 
 @pytest.mark.long
-@draw_examples(300)
+@draw_examples(100, many=300)
 @given(day=_days(*WORK * 3, *TROUBLE), batch=st.sampled_from([0, 0, 0, 1, 4]))
 def test_what_nobody_doubled_is_not_named(day: list[tuple[list[Step], tuple[int, int]]], batch: int) -> None:
     estate = Day(batch)
@@ -262,7 +262,7 @@ def test_what_nobody_doubled_is_not_named(day: list[tuple[list[Step], tuple[int,
 
 
 @pytest.mark.long
-@draw_examples(300)
+@draw_examples(100, many=300)
 @given(day=_days(*WORK * 3, *TROUBLE, *DOUBLES * 2), batch=st.sampled_from([0, 0, 0, 1, 4]))
 def test_no_more_is_named_than_arrived_twice(day: list[tuple[list[Step], tuple[int, int]]], batch: int) -> None:
     estate = Day(batch)
@@ -273,7 +273,7 @@ def test_no_more_is_named_than_arrived_twice(day: list[tuple[list[Step], tuple[i
 
 
 @pytest.mark.long
-@draw_examples(200)
+@draw_examples(70, many=200)
 @given(day=_days(*WORK, *TROUBLE, *DOUBLES), seconds=st.sampled_from([-1e8, -4000.0, 0.0, 1e8]))
 def test_whatever_happened_before_a_second_copy_is_named(
     day: list[tuple[list[Step], tuple[int, int]]], seconds: float

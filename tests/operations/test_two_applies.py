@@ -32,11 +32,11 @@ from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.operations import Applied, Workspace
 from tests.asking import answer_kafka, topics_with
 from tests.clock import Clock, jumping
-from tests.examples import draw_examples
+from tests.examples import draw_examples, sampled
 from tests.fake_connect import FakeConnect
 from tests.scale.kept import keeping
 
-SAMPLE = 80
+SAMPLE, MANY = 25, 80
 CONNECTS = {"x": "b", "y": "c"}  # each with its Kafka cluster
 FLOWS = {"logs": "x", "orders": "x", "sales": "y"}
 MINUTE = 60.0
@@ -298,8 +298,9 @@ TREES = tuple(st.fixed_dictionaries({name: st.sampled_from((polled, 1)) for name
 
 
 @pytest.mark.long
-def test_no_change_is_overwritten_by_an_apply_that_did_not_see_it(estate: Estate) -> None:
-    @draw_examples(SAMPLE)
+@sampled("count", [SAMPLE], [MANY])
+def test_no_change_is_overwritten_by_an_apply_that_did_not_see_it(estate: Estate, count: int) -> None:
+    @draw_examples(count)
     @given(
         order=ORDERS,
         still_at=st.dictionaries(st.integers(0, 1), st.integers(1, 30), max_size=1),

@@ -37,7 +37,7 @@ from tests.fake_connect import FakeConnect
 from tests.plan import simulated
 from tests.spec.trees import write
 
-EVERY = 6
+EVERY = 11
 """In the gate mm2mgr dies after every so many requests; `make test-matrix` lets it die after each."""
 SITES = ("east", "west")
 TOPICS = ("orders", "logs.a", "logs.b")

@@ -3,7 +3,7 @@ starts over; no connector of others is written or deleted; no failed read become
 is empty; no secret is shown, kept in the history or in a journal.
 
 A simulation of MirrorMaker that knows nothing of mm2mgr judges the records; plans are really made and applied, on a clock that
-jumps. The same days are drawn each time; with MM2MGR_EXAMPLES=N it is N new ones (about 0.15 s of CPU each).
+jumps. The same days are drawn each time; with MM2MGR_EXAMPLES=N, `make test-matrix` draws N new ones (about 0.15 s of CPU each).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from mm2mgr.spec.files import Spec, load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
+from tests.examples import sampled
 from tests.fake_connect import STARTING_PAGE, FakeConnect, Fault
 from tests.plan.drawn import scenarios
 from tests.plan.scenarios import CANARY, CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step
@@ -56,7 +57,7 @@ from tests.scale.estate import Faults, Harsh
 from tests.scale.kept import Kept, keeping
 from tests.spec.trees import write
 
-EXAMPLES = int(os.environ.get("MM2MGR_EXAMPLES", "120"))
+DAYS, DAYS_OF_MATRIX = 60, int(os.environ.get("MM2MGR_EXAMPLES", "120"))
 PROMISES_ONLY = "MM2MGR_PROMISES_ONLY" in os.environ
 """Let a day end, and not fail, where records go wrong: only what must hold on every day is judged (`hold_to_promises`, and rest after an apply)."""
 ADDRESSES = {cluster: f"{cluster}:9092" for cluster in CLUSTERS}
@@ -503,9 +504,10 @@ def live_through(estate: Estate, scenario: Scenario) -> list[Plan | None]:
     return plans
 
 
-def test_no_plan_makes_records_grow_arrive_twice_or_start_over(estate: Estate) -> None:
+@sampled("count", [DAYS], [DAYS_OF_MATRIX])
+def test_no_plan_makes_records_grow_arrive_twice_or_start_over(estate: Estate, count: int) -> None:
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=count,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink],
@@ -521,8 +523,8 @@ def test_no_plan_makes_records_grow_arrive_twice_or_start_over(estate: Estate) -
     tally = estate.tally
     assert tally["wrote"] > tally["plans"] / 4, tally
     assert tally["changed what ran"] > tally["plans"] / 25, tally
-    assert tally["adopted"] > EXAMPLES / 12, tally
-    assert tally["moved"] > EXAMPLES / 60, tally
+    assert tally["adopted"] > count / 12, tally
+    assert tally["moved"] > count / 60, tally
 
 
 @pytest.mark.parametrize("name", KNOWN)

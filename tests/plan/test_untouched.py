@@ -38,12 +38,12 @@ from mm2mgr.spec.files import load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka, make_plan, topics_with
 from tests.clock import jumping
-from tests.examples import draw_examples
+from tests.examples import draw_examples, sampled
 from tests.fake_connect import FakeConnect
 from tests.scale.kept import Kept, keeping
 from tests.spec.trees import write
 
-SAMPLE = 150
+SAMPLE, MANY = 100, 150
 CONNECTS = ("x", "y")
 TOPICS = ("t", "u", "v")
 OTHERS_TOPIC = "o"
@@ -418,8 +418,9 @@ def apply_and_hold(estate: Estate, tree: Tree, wish: Wish, claimed: set[Named], 
     estate.tally["plans"] += 1
 
 
-def test_what_a_plan_does_not_name_as_written_is_untouched(estate: Estate) -> None:
-    @draw_examples(SAMPLE)
+@sampled("count", [SAMPLE], [MANY])
+def test_what_a_plan_does_not_name_as_written_is_untouched(estate: Estate, count: int) -> None:
+    @draw_examples(count)
     @given(data=st.data())
     def holds(data: Any) -> None:
         draw = data.draw
@@ -443,15 +444,16 @@ def test_what_a_plan_does_not_name_as_written_is_untouched(estate: Estate) -> No
 
     holds()
     tally = estate.tally
-    assert tally["plans"] > SAMPLE / 2, tally
+    assert tally["plans"] > count / 2, tally
     for kind in ("create", "update", "delete", "create moved", "delete moved", "blocked", "forged"):
-        assert tally[kind] > SAMPLE / 25, (kind, tally)
+        assert tally[kind] > count / 25, (kind, tally)
 
 
-def test_whatever_journals_say_nothing_goes_that_the_plan_does_not_name(estate: Estate) -> None:
+@sampled("count", [SAMPLE // 2], [MANY])
+def test_whatever_journals_say_nothing_goes_that_the_plan_does_not_name(estate: Estate, count: int) -> None:
     """In connectors that run, are paused or are stopped: none is deleted unnamed, and no stored offsets are emptied or go back."""
 
-    @draw_examples(SAMPLE)
+    @draw_examples(count)
     @given(data=st.data())
     def holds(data: Any) -> None:
         draw = data.draw
@@ -474,4 +476,4 @@ def test_whatever_journals_say_nothing_goes_that_the_plan_does_not_name(estate: 
 
     holds()
     for kind in ("plans", "forged", "update", "blocked", "to be proved"):
-        assert estate.tally[kind] > SAMPLE / 25, (kind, estate.tally)
+        assert estate.tally[kind] > count / 25, (kind, estate.tally)

@@ -204,13 +204,17 @@ def test_ci_fails_when_one_version_does_and_says_what_the_other_said(tmp_path: P
 
 def test_the_tests_of_other_versions_exist() -> None:
     script = (REPOSITORY / ".ci" / "other-versions").read_text()
-    (array,) = re.findall(r"^TESTS=\(.*?^\)", script, re.DOTALL | re.MULTILINE)
-    listed = subprocess.run(
-        ["bash", "-c", f'{array}; printf "%s\n" "${{TESTS[@]}}"'], capture_output=True, text=True, check=True
-    )
-    paths = listed.stdout.split()
-    assert len(paths) > 10
-    assert [path for path in paths if not (REPOSITORY / path).exists()] == []
+
+    def paths_of(name: str) -> list[str]:
+        (array,) = re.findall(rf"^{name}=\(.*?^\)", script, re.DOTALL | re.MULTILINE)
+        words = f'{array}; printf "%s\n" "${{{name}[@]}}"'
+        return subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=True).stdout.split()
+
+    paths, sample = paths_of("TESTS"), paths_of("SAMPLE")
+    assert len(paths) > len(sample) > 10
+    assert [path for path in (*paths, *sample) if not (REPOSITORY / path).exists()] == []
+    folders = [path for path in paths if not path.endswith(".py")]
+    assert [path for path in sample if path not in paths and not path.startswith(tuple(folders))] == []
 
 
 def test_ci_finds_a_newer_python_of_pyenv(tmp_path: Path) -> None:

@@ -515,6 +515,7 @@ def test_families_of_commands_are_in_modules_named_as_those_of_their_operations(
     operations = {file.stem for file in (PACKAGE / "operations").glob("*.py")}
     operations -= {"__init__", "workspace", "fix", "audit_bounds", "audit_windows"}  # `fix` is `lint --fix`
     operations -= {"failover_watch"}  # of `serve --with failover`
+    operations -= {"failover_rehearsal"}  # of `failover rehearse`
     operations -= {"automatic_rebalance"}  # of `serve --with rebalance` and `reconcile --rebalance`
     modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
     assert modules <= operations | OF_THE_COMMAND_LINE, "a family of commands is named as its main operation"

@@ -17,7 +17,7 @@ from mm2mgr.expand import expand
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
 from mm2mgr.truth import keys
-from tests.examples import draw_examples
+from tests.examples import draw_examples, sampled
 
 from .test_order import Tree, trees
 
@@ -57,8 +57,9 @@ def rendered(folder: Path, tree: Any) -> tuple[Connector, ...]:
 
 
 @pytest.mark.long
-def test_no_list_has_an_item_twice(tmp_path: Path) -> None:
-    @draw_examples(100)
+@sampled("count", [40], [100])
+def test_no_list_has_an_item_twice(tmp_path: Path, count: int) -> None:
+    @draw_examples(count)
     @given(tree=trees(), seed=st.integers(0, 2**32))
     def holds(tree: Tree, seed: int) -> None:
         for connector in rendered(tmp_path, with_doubles(tree, random.Random(seed))):

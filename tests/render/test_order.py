@@ -16,7 +16,7 @@ from mm2mgr.expand import expand
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
 from mm2mgr.spec.scalars import java_list
-from tests.examples import draw_examples
+from tests.examples import draw_examples, sampled
 
 ALIASES = ("a", "b", "c-x", "c.x")
 PATTERNS = ("t", "u.v", "eu[.].*", "[a-c]-x", "(?i:Web)[.].*", "z.*")
@@ -96,8 +96,9 @@ def rendered(folder: Path) -> list[object]:
     return [(c.connect, c.name, c.type, c.flows, c.state, list(c.config.items())) for c in connectors]
 
 
-def test_any_order_of_files_keys_and_lists_renders_the_same(tmp_path: Path) -> None:
-    @draw_examples(120)
+@sampled("count", [40], [120])
+def test_any_order_of_files_keys_and_lists_renders_the_same(tmp_path: Path, count: int) -> None:
+    @draw_examples(count)
     @given(tree=trees(), seed=st.integers(0, 2**32))
     def holds(tree: Tree, seed: int) -> None:
         dice = random.Random(seed)

@@ -23,6 +23,7 @@ from mm2mgr.sandbox import layout
 from mm2mgr.sandbox.kafka_servers import DIRECT, Broker, Worker
 from mm2mgr.sandbox.layout import Sandbox
 from mm2mgr.sandbox.runtime import kafka_runtime
+from tests.examples import sampled
 
 from .conftest import SMALL
 
@@ -255,12 +256,15 @@ def processes_of(directory: Path) -> list[str]:
     return [line for line in listing.stdout.splitlines() if str(directory) in line and "mm2mgr.log.directory" in line]
 
 
-def test_what_the_first_start_prepared_serves_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@sampled("names", [("first", "second")], [("killed", "first", "second", "damaged")], ids="-".join)
+def test_what_the_first_start_prepared_serves_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
     cache, runtime = tmp_path / "cache", kafka_runtime()
     cache.mkdir()
     monkeypatch.setenv("MM2MGR_CACHE", str(cache))
     archive, brokers = runtime.cache_file("broker-classes", ".jsa"), {}
-    for name in ("killed", "first", "second", "damaged"):
+    for name in names:
         if name == "damaged":
             archive.chmod(0o600)
             archive.write_bytes(archive.read_bytes()[:100_000])
@@ -278,5 +282,5 @@ def test_what_the_first_start_prepared_serves_the_next(tmp_path: Path, monkeypat
         assert archive.is_file() == (name in ("first", "second")), name
     assert [path.name for path in cache.iterdir() if path.suffix not in ("", ".jsa")] == []
     formatted = [name for name in brokers if "Bootstrap metadata" in (tmp_path / name / "console.log").read_text()]
-    assert formatted == ["killed"]
+    assert formatted == [names[0]]
     assert len({(tmp_path / name / "data" / "meta.properties").read_text() for name in brokers}) == len(brokers)

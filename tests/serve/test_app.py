@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mm2mgr import timing
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import MeasuredLoad
-from mm2mgr.observe.failover_rows import ReadinessState
+from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.operations.automatic_rebalance import RebalancesView
 from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
 from mm2mgr.operations.serve import EstateView, after_look
@@ -222,6 +222,25 @@ def test_the_page_of_failover_says_what_the_newest_checks_came_to() -> None:
     )
 
 
+def test_the_page_of_failover_says_when_pairs_were_rehearsed() -> None:
+    view = small()
+    assert view.look is not None
+    rehearsal = RehearsalState("a->b", NOW - 60, "not good", "billing: not read", 7, NOW - 864_000, 42.0)
+    rehearsals = {"a->b": rehearsal, "b->c": None}
+    status = replace(view.look.status, failover=dict.fromkeys(rehearsals), rehearsals=rehearsals)
+    view = replace(view, look=replace(view.look, status=status))
+    text = html.unescape(ask(view, "/failover").text)
+    assert all(words in text for words in ("not good", "65 s ago", "10 d ago", "42 s", "billing: not read", "never"))
+    answer = ask(view, "/api/failover").json()["rehearsals"]
+    assert (answer["a->b"]["verdict"], answer["b->c"]) == ("not good", None)
+    shown = [line for line in exposition(view, NOW).decode().splitlines() if line.startswith("mm2mgr_failover")]
+    values = {line.split("{")[0]: float(line.rsplit(" ", 1)[1]) for line in shown}
+    assert values == {
+        "mm2mgr_failover_last_good_rehearsal_timestamp_seconds": NOW - 864_000,
+        "mm2mgr_failover_rehearsed_recovery_seconds": 42.0,
+    }
+
+
 def test_the_page_of_rebalances_says_what_was_done_and_what_holds_a_flow() -> None:
     def said(view: EstateView) -> tuple[int, str]:
         return ask(view, "/api/rebalance").status_code, html.unescape(ask(view, "/rebalance").text)
@@ -321,7 +340,8 @@ def hostile(name: str) -> EstateView:
     dog = watchdog_view(status.flow, name, name)
     balance = rebalances_view(status.flow, None, name)
     ready = ReadinessState(f"{name}->b", NOW, "NO-GO", name, started_by=name)
-    look = replace(look, status=replace(look.status, failover={ready.pair: ready}))
+    rehearsals = {ready.pair: RehearsalState(ready.pair, NOW, "not good", name)}
+    look = replace(look, status=replace(look.status, failover={ready.pair: ready}, rehearsals=rehearsals))
     check = PairCheck(ready.pair, NOW, "NO-GO", (name,), (GroupLine(name, "NO-GO", "skips", 1, 1, NOW),), 1, (name,))
     failover = FailoverView().after_round(FailoverRound(1, NOW, (check,), warnings=(name,)))
     return view_of(

@@ -52,7 +52,9 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool on thi
 
 
 def workspace(
-    folder: Path, owner: str = "ann", more: str = "max_lag: 5min, audit: 2%, balance: plugin, failover: true"
+    folder: Path,
+    owner: str = "ann",
+    more: str = "max_lag: 5min, audit: 2%, balance: plugin, failover: {rehearse_every: 30d}",
 ) -> Workspace:
     file = folder / "tree.yaml"
     file.write_text(TREE.format(owner=owner, more=more))

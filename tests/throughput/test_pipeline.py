@@ -24,6 +24,7 @@ from mm2mgr.throughput.rollup_job import is_due, make
 from mm2mgr.throughput.rollup_reader import RollupReader, frame_schema
 from mm2mgr.throughput.rollup_writer import ThroughputWriter
 from mm2mgr.throughput.spark_source import ROLLUPS, THROUGHPUT, RollupSource, register
+from tests.examples import sampled
 from tests.samples.rows import Sample, data_files
 
 from .stores import HOUR_MS, START, contents, rates, rolled, series, stored
@@ -90,7 +91,7 @@ def test_spark_and_a_loop_give_the_same_tables_from_many_random_samples(spark: S
         both_agree(spark, tmp_path, seed, steps=5)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.matrix) for seed in range(2, 30))])
+@sampled("seed", [0], range(30))
 def test_frames_cut_and_joined_anyhow_are_the_same_periods(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

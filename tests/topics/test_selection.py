@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.topics.automaton import accepts
@@ -17,6 +17,7 @@ from mm2mgr.topics.names import (  # the machine of cycles by itself too
     _Cycle,
     refused_by,
 )
+from tests.examples import draw_examples
 
 EVERYTHING = NameFilter((".*",), ())
 
@@ -120,7 +121,7 @@ def test_a_topic_of_heartbeats_is_told_by_its_name_after_the_aliases(
     assert (Kafka("default", "a", "b", separator, is_4=True).original_topic(topic) == "heartbeats") is is_heartbeats
 
 
-@settings(max_examples=1500, deadline=None)
+@draw_examples(500, many=1500)
 @given(st.data())
 def test_what_is_taken_and_named_is_what_kafka_does(data: st.DataObject) -> None:
     policy: PolicyName = data.draw(st.sampled_from(["default", "identity"]))

@@ -9,7 +9,7 @@ from random import Random
 from time import process_time
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mm2mgr.topics.automaton import accepts
@@ -51,7 +51,7 @@ def test_the_issues_examples() -> None:
     assert meeting([takes("eu[.].*"), takes("us[.].*")]) == Shared()
 
 
-@settings(max_examples=400, deadline=None)
+@draw_examples(133, many=400)
 @given(EXPRESSIONS)
 def test_a_machine_matches_what_the_expression_matches(expression: str) -> None:
     machine = machine_of((expression,))
@@ -94,7 +94,7 @@ def test_what_is_not_regular_or_not_understood_is_no_machine(expression: str) ->
 
 @pytest.mark.long
 @example("b*", "b*", "b")  # a text that leads back to where it began
-@settings(max_examples=600, deadline=None)
+@draw_examples(200, many=600)
 @given(EXPRESSIONS, EXPRESSIONS, st.one_of(st.just(""), EXPRESSIONS))
 def test_two_are_decided_as_trying_every_short_name_says(one: str, other: str, excluded: str) -> None:
     first, second = takes(one, excluded), takes(other, target="b")

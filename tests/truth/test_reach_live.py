@@ -26,6 +26,7 @@ from mm2mgr.sandbox.kafka_servers import DIRECT, Broker, Worker
 from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import Setting, clients, winners
+from tests.examples import sampled
 from tests.live.seen import log_texts
 
 pytestmark = pytest.mark.live
@@ -111,7 +112,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("exactly_once", [False, True], ids=["", "exactly-once"])
-@pytest.mark.parametrize("version", VERSIONS)
+@sampled("version", VERSIONS[-1:], VERSIONS)
 def test_every_client_has_the_values_that_the_table_says(
     version: str, exactly_once: bool, broker: Broker, tmp_path: Path
 ) -> None:
