@@ -532,7 +532,8 @@ def test_fewer_tasks_in_the_tree_come_by_a_rebalance_and_then_an_apply(site: Sit
     tree = site.mm2mgr.tree / "x.yaml"
     tree.write_text(tree.read_text().replace("tasks: {max: 4}", "tasks: {max: 2}"))
     arguments = ("reconcile", "--rebalance", "--store", "store", "--once", "--wait", "0")
-    assert "the plugin refuses that" in site.mm2mgr(*arguments, code=1).out
+    said = site.mm2mgr(*arguments, code=1).out
+    assert "the plugin refuses that; fix: write an assignment of fewer tasks first (mm2mgr rebalance --apply)" in said
     text = site.config[ASSIGNMENT_KEY]
     assert (len(read_text(text).rates), site.config["tasks.max"]) == (2, "4")
     site.mm2mgr(*arguments, code=0)
