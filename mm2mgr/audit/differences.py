@@ -122,24 +122,22 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     source_place, place = before[np.searchsorted(left, lost_rows)], before[np.searchsorted(right, surplus_rows)]
     copy_of = copies(rest, place, source.take(left))
     # What an open end has belongs to no window; one burst of equal records may be on both sides of its edge.
-    outside, unsure = np.zeros(len(rest), np.bool_), np.zeros(len(rest), np.bool_)
-    is_behind = surplus_rows > (right[-1] if len(right) else -1)
-    disorder = int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
-    if edges.open_start:
-        outside |= surplus_rows < (right[0] if len(right) else len(target))
-        unsure |= outside & (rest.time_ms <= source.time_ms[0] + disorder) if len(source) else outside
-    if edges.open_end:
-        outside |= is_behind
-        unsure |= outside & (rest.time_ms >= source.time_ms[-1] - disorder) if len(source) else outside
+    first, last = (int(right[0]), int(right[-1])) if len(right) else (len(target), -1)
+    outside, unsure, near = _beyond_edges(source, rest, (surplus_rows < first, surplus_rows > last), is_open)
     if any(is_open) and are_elsewhere(left, len(source) if edges.due is None else due):
-        outside[:] = True  # partners by chance tell no place
+        outside |= ~_are_between_sure(source, target, pairs, surplus_rows)  # partners by chance tell no place
     copy_of[outside & (copy_of == NO_COPY)] = OUTSIDE
     if outside.any():
-        copy_of[(copy_of == OUTSIDE) & ~_have_identity(target, source)[surplus_rows]] = NOT_OURS
+        is_known = _have_identity(target, source)
+        if edges.open_copies and not unsure.all():  # by its time it is of no other window, so the same twice tells, too
+            is_known[surplus_rows[~unsure]] |= _have_identity(target, source, with_copies=True)[surplus_rows[~unsure]]
+        copy_of[(copy_of == OUTSIDE) & ~is_known[surplus_rows]] = NOT_OURS
     is_once = source.hash[is_single(source.hash)]
     open_copy = unsure & (copy_of >= 0)
     if open_copy.any():
         open_copy &= np.isin(rest.hash, source.hash[_have_identity(source)])
+    if near.any():  # of a record that is no part of this gap
+        open_copy |= near & (copy_of < 0) & _have_identity(target)[surplus_rows]
     copy_of[unsure if edges.open_copies else outside] = NOT_OURS
     if edges.open_copies:
         copy_of[open_copy] = BEHIND
@@ -162,10 +160,34 @@ def compare_gap(source: Records, target: Records, edges: Edges = CLOSED) -> Unma
     return Unmatched(source.take(lost_rows), source_place, rest, place, copy_of, doubts)
 
 
+def _beyond_edges(
+    source: Records, rest: Records, beyond: tuple[Flags, Flags], is_open: tuple[bool, bool]
+) -> tuple[Flags, Flags, Flags]:
+    """Return which records without a partner, before or behind all partners, are at an open end; which of them may be
+    of another window by their timestamps, as those of a burst; and which of these as well of this window, where
+    timestamps are in disorder."""
+    outside, unsure, near = (np.zeros(len(rest), np.bool_) for _ in range(3))
+    # What was not read may be out of order by more than what was.
+    disorder = 2 * int((np.maximum.accumulate(source.time_ms) - source.time_ms).max(initial=0))
+    for flags, edge, sign in ((beyond[0], 0, 1), (beyond[1], -1, -1)):
+        if not is_open[edge]:
+            continue
+        outside |= flags
+        if len(source):
+            later = sign * (rest.time_ms - source.time_ms[edge])
+            unsure |= flags & (later <= disorder)
+            near |= flags & (np.abs(later) <= disorder) & (disorder > 0)
+            if disorder and flags.any():  # more of it may be in what was not read
+                unsure |= flags & np.isin(rest.hash, source.hash[~_have_identity(source)])
+        else:
+            unsure |= flags
+    return outside, unsure, near
+
+
 def _may_be_again(source: Records, target: Records, partners: Rows, edges: Edges) -> Flags:
     """Return which target records may be copies where timestamps do not count: at an open end those behind the last
     partner; at an open start those that equal what the source has once, in the run of its records right before the
-    first partner.
+    first partner, or where two that follow each other do so in the source.
     """
     again, rows = np.zeros(len(target), np.bool_), np.arange(len(target))
     if edges.open_end:
@@ -173,7 +195,14 @@ def _may_be_again(source: Records, target: Records, partners: Rows, edges: Edges
     if edges.open_start and len(partners):
         others = np.flatnonzero(~np.isin(target.hash[: partners[0]], source.hash))
         is_run = (rows > (others[-1] if len(others) else -1)) & (rows < partners[0])
-        again |= is_run & np.isin(target.hash, source.hash[is_single(source.hash)])
+        once = np.flatnonzero(is_single(source.hash))
+        again |= is_run & np.isin(target.hash, source.hash[once])
+        hashes, places = np.unique(source.hash[once], return_index=True)
+        at = np.searchsorted(hashes, target.hash[: partners[0]])
+        at = np.minimum(at, len(hashes) - 1)
+        at = np.where(hashes[at] == target.hash[: partners[0]], once[places[at]], -1) if len(once) else at
+        follows = np.flatnonzero((np.diff(at) == 1) & (at[:-1] >= 0))
+        again[follows] = again[follows + 1] = True
     return again
 
 
@@ -189,17 +218,25 @@ def _later_copies(rows: Rows, copy_of: Ints, outside: Flags, offsets: Ints, part
     return later
 
 
-def _have_identity(records: Records, *others: Records) -> Flags:
-    """Return which records are told from all others by their timestamp with their key, and with their value; nor are
-    there two such records in the other log."""
+def _have_identity(records: Records, *others: Records, with_copies: bool = False) -> Flags:
+    """Return which records are told from all others, or with copies from all that are not the same, by their timestamp
+    with their key, and with their value; nor are there two such records in the other log."""
     flags = np.ones(len(records), np.bool_)
+    first = np.unique(records.hash, return_index=True)[1] if with_copies else np.arange(len(records))
     for names in (("key", "timestamp"), ("value", "timestamp")):
         hashes = records.hashed_over(names).hash
-        flags &= is_single(hashes)
+        flags &= np.isin(hashes, hashes[first][is_single(hashes[first])])
         for log in others:
             there = log.hashed_over(names).hash
             flags &= ~np.isin(hashes, there[~is_single(there)])
     return flags
+
+
+def _are_between_sure(source: Records, target: Records, pairs: RowPairs, rows: Rows) -> Flags:
+    """Return which target rows are between two partners that are told from all others by more than their fields."""
+    left, right = pairs
+    sure = right[_have_identity(source)[left] & _have_identity(target)[right]]
+    return (rows > sure[0]) & (rows < sure[-1]) if len(sure) else np.zeros(len(rows), np.bool_)
 
 
 def copies(target: Records, places: Ints, source: Records) -> Ints:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mm2mgr.audit.records import Hashes, Ints, Records
-from mm2mgr.audit.sequences import RUN, Pairs, Rows, common_length, runs_at
+from mm2mgr.audit.sequences import RUN, Pairs, Rows, common_length, may_be_sent_again, runs_at
 
 Flags = npt.NDArray[np.bool_]
 Span = tuple[int, int]
@@ -57,9 +57,11 @@ def find_doubts(
     lost, surplus = rows_without(left, len(source)), rows_without(right, len(target))
     anchors = np.flatnonzero(_have_one_place(source.hash, target.hash, pairs)) if any(is_open) else left[:0]
     spans = list(_without_place(source, target, left[anchors], window, is_open))
-    rows = np.arange(first, end)
-    lacking = [rows[~np.isin(rows, partners)] for partners, _ in answers]
-    if not all(map(len, lacking)):  # by one of the answers nothing of the window is lost
+    lacking = [np.setdiff1d(np.arange(first, end), partners) for partners, _ in answers]
+    rows_due = int(np.searchsorted(source.offset, due))
+    if not all(map(len, lacking)) or may_be_sent_again(
+        source.hash, target.hash, rows_due, is_open, _count_runs(lost) + _count_runs(surplus)
+    ):  # nothing of the window need be lost
         spans += [_span(source.offset, int(part[0]), int(part[-1]) + 1) for part in lacking if len(part)]
     unsure_lost, unsure_surplus = np.zeros(len(source), np.bool_), np.zeros(len(target), np.bool_)
     repeated = source.hash[~is_single(source.hash)]
@@ -68,7 +70,7 @@ def find_doubts(
         if len(anchors):
             beyond[right[anchors[0]] if open_start else 0 : right[anchors[-1]] + 1 if open_end else None] = False
         unsure_surplus |= beyond & np.isin(target.hash, repeated)
-    repeats = bool(spans) or (any(is_open) and are_elsewhere(left, int(np.searchsorted(source.offset, due))))
+    repeats = bool(spans) or (any(is_open) and are_elsewhere(left, rows_due))
     starts, ends = np.searchsorted(left, lost), np.searchsorted(right, surplus)
     # A surplus record beside a lost one may be that record, altered.
     for run in _movable(source.hash, lost[~np.isin(starts, ends)], repeated):
@@ -151,6 +153,11 @@ def _have_one_place(first: Hashes, second: Hashes, pairs: Pairs) -> Flags:
 def are_elsewhere(partners: Rows, due: int) -> bool:
     """Return whether so few of the rows before `due` have a partner that these may be equal by chance."""
     return 2 * int((partners < due).sum()) < due
+
+
+def _count_runs(rows: Rows) -> int:
+    """Return how many runs of rows that follow each other there are."""
+    return int((np.diff(rows) != 1).sum()) + 1 if len(rows) else 0
 
 
 def is_single(hashes: Hashes) -> Flags:

@@ -39,6 +39,7 @@ MOST_IN_A_GAP = 2_000_000
 _SEARCHED = 500_000
 _MAY_BE_OF_OTHERS = {DifferenceKind.EXTRA, DifferenceKind.DUPLICATED}
 _WITH_PLACE = {*_MAY_BE_OF_OTHERS, DifferenceKind.REORDERED}
+_MAY_BE_ELSEWHERE = {DifferenceKind.EXTRA, DifferenceKind.MISSING}
 _ROUNDS = 3
 _LACKS_FASTEST = "No module named 'xxhash'"
 _SLOWER = (
@@ -125,7 +126,7 @@ class _Part:
         window = self.order.source
         if not is_extra:
             return window.first <= offset < window.end and not any(low <= offset < end for low, end in spans)
-        if spans and (self.has_open_start or self.has_open_end):
+        if any(low - 1 <= offset < end for low, end in spans):
             return False
         low = window.first if self.source_ranges[0].first < window.first else 0
         return offset < 0 or low <= offset < window.end
@@ -139,6 +140,19 @@ class _Part:
         access = self.flow.source if side == SOURCE else self.flow.target
         partition = (self.order.source if side == SOURCE else self.order.target).partition
         return LogSide(access, self.range(side, LogWindow(partition, first, end)))
+
+    @property
+    def searched_from(self) -> int:
+        """The source's offset from which on first copies are looked for."""
+        first, start = self.source_ranges[0].first, self.order.source_log.start
+        return max(start, first - _SEARCHED) if first > start else start
+
+    @property
+    def target_searched_from(self) -> int:
+        """The target's offset from which on first copies are looked for: those of records before what is read of the
+        source, so none where that begins with its log."""
+        place, start = self.order.target.first, self.order.target_log.start
+        return max(start, place - _SEARCHED) if self.source_ranges[0].first > self.order.source_log.start else place
 
     @property
     def has_open_start(self) -> bool:
@@ -327,7 +341,7 @@ class _Run:
             yield from self._whole(part, finding)
         elif not finding.not_judged and finding.sums is not None:
             prints = finding.sums.source.fingerprints()
-            is_open = part.has_open_start or part.has_open_end
+            is_open = part.has_open_start or part.has_open_end or part.source_ranges[-1].end > part.order.due
             finding.blocks_repeat = is_open and len(np.unique(prints)) < len(prints)
             for gap in align_blocks(finding.sums.source, finding.sums.target).gaps:
                 yield from self._gap(part, finding, gap)
@@ -350,9 +364,12 @@ class _Run:
             limit = target[0] + max(behind, 2 * (source[1] - source[0]))
             finding.is_cut |= limit < target[1]
             target = target[0], min(target[1], limit)
-        for name, bounds, count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
-            if min(count, bounds[1] - bounds[0]) > MOST_IN_A_GAP:
-                rest = f"{name} offsets {bounds[0] + MOST_IN_A_GAP}-{bounds[1] - 1}"
+        read = []
+        for name, (low, end), count in (("source", source, gap.source_records), ("target", target, gap.target_records)):
+            read.append((low, end))
+            if min(count, end - low) > MOST_IN_A_GAP:
+                read[-1] = low, low + MOST_IN_A_GAP
+                rest = f"{name} offsets {low + MOST_IN_A_GAP}-{end - 1}"
                 finding.not_judged.append(f"{rest}: too many differ to compare them one by one")
         is_cut = bool(finding.not_judged)
         finding.is_cut |= is_cut
@@ -361,8 +378,8 @@ class _Run:
         is_open = gap.at_start and part.has_open_start, open_end or is_cut
         edges = Edges(*is_open, part.order.due, part.is_timed, window, among_others=not alone, is_whole=part.is_whole)
         yield GapTask(
-            part.side(SOURCE, source[0], min(source[1], source[0] + MOST_IN_A_GAP)),
-            part.side(TARGET, target[0], min(target[1], target[0] + MOST_IN_A_GAP)),
+            part.side(SOURCE, *read[0]),
+            part.side(TARGET, *read[1]),
             self.algorithm,
             self.silence_seconds,
             edges,
@@ -391,8 +408,8 @@ class _Run:
         return [tuple(tasks[first : first + size]) for first in range(0, len(tasks), size)]
 
     def _searches(self, part: _Part, rows: pa.Table) -> Iterator[GapTask]:
-        """Look for the first copies of records that no gap explains in the source before them, and far behind on the
-        target for those that seem to be missing."""
+        """Look for what records are that no gap explains: in the source before them, and on the target before what was
+        compared, where these may have arrived first; and far behind on the target for those that seem to be missing."""
         rest = Unmatched.from_arrow(_of_kind(rows, gaps.REST))
         if part.order.expectation.matching is Matching.FAN_IN:
             return
@@ -403,24 +420,26 @@ class _Run:
         surplus = copies_to_find(rest, part.order.expectation.fields)
         if not len(surplus):
             return
-        end = part.source_ranges[-1].end
-        first = part.order.source_log.start
-        if part.source_ranges[0].first > first:  # of a window, not the whole log
-            first = max(first, part.source_ranges[0].first - _SEARCHED)
-        step = max(_LEAST_OFFSETS_PER_TASK, -(-(end - first) // (4 * self.engine.cores)))
+        first, end = part.searched_from, part.source_ranges[-1].end
         wanted_hashes = np.unique(surplus.hash)
+        low, place = part.target_searched_from, part.order.target.first
+        if low < place:
+            side = part.side(TARGET, low, place)
+            yield GapTask(side, None, self.algorithm, self.silence_seconds, wanted_hashes=wanted_hashes)
+        step = max(_LEAST_OFFSETS_PER_TASK, -(-(end - first) // (4 * self.engine.cores)))
         for low in range(first, end, step):
             side = part.side(SOURCE, low, min(end, low + step))
             yield GapTask(side, None, self.algorithm, self.silence_seconds, wanted_hashes=wanted_hashes)
 
     def _settle(self, part: _Part, rows: pa.Table, searched: pa.Table | None, finding: _Findings) -> None:
         rest_rows = _of_kind(rows, gaps.REST)
-        earlier, later = list[Records](), Records.join([])
+        earlier, on_target, faults = list[Records](), Records.join([]), list[str]()
         if searched is not None:
-            finding.not_judged += _faults(searched)
-            is_later = searched.column("is_target")
-            earlier = [Records.from_arrow(_of_kind(searched.filter(pc.invert(is_later)), gaps.COPY))]
-            later = Records.from_arrow(_of_kind(searched.filter(is_later), gaps.COPY))
+            faults = _faults(searched)
+            finding.not_judged += faults
+            is_target = searched.column("is_target")
+            earlier = [Records.from_arrow(_of_kind(searched.filter(pc.invert(is_target)), gaps.COPY))]
+            on_target = Records.from_arrow(_of_kind(searched.filter(is_target), gaps.COPY))
         expectation, window = part.order.expectation, part.order.source
         doubts = _of_kind(rows, gaps.DOUBT)
         spans = sorted(zip(doubts.column("offset").to_pylist(), doubts.column("place").to_pylist(), strict=True))
@@ -432,9 +451,15 @@ class _Run:
             finding.not_judged.append(text)
         differences = settle(rest, earlier, expectation.fields, _without_timestamp, (window.first, window.end))
         rest_of_sides = _RestRows.from_table(rest_rows)
+        known_from = part.order.target.first if faults else part.target_searched_from
+        differences, first_copies = _first_copies(part, differences, rest, on_target, known_from)
         told = self._of_window(part, rest_of_sides, differences, spans, finding)
+        if faults:  # what was to be found there is neither extra nor missing
+            told = [entry for entry in told if entry.kind not in _MAY_BE_ELSEWHERE]
+        later = on_target.take(on_target.offset >= part.order.target.end)
         far_behind = set(rest.source.offset[np.isin(rest.source.hash, later.hash)].tolist())
-        told, notes = _without_open(part, told, far_behind, _of_removed(differences, part.order.source_log.start, rest))
+        of_removed = _of_removed(part, differences, rest, rest_of_sides)
+        told, notes = _without_open(part, told, far_behind, of_removed, first_copies)
         finding.not_judged += notes
         if told and finding.sums is not None and 2 * len(rest_of_sides.source) > finding.sums.source_records:
             finding.leads = finding.trails = True  # few have a partner, perhaps by chance, of another place
@@ -564,44 +589,101 @@ def _lost_hashes(rest: Unmatched, window: LogWindow) -> Hashes:
 
 
 def _without_open(
-    part: _Part, differences: Iterable[RecordDifference], far_behind: Collection[int], of_removed: Collection[int]
+    part: _Part,
+    differences: Iterable[RecordDifference],
+    far_behind: Collection[int],
+    of_removed: Collection[int],
+    first_copies: Collection[int],
 ) -> tuple[list[RecordDifference], list[str]]:
     """Return the differences without the source offsets that may have arrived far behind, and the target offsets that
-    may be of removed records, and which these are."""
+    may be of removed records, or the first copies of theirs, and which these are."""
     place, end = part.order.target.end, part.order.target_log.end
     may_be_behind = end - place > _SEARCHED and bool(sent_again_behind(part.flow, part.order))
-    told, missing, extra = list[RecordDifference](), list[int](), list[int]()
+    told, missing, extra, first = list[RecordDifference](), list[int](), list[int](), list[int]()
     for entry in differences:
         offset, other = entry.source_offset, entry.target_offset
         if entry.kind is DifferenceKind.MISSING and offset is not None and (may_be_behind or offset in far_behind):
             missing.append(offset)
         elif entry.kind is DifferenceKind.EXTRA and other is not None and other in of_removed:
             extra.append(other)
+        elif entry.kind is DifferenceKind.DUPLICATED and other is not None and other in first_copies:
+            first.append(other)
         else:
             told.append(entry)
     has = f"the target {'may have' if may_be_behind else 'has'} equal records far behind, from offset {place} on"
-    are = "before copies of the source's first records, of which retention removed what these may equal"
+    searched = part.searched_from
+    gone = "retention removed" if searched == part.order.source_log.start else "were not searched"
+    may_be = f"they may be of the source's records before its offset {searched}, which {gone}"
+    begins = f"their first copies may have been before offset {part.target_searched_from}, or have never been"
     return told, [
-        f"{len(offsets)} of {name} offsets {offsets[0]}-{offsets[-1]}: {text}"
-        for name, offsets, text in (("source", missing, has), ("target", extra, are))
+        f"{len(offsets)} of {name} offsets {min(offsets)}-{max(offsets)}: {text}"
+        for name, offsets, text in (
+            ("source", missing, has),
+            ("target", extra, may_be),
+            ("target", first, begins),
+        )
         if offsets
     ]
 
 
-def _of_removed(differences: Iterable[RecordDifference], log_start: int, rest: Unmatched) -> set[int]:
-    """Return the offsets of extra records that may be copies of what the source's retention removed: a restart sends
-    these, and right behind them copies of the first records that are left."""
-    if log_start <= 0:
+def _first_copies(
+    part: _Part, differences: Sequence[RecordDifference], rest: Unmatched, on_target: Records, known_from: int
+) -> tuple[list[RecordDifference], set[int]]:
+    """Tell the first copy of a record from further ones where the source was not read up to that record: it is out of
+    place where the target has none before; it is known from an offset on. The second answer are target offsets of which
+    this is open."""
+    first_read, before = part.source_ranges[0].first, on_target.take(on_target.offset < part.order.target.first)
+    hashes = dict(zip(rest.target.offset.tolist(), rest.target.hash.tolist(), strict=True))
+    copies: dict[int, tuple[int, int]] = {}
+    for row, entry in enumerate(differences):
+        offset, other = entry.source_offset, entry.target_offset
+        if entry.kind is DifferenceKind.DUPLICATED and offset is not None and other is not None and offset < first_read:
+            copies[hashes[other]] = min(copies.get(hashes[other], (other, row)), (other, row))
+    told, unsure = list(differences), set[int]()
+    there = set(before.hash.tolist())
+    for number, (offset, row) in copies.items():
+        if number in there:
+            continue
+        if known_from == 0:
+            told[row] = replace(told[row], kind=DifferenceKind.REORDERED, content=None)
+        else:
+            unsure.add(offset)
+    return told, unsure
+
+
+def _of_removed(
+    part: _Part, differences: Iterable[RecordDifference], rest: Unmatched, rest_of_sides: _RestRows
+) -> set[int]:
+    """Return the offsets of extra records that may be copies of what the source no longer has, or was not searched: a
+    restart sends these, and right behind them copies of the first records that are left; and some of them may have come
+    late, between the first records that are left."""
+    start = part.searched_from
+    if start <= 0:
         return set()
     places = dict(zip(rest.target.offset.tolist(), rest.target_place.tolist(), strict=True))
+    newest = rest_of_sides.table.column("before_ms").to_numpy()
     kinds = (DifferenceKind.DUPLICATED, DifferenceKind.EXTRA)
-    again = [(entry.target_offset or 0, entry) for entry in differences if entry.kind in kinds]
+    again = sorted(
+        (entry.target_offset or 0, -1 if entry.source_offset is None else entry.source_offset)
+        for entry in differences
+        if entry.kind in kinds
+    )
     removed, place = set[int](), None
-    for offset, entry in sorted(again, key=lambda pair: pair[0], reverse=True):
-        if entry.source_offset is not None:
-            place = places[offset] if entry.source_offset < log_start + RUN else None
+    for offset, copied in reversed(again):
+        if copied >= 0:
+            place = places[offset] if copied < start + RUN else None
         elif places[offset] == place:
             removed.add(offset)
+    times, last, last_place = dict(zip(rest.target.offset.tolist(), rest.target.time_ms.tolist(), strict=True)), 0, None
+    for offset, copied in again:
+        place = places[offset]
+        if copied < 0:
+            before = last if place == last_place else place
+            is_late = not part.is_timed or times[offset] <= newest[rest_of_sides.target[offset]]
+            if before < start + RUN or (before < start + CONTEXT and is_late):
+                removed.add(offset)
+        else:
+            last, last_place = copied, place
     return removed
 
 

@@ -23,6 +23,7 @@ Pairs = tuple[Rows, Rows]
 MOST_PAIRS = 400_000
 MOST_EDITS = 400
 EDITS_OF_A_STRETCH, MOST_STRETCHES = 100, 400
+MOST_STEPS = 16_000_000
 RUN = 32
 
 
@@ -66,6 +67,21 @@ def pair_in_order(first: Hashes, second: Hashes, due: int, is_open: tuple[bool, 
         answers.append((np.concatenate([left, later + due]), np.concatenate([right, further + behind])))
     most = max(_count_explained(pairs, due, is_open[0]) for pairs in answers)
     return [pairs for pairs in answers if _count_explained(pairs, due, is_open[0]) == most]
+
+
+def may_be_sent_again(first: Hashes, second: Hashes, due: int, is_open: tuple[bool, bool], most: int) -> bool:
+    """Return whether at most so many restarts explain all that is different: each goes back to a row that was there
+    before, and goes on from it. False, too, for so many rows that it would take long to know."""
+    if not due or len(first) * len(second) > MOST_STEPS or not np.isin(first[:due], second).all():
+        return False
+    never = np.int32(most + 1)
+    costs, least = np.full(len(first), never, np.int32), int(never)
+    for row, code in enumerate(second.tolist()):
+        again = np.minimum.accumulate(costs[::-1])[::-1] + 1
+        start = 0 if is_open[0] or not row else never
+        costs = np.minimum(np.where(first == code, np.minimum(np.append(start, costs[:-1]), again), never), never)
+        least = min(least, int(costs[-1]) if is_open[1] else least)
+    return min(least, int(costs[due - 1 :].min())) <= most
 
 
 def pair_among_others(first: Hashes, second: Hashes, due: int) -> Pairs:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, count, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
+from mm2mgr.audit import run, verdicts
 from mm2mgr.audit.blocks import blocks_of
 from mm2mgr.audit.engines import CONTEXT_BLOCKS, OnSpark, _join_ranges, _latest, _sums_of_logs
 from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different_keys_frame
@@ -34,12 +36,13 @@ from mm2mgr.audit.scan import DROPPED, FAULT, READ, SCAN_SCHEMA, SOURCE, TARGET,
 from mm2mgr.audit.windows import AuditOrder, Expectation, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.sandbox.kafka_servers import Broker
 from tests.live.conftest import serving
 from tests.live.seen import Message, admin, create, until, write
 
 from .faults import in_order, records, told, with_faults
+from .test_windows import AROUND, Logs, order_of, random_logs, random_window
 
 pytestmark = pytest.mark.live
 PLAIN = Expectation()
@@ -257,6 +260,39 @@ def test_spark_gives_the_same_answer_and_shows_no_secret(clusters: Clusters, spa
     assert SECRET not in repr(order)
     spark.dataSource.register(_Nothing)
     spark.range(1).write.format("nothing").mode("append").save()  # looked up in the session that was used last
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("windows", [20, pytest.param(300, marks=pytest.mark.matrix)])
+def test_spark_judges_windows_of_equal_records_as_this_process_does(
+    clusters: Clusters, spark: Any, windows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (run, verdicts):
+        monkeypatch.setattr(module, "CONTEXT", AROUND)
+    monkeypatch.setattr(run, "_LEAST_OFFSETS_PER_TASK", 100)
+    chance = random.Random(windows)
+    candidates = (random_logs(chance) for _ in count())
+    every = [*islice((logs for logs in candidates if logs.starts[0] < logs.stored_end), windows)]
+    sides = ([logs.source for logs in every], [logs.target for logs in every])
+    written = ([replace(entry, partition=at) for at, log in enumerate(logs) for entry in log] for logs in sides)
+    clusters.write(f"windows-{windows}", *written, partitions=windows)
+    flow = clusters.flow(f"windows-{windows}", windows)
+
+    def part(whole: PartitionOrder, logs: Logs) -> PartitionOrder:
+        source, target = Offsets(logs.starts[0], len(logs.source)), Offsets(logs.starts[1], len(logs.target))
+        cut = replace(whole, source_log=source, target_log=target, expectation=Expectation(fields=logs.fields))
+        return order_of(cut, logs, *random_window(chance, logs))
+
+    parts = tuple(part(*pair) for pair in zip(flow.partitions, every, strict=True))
+    order = AuditOrder((replace(flow, partitions=parts),), most_differences=100_000)
+    here = run_audit(order)
+    there = run_audit(order, spark)
+    assert there.engine.startswith("on Spark (local")
+    for mine, other in zip(here.flows[0].partitions, there.flows[0].partitions, strict=True):
+        assert other == mine
+    verdicts_told = Counter(part_audit.verdict for part_audit in here.flows[0].partitions)
+    print(windows, "windows:", dict(verdicts_told))
+    assert len(verdicts_told) == len(Verdict)
 
 
 def _range_rows(chance: random.Random, numbers: range) -> pa.Table:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mm2mgr.audit import sequences
-from mm2mgr.audit.sequences import common_subsequence, pair_among_others
+from mm2mgr.audit.sequences import common_subsequence, may_be_sent_again, pair_among_others
 
 from .logs import longest_common
 
@@ -97,3 +97,37 @@ def test_what_is_nowhere_among_others_records_leaves_the_rest_in_order():
     left, right = pair_among_others(lacking, second, len(lacking))
     assert np.setdiff1d(np.arange(len(lacking)), left).tolist() == [700]
     assert (lacking[left] == second[right]).all()
+
+
+def least_restarts(first: list[int], second: list[int], due: int, is_open: tuple[bool, bool]) -> int:
+    """The least restarts that make of the first sequence the second, the slow way."""
+    never = 1_000
+    least = dict.fromkeys(range(len(first)), never)
+    answer = never
+    for number, code in enumerate(second):
+        before = least
+        least = {}
+        for row, item in enumerate(first):
+            ways = [before[place] + 1 for place in range(row, len(first))]
+            ways += [before[row - 1]] if row else []
+            ways += [0] if row == 0 and (number == 0 or is_open[0]) else []
+            least[row] = min(ways) if item == code else never
+        answer = min(answer, least[len(first) - 1]) if is_open[1] else answer
+    return min([answer, *(least[row] for row in range(due - 1, len(first)))])
+
+
+@pytest.mark.parametrize("is_open", [(False, False), (True, False), (False, True), (True, True)])
+def test_how_many_restarts_explain_a_log_is_known(is_open):
+    rng = random.Random(3)
+    explained = 0
+    for _ in range(150):
+        first, second = random_pair(rng)
+        if not first or not second:
+            continue
+        due = rng.randrange(1, len(first) + 1)
+        least = least_restarts(first, second, due, is_open)
+        arrays = np.array(first, np.uint64), np.array(second, np.uint64)
+        for most in range(4):
+            assert may_be_sent_again(*arrays, due, is_open, most) == (least <= most), (first, second, due)
+        explained += least < 4
+    assert explained > 20

@@ -6,15 +6,16 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mm2mgr.audit import run, verdicts
+from mm2mgr.audit import gaps, run, verdicts
 from mm2mgr.audit.report import DifferenceKind, PartitionAudit, RecordDifference, Verdict
 from mm2mgr.audit.run import run_audit
-from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow, Matching
+from mm2mgr.audit.windows import ALL_FIELDS, Expectation, LogWindow, Matching, PartitionOrder
 from mm2mgr.partitions import TopicPartition
 from tests.examples import sampled
 from tests.live.seen import Message
@@ -145,11 +146,8 @@ def _common_lengths(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64])
     return lengths
 
 
-def audited(fake: FakeLogs, logs: Logs, first: int, end: int) -> PartitionAudit:
-    """Audit a window of the source, with the target's found by time as for `--since` and `--until`."""
-    fake.put(logs.source, logs.target)
-    fake.clusters["src"].starts[SOURCE], fake.clusters["tgt"].starts[TARGET] = logs.starts
-    whole = fake.part(Expectation(fields=logs.fields))
+def order_of(whole: PartitionOrder, logs: Logs, first: int, end: int) -> PartitionOrder:
+    """Return a window of the source of whole logs, with the target's found by time as for `--since` and `--until`."""
     log, mirror, around = whole.source_log, whole.target_log, AROUND
 
     def place(offset: int, otherwise: int) -> int:
@@ -159,8 +157,21 @@ def audited(fake: FakeLogs, logs: Logs, first: int, end: int) -> PartitionAudit:
         return next((row for row in range(*mirror) if logs.target[row].timestamp_ms >= at), otherwise)
 
     low, high = place(max(log.start, first - around), mirror.start), place(min(log.end, end + around), mirror.end)
-    target = LogWindow(TARGET, min(low, high + around), min(mirror.end, high + around))
-    part = replace(whole, source=LogWindow(SOURCE, first, end), target=target, stored_end=logs.stored_end)
+    target = LogWindow(whole.target.partition, min(low, high + around), min(mirror.end, high + around))
+    source = LogWindow(whole.source.partition, first, end)
+    return replace(whole, source=source, target=target, stored_end=logs.stored_end)
+
+
+def random_window(chance: random.Random, logs: Logs) -> tuple[int, int]:
+    first = chance.choice((logs.starts[0], chance.randrange(logs.starts[0], logs.stored_end)))
+    return first, chance.choice((logs.stored_end, chance.randrange(first, logs.stored_end) + 1))
+
+
+def audited(fake: FakeLogs, logs: Logs, first: int, end: int) -> PartitionAudit:
+    """Audit a window of the source."""
+    fake.put(logs.source, logs.target)
+    fake.clusters["src"].starts[SOURCE], fake.clusters["tgt"].starts[TARGET] = logs.starts
+    part = order_of(fake.part(Expectation(fields=logs.fields)), logs, first, end)
     return run_audit(fake.order(part, most_differences=100_000)).flows[0].partitions[0]
 
 
@@ -172,8 +183,7 @@ def check_windows(fake: FakeLogs, seed: int, windows: int) -> Counter[str]:
     for _ in range(windows):
         if logs.starts[0] >= logs.stored_end:
             break
-        first = chance.choice((logs.starts[0], chance.randrange(logs.starts[0], logs.stored_end)))
-        end = chance.choice((logs.stored_end, chance.randrange(first, logs.stored_end) + 1))
+        first, end = random_window(chance, logs)
         part_audit = audited(fake, logs, first, end)
         may_be_equal = any(truth.may_be_equal(first, end) for truth in truths)
         may_differ = any(truth.may_differ(first, end) for truth in truths)
@@ -337,14 +347,137 @@ def test_without_timestamps_copies_right_before_what_retention_left_are_not_equa
     assert audited(fake, replace(sent_again, target=log), 50, 300).verdict is Verdict.EQUAL
 
 
+def test_without_timestamps_copies_of_a_restart_before_another_are_not_equal(fake: FakeLogs) -> None:
+    log = distinct(60, at=1_000)
+    twice = Logs(log, [*log[:14], *log[3:17], *log[7:]], (8, 13), 60, 60, WITHOUT_TIMES, "")
+    part_audit = audited(fake, twice, 8, 60)
+    assert part_audit.verdict is Verdict.NOT_JUDGED
+    assert any(reason.startswith("source offsets 8-16: the target has") for reason in part_audit.not_judged)
+
+
 def test_copies_of_what_retention_removed_are_not_judged(fake: FakeLogs) -> None:
     log = distinct(3_000, at=1_000)
     nobodys = replace(log[1_200], value=b"nobody's")
     target = [*log[:1_200], nobodys, *log[1_200:2_000], *log[20:]]
     part_audit = audited(fake, Logs(log, target, (50, 0), 3_000, 3_000, ALL_FIELDS, ""), 50, 3_000)
     assert part_audit.counts == {DifferenceKind.DUPLICATED: 1_950, DifferenceKind.EXTRA: 1}
-    where = "30 of target offsets 2001-2030: before copies of the source's first records, of which retention removed"
+    where = "30 of target offsets 2001-2030: they may be of the source's records before its offset 50, which retention"
     assert [reason[: len(where)] for reason in part_audit.not_judged] == [where]
+
+
+@pytest.mark.parametrize("fields", [ALL_FIELDS, WITHOUT_TIMES])
+def test_what_came_late_of_removed_records_is_not_extra_and_what_nobody_sent_is(
+    fake: FakeLogs, fields: tuple[str, ...]
+) -> None:
+    log = distinct(600, at=1_000)
+    nobodys = replace(log[300], value=b"nobody's")
+    target = [*log[:49], *log[50:60], log[49], *log[60:300], nobodys, *log[300:]]
+    part_audit = audited(fake, Logs(log, target, (50, 0), 600, 600, fields, ""), 50, 600)
+    assert part_audit.counts == {DifferenceKind.EXTRA: 1}
+    assert [difference.target_offset for difference in part_audit.differences] == [300]
+    where = (
+        "1 of target offsets 59-59: they may be of the source's records before its offset 50, which retention removed"
+    )
+    assert part_audit.not_judged == (where,)
+    assert audited(fake, Logs(log, target, (48, 0), 600, 600, fields, ""), 48, 600).counts == {
+        DifferenceKind.REORDERED: 1,
+        DifferenceKind.EXTRA: 1,
+    }
+
+
+@pytest.mark.parametrize("first_arrived", [True, False])
+@pytest.mark.parametrize("cut", [0, 8])
+def test_of_a_record_from_before_the_window_the_first_copy_is_its_arrival(
+    fake: FakeLogs, cut: int, first_arrived: bool
+) -> None:
+    """A restart sent it twice more: between records of the window."""
+    log = distinct(600, at=1_000)
+    target = [*log[:300], log[20], log[21], *log[300:310], log[20], *log[310:]]
+    if not first_arrived:
+        del target[20]
+    part_audit = audited(fake, Logs(log, target, (0, cut), 600, 600, ALL_FIELDS, ""), 280, 320)
+    told = Counter((entry.kind, entry.source_offset) for entry in part_audit.differences)
+    both = {(DifferenceKind.DUPLICATED, 20): 1, (DifferenceKind.DUPLICATED, 21): 1}
+    if first_arrived:
+        assert told == both | {(DifferenceKind.DUPLICATED, 20): 2}
+    elif cut:
+        assert told == both
+        assert [reason[:34] for reason in part_audit.not_judged] == ["1 of target offsets 299-299: their"]
+    else:
+        assert told == both | {(DifferenceKind.REORDERED, 20): 1}
+
+
+def test_a_gap_of_few_records_at_many_offsets_is_compared_whole(
+    fake: FakeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MOST_IN_A_GAP", 60)
+    log = distinct(120, at=1_000)
+    fake.clusters["src"].compacted = {(SOURCE, at) for at in range(10, 109, 2)}
+    kept = [message for at, message in enumerate(log) if (SOURCE, at) not in fake.clusters["src"].compacted]
+    assert (len(kept), whole(fake, log, kept, 120, ALL_FIELDS).verdict) == (70, Verdict.EQUAL)
+    part_audit = whole(fake, log[:118], [*kept[1:59], *kept[60:68]], 118, ALL_FIELDS)
+    assert any(reason.endswith("too many differ to compare them one by one") for reason in part_audit.not_judged)
+    fake.clusters["src"].compacted |= {(SOURCE, at) for at in range(11, 41, 2)}
+    kept = [message for at, message in enumerate(log) if (SOURCE, at) not in fake.clusters["src"].compacted]
+    part_audit = whole(fake, log, [*kept[:40], *kept[41:]], 120, ALL_FIELDS)
+    assert (part_audit.counts, part_audit.not_judged) == ({DifferenceKind.MISSING: 1}, ())
+
+
+def test_what_came_three_times_behind_what_is_read_is_told_twice(fake: FakeLogs) -> None:
+    log = distinct(300, at=1_000)
+    target = [*log[:80], *log[:70], *log[20:75]]
+    part_audit = whole(fake, log, target, 67, ALL_FIELDS)
+    assert part_audit.counts == {DifferenceKind.DUPLICATED: 67 + 47}
+    assert part_audit.not_judged == ()
+
+
+def test_where_timestamps_are_in_disorder_what_the_target_has_before_its_first_partner_may_be_copies(
+    fake: FakeLogs,
+) -> None:
+    """A restart sent all again, and retention removed the beginning of both logs, also of the first copies."""
+    log = distinct(600, at=10)
+    log = [
+        replace(message, timestamp_ms=message.timestamp_ms - 3_000 * (row % 9 == 1)) for row, message in enumerate(log)
+    ]
+    target = [*log[:400], *log[50:]]
+    part_audit = audited(fake, Logs(log, target, (100, 250), 600, 600, ALL_FIELDS, ""), 100, 600)
+    assert part_audit.verdict is not Verdict.EQUAL
+    assert set(part_audit.counts) <= {DifferenceKind.DUPLICATED}
+    assert any("the target has records before or behind" in reason for reason in part_audit.not_judged)
+
+
+def test_what_restarts_alone_explain_is_not_told_as_out_of_place_or_missing(fake: FakeLogs) -> None:
+    """By the fewest differences records of few kinds moved; it may as well be that some were sent again."""
+    chance = random.Random(7)
+    outcomes: Counter[str] = Counter()
+    for _ in range(40):
+        log = [Message(0, b"k", b"v%d" % chance.randrange(3), (), START_MS) for _ in range(160)]
+        at = chance.randrange(60, 120)
+        target = [*log[:at], *log[at - chance.randrange(20, 50) :]]
+        part_audit = whole(fake, log, target, 150, ALL_FIELDS)
+        assert set(part_audit.counts) <= {DifferenceKind.DUPLICATED}, part_audit.counts
+        outcomes[part_audit.verdict] += 1
+    assert outcomes[Verdict.DIFFERS] >= 30
+    assert not outcomes[Verdict.EQUAL]
+
+
+def test_what_could_not_be_searched_is_neither_extra_nor_missing(
+    fake: FakeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = distinct(600, at=1_000)
+    logs = Logs(log, [*log[:400], *log[20:60], *log[400:]], (0, 0), 600, 600, ALL_FIELDS, "")
+    assert audited(fake, logs, 300, 500).counts == {DifferenceKind.DUPLICATED: 40}
+    read = gaps._read
+
+    def fails(task: gaps.GapTask, side: gaps.LogSide, *others: Any, **more: Any) -> Any:
+        if task.wanted_hashes is not None:
+            raise gaps._Unreadable(side, side.range.window.first, "retention")
+        return read(task, side, *others, **more)
+
+    monkeypatch.setattr(gaps, "_read", fails)
+    part_audit = audited(fake, logs, 300, 500)
+    assert (part_audit.verdict, part_audit.differences) == (Verdict.NOT_JUDGED, ())
+    assert "could not be read again: retention" in part_audit.not_judged[0]
 
 
 def test_a_record_that_arrived_far_behind_the_window_is_not_missing(fake: FakeLogs) -> None:
