@@ -124,6 +124,11 @@ class TriggerDecision:
     notes: tuple[str, ...] = ()
     allowed_at: float | None = None
 
+    @property
+    def is_held_for_good(self) -> bool:
+        """Whether a person has to end what holds it."""
+        return self.hold in LASTING_HOLDS
+
 
 def decide(
     state: TriggerState, look: FlowLook, now: float, rules: AutomaticRules

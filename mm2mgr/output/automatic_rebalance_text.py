@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mm2mgr.balance.triggers import LASTING_HOLDS
 from mm2mgr.output.console import talk
 from mm2mgr.text import one_line
 
@@ -21,7 +20,7 @@ def rebalance_lines(done: RebalanceRound) -> Iterator[str]:
         is_quiet = (not flow.outcome and flow.decision.action == "keep") or flow.outcome == "kept"
         if not is_quiet or (flow.outcome == "kept" and flow.decision.trigger == "overload"):
             yield f"{flow.flow}: {flow.outcome or 'waits'}: {one_line(flow.text)}"
-        elif not flow.outcome and flow.decision.hold in LASTING_HOLDS:
+        elif not flow.outcome and flow.decision.is_held_for_good:
             yield f"{flow.flow}: nothing is rebalanced now: {one_line(flow.text)}"
         yield from (f"{flow.flow}: {note}" for note in flow.decision.notes)
     for connect, reason in done.unrecorded.items():
