@@ -156,6 +156,11 @@ class FailoverResult:
         """Whether nothing is known of groups on the source, so that some may not be among the orders."""
         return self.readiness is not None and self.outcome != "dry run" and self.readiness.source_age_seconds is None
 
+    @property
+    def may_have_run(self) -> str:
+        """Why it is not known whether the pair has run since a failover that is done; "" where it is."""
+        return self.facts.connect_failure if self.outcome == "already done" else ""
+
 
 Report = Callable[[FailoverStage, StageProgress], object]
 Question = Literal["producers", "write", "abandon"]
@@ -187,7 +192,7 @@ class FailoverRun:
         stages = {stage.name: stage for stage in stages_of(self.order.mode)}
         self._begin()
         if self.journal and self.journal.outcome == "done":
-            return self._write_the_rest(stages["groups"], self.journal)
+            return self._write_others(stages["groups"], self.journal)
         before: dict[StageName, Callable[[FailoverStage], None]] = {
             "readiness": self._check_readiness,
             "drain": self._wait_for_drain,
@@ -213,21 +218,21 @@ class FailoverRun:
             self._keep(replace(self.journal, outcome="done"))
         return self._result("done")
 
-    def _write_the_rest(self, stage: FailoverStage, journal: FailoverJournal) -> FailoverResult:
+    def _write_others(self, stage: FailoverStage, journal: FailoverJournal) -> FailoverResult:
         """Write what a failover that is done left out: groups that `only` excluded, or that could not be written."""
-        rest = {
+        others = {
             order.group
             for order in self.orders
             if order.action == "write" and not order.changes.keys() <= journal.groups.get(order.group, {}).keys()
         }
-        if not rest:
+        if not others:
             return self._result("already done")
         if self.order.dry_run:
             self._say(stage, groups_progress(self.orders))
             return self._result("dry run")
         self._confirm()
         with self.world.lease():
-            self._write_groups(stage, rest)
+            self._write_groups(stage, others)
         return self._result("done")
 
     def _result(self, outcome: Outcome) -> FailoverResult:

@@ -352,7 +352,9 @@ def run(
     say_as(output, done, say_ended)
     if dry_run and done.result.verdict:
         return _CODES[done.result.verdict.word]
-    return ExitCode.DIFFERS if done.result.left_out or done.result.may_miss_groups else ExitCode.YES
+    result = done.result
+    is_unsure = result.left_out or result.may_miss_groups or result.may_have_run
+    return ExitCode.DIFFERS if is_unsure else ExitCode.YES
 
 
 @failover.command()

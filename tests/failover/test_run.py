@@ -349,6 +349,14 @@ def test_an_expression_that_matches_no_group_ends_a_disaster_too() -> None:
     assert (estate.writes, estate.texts) == ([], {})
 
 
+def test_a_failover_that_was_done_may_be_an_older_one_where_connect_does_not_answer() -> None:
+    estate = usual()
+    assert estate.run().may_have_run == ""
+    estate.source_is_dead, estate.connect_failure = True, "no worker answers"
+    again = estate.run(RunOrder("disaster"))
+    assert (again.outcome, again.may_have_run) == ("already done", "no worker answers")
+
+
 @pytest.mark.parametrize("mode", ["planned", "disaster"])
 def test_groups_that_are_not_read_any_more_are_not_done(mode: Literal["planned", "disaster"]) -> None:
     estate = usual()
