@@ -447,7 +447,7 @@ class FailoverRun:
         asked: set[PairConnector] = set()
 
         def look() -> StageProgress:
-            progress = self._stopped()
+            progress = self._stop_progress()
             if progress.done or progress.blocked:
                 return progress
             goal = "STOPPED" if self.facts.can_stop else "PAUSED"
@@ -456,7 +456,7 @@ class FailoverRun:
                 self.world.set_states(dict.fromkeys(due, goal))
                 asked.update(due)
             self.facts = self.world.look()
-            return self._stopped()
+            return self._stop_progress()
 
         self._wait(stage, look)
         self._keep(self._with_stage(stage))
@@ -465,7 +465,7 @@ class FailoverRun:
             count = number_of(self.facts.records_behind, "record")
             raise self._error(stage, f"{count} were written while the pair stopped, and are not on the target: {names}")
 
-    def _stopped(self) -> StageProgress:
+    def _stop_progress(self) -> StageProgress:
         """Tell whether the pair rests, and, unless the source is gone, whether all that it had is known to be there."""
         progress = stop_progress(self.facts, self.order.mode)
         if progress.done and self.order.mode != "disaster" and self.facts.unknown:
@@ -495,9 +495,9 @@ class FailoverRun:
         """
         told: dict[str, str] = {}
         for _ in range(_TRIES):
-            known = {order.group for order in self.orders}
+            before = {order.group for order in self.orders}
             self._judge(self._journal_groups)
-            self._check_read(stage, known)
+            self._check_groups(stage, before)
             changes = {
                 order.group: order.changes
                 for order in self.orders
@@ -521,10 +521,10 @@ class FailoverRun:
         settled = {order.group: order.settled for order in self.orders if order.settled and order.action in _READY}
         self._keep(self._with_stage(stage).with_groups(settled))  # they may go on from there
 
-    def _check_read(self, stage: FailoverStage, known: Collection[str]) -> None:
+    def _check_groups(self, stage: FailoverStage, before: Collection[str]) -> None:
         """Raise StageError where groups that were known are not read any more: what is not read is not done."""
         assert self.readiness
-        gone = sorted(set(known) - {order.group for order in self.orders})
+        gone = sorted(set(before) - {order.group for order in self.orders})
         reasons = [f"{unread.where}: {unread.subject} ({unread.reason})" for unread in self.readiness.unread]
         if gone or (reasons and self.order.mode != "disaster"):
             parts = [f"{number_of(len(gone), 'group')} ({few(gone)}) could not be read any more"] if gone else []

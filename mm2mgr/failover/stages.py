@@ -263,8 +263,8 @@ def quiet_progress(
     `clients`: what is known of who may: logins and client ids with a quota there.
     """
     if not facts.source_ends and is_source_unread(facts):
-        why = f" ({facts.unknown})" if facts.unknown else ""
-        return StageProgress(False, f"the ends of the source's logs could not be read{why}")
+        reason = f" ({facts.unknown})" if facts.unknown else ""
+        return StageProgress(False, f"the ends of the source's logs could not be read{reason}")
     open_transactions = sorted(
         partition for partition, end in facts.open_ends.items() if end < facts.source_ends.get(partition, end)
     )
@@ -355,10 +355,10 @@ def goes_on(journal: FailoverJournal | None, facts: MirrorFacts) -> bool:
 
 def ran_since(journal: FailoverJournal, facts: MirrorFacts) -> bool:
     """Tell whether offsets of the source were stored since the ends were noted: the ends are not where it stopped."""
-    known = journal.source_stored
-    if facts.stored.keys() - known.keys() and facts.target_ends.keys() - journal.target_ends.keys():
+    noted = journal.source_stored
+    if facts.stored.keys() - noted.keys() and facts.target_ends.keys() - journal.target_ends.keys():
         return True  # partitions that were not mirrored then
-    return any(facts.stored.get(partition, offset) != offset for partition, offset in known.items())
+    return any(facts.stored.get(partition, offset) != offset for partition, offset in noted.items())
 
 
 def ends_progress(journal: FailoverJournal | None) -> StageProgress:
