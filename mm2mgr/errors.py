@@ -140,8 +140,8 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "failover run": {
         ExitCode.YES: "done, or done before",
         ExitCode.NO: "a stage did not come to its end, or nothing may begin; with `--dry-run` as for `failover plan`",
-        ExitCode.DIFFERS: "done, but groups are named that are not at the offsets to go on from; with `--dry-run` GO "
-        "WITH numbers",
+        ExitCode.DIFFERS: "done, but groups are named that are not at the offsets to go on from, or some may not be "
+        "known; with `--dry-run` GO WITH numbers",
     },
     "failover rehearse": {
         ExitCode.YES: "good: each group had its records at once, and none came again",

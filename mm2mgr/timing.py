@@ -81,13 +81,17 @@ def wait_for(coroutine: Coroutine[object, None, Answer]) -> Answer:
     async def keep_answer() -> None:
         answer.append(await coroutine)
 
+    keeping = keep_answer()
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        run(keep_answer())
+        run(keeping)
     else:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(run, keep_answer()).result()
+            thread.submit(run, keeping).result()
+    finally:
+        keeping.close()  # where Ctrl-C came before it began
+        coroutine.close()
     return answer[0]
 
 

@@ -8,7 +8,7 @@ all of it can be taken back. What a run reads and writes is behind `FailoverWorl
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -147,8 +147,19 @@ class FailoverResult:
 
     @property
     def left_out(self) -> list[GroupOrder]:
-        """Groups that are not at the offsets to go on from, in whole or in part."""
-        return [order for order in self.orders if order.action not in {"level", "gone on", "write"} or order.unknown]
+        """Groups that are not at the offsets to go on from, in whole or in part, and will not be written."""
+        ready = _READY if self.outcome in {"done", "already done"} else {*_READY, "write"}
+        return [order for order in self.orders if order.action not in ready or order.unknown]
+
+    @property
+    def may_miss_groups(self) -> bool:
+        """Whether nothing is known of groups on the source, so that some may not be among the orders."""
+        return self.readiness is not None and self.outcome != "dry run" and self.readiness.source_age_seconds is None
+
+    @property
+    def may_have_run(self) -> str:
+        """Why it is not known whether the pair has run since a failover that is done; "" where it is."""
+        return self.facts.connect_failure if self.outcome == "already done" else ""
 
 
 Report = Callable[[FailoverStage, StageProgress], object]
@@ -178,10 +189,10 @@ class FailoverRun:
 
     def run(self) -> FailoverResult:
         """Carry it out, and return what became of it; StageError where a stage does not come to its end."""
+        stages = {stage.name: stage for stage in stages_of(self.order.mode)}
         self._begin()
         if self.journal and self.journal.outcome == "done":
-            return self._result("already done")
-        stages = {stage.name: stage for stage in stages_of(self.order.mode)}
+            return self._write_others(stages["groups"], self.journal)
         before: dict[StageName, Callable[[FailoverStage], None]] = {
             "readiness": self._check_readiness,
             "drain": self._wait_for_drain,
@@ -205,6 +216,23 @@ class FailoverRun:
             self._write_groups(stages["groups"])
             assert self.journal
             self._keep(replace(self.journal, outcome="done"))
+        return self._result("done")
+
+    def _write_others(self, stage: FailoverStage, journal: FailoverJournal) -> FailoverResult:
+        """Write what a failover that is done left out: groups that `only` excluded, or that could not be written."""
+        others = {
+            order.group
+            for order in self.orders
+            if order.action == "write" and not order.changes.keys() <= journal.groups.get(order.group, {}).keys()
+        }
+        if not others:
+            return self._result("already done")
+        if self.order.dry_run:
+            self._say(stage, groups_progress(self.orders))
+            return self._result("dry run")
+        self._confirm()
+        with self.world.lease():
+            self._write_groups(stage, others)
         return self._result("done")
 
     def _result(self, outcome: Outcome) -> FailoverResult:
@@ -277,6 +305,9 @@ class FailoverRun:
     def _check_readiness(self, stage: FailoverStage) -> None:
         assert self.verdict
         progress = readiness_progress(self.order.mode, self.verdict)
+        if self.order.only is not None and not self.orders:  # a mistake, in a disaster too
+            text = "; ".join(self.verdict.reasons) or f"no group matches {self.order.only!r}"
+            progress = StageProgress(False, f"{self.verdict.word}: {text}", text)
         self._say(stage, progress)
         if not progress.done and not self.order.dry_run:
             again = f"mm2mgr failover check '{self.world.pair}' --translated"
@@ -416,7 +447,7 @@ class FailoverRun:
         asked: set[PairConnector] = set()
 
         def look() -> StageProgress:
-            progress = stop_progress(self.facts, self.order.mode)
+            progress = self._stop_progress()
             if progress.done or progress.blocked:
                 return progress
             goal = "STOPPED" if self.facts.can_stop else "PAUSED"
@@ -425,7 +456,7 @@ class FailoverRun:
                 self.world.set_states(dict.fromkeys(due, goal))
                 asked.update(due)
             self.facts = self.world.look()
-            return stop_progress(self.facts, self.order.mode)
+            return self._stop_progress()
 
         self._wait(stage, look)
         self._keep(self._with_stage(stage))
@@ -433,6 +464,13 @@ class FailoverRun:
             names = few([f"{partition} ({count})" for partition, count in sorted(self.facts.behind.items())])
             count = number_of(self.facts.records_behind, "record")
             raise self._error(stage, f"{count} were written while the pair stopped, and are not on the target: {names}")
+
+    def _stop_progress(self) -> StageProgress:
+        """Tell whether the pair rests, and, unless the source is gone, whether all that it had is known to be there."""
+        progress = stop_progress(self.facts, self.order.mode)
+        if progress.done and self.order.mode != "disaster" and self.facts.unknown:
+            return StageProgress(False, f"{progress.text}; the lag is not known: {self.facts.unknown}")
+        return progress
 
     def _note_ends(self, stage: FailoverStage) -> None:
         """Note where the target's logs end now that nothing is mirrored: the way back begins there."""
@@ -450,15 +488,20 @@ class FailoverRun:
             )
         self._say(stage, ends_progress(self.journal))
 
-    def _write_groups(self, stage: FailoverStage) -> None:
-        """Write the groups that are absent or behind; the journal says before what they had, and what they get."""
+    def _write_groups(self, stage: FailoverStage, only: Collection[str] | None = None) -> None:
+        """Write the groups that are absent or behind; the journal says before what they had, and what they get.
+
+        `only`: the groups to write; None: all.
+        """
         told: dict[str, str] = {}
         for _ in range(_TRIES):
+            before = {order.group for order in self.orders}
             self._judge(self._journal_groups)
+            self._check_groups(stage, before)
             changes = {
                 order.group: order.changes
                 for order in self.orders
-                if order.action == "write" and order.group not in told
+                if order.action == "write" and order.group not in told and (only is None or order.group in only)
             }
             if not changes:
                 break
@@ -473,10 +516,20 @@ class FailoverRun:
             self._say(stage, StageProgress(False, text))
             raise self._error(stage, text)
         self._say(stage, progress)
-        if not progress.done:
+        if changes:
             raise self._error(stage, progress.text)
         settled = {order.group: order.settled for order in self.orders if order.settled and order.action in _READY}
         self._keep(self._with_stage(stage).with_groups(settled))  # they may go on from there
+
+    def _check_groups(self, stage: FailoverStage, before: Collection[str]) -> None:
+        """Raise StageError where groups that were known are not read any more: what is not read is not done."""
+        assert self.readiness
+        gone = sorted(set(before) - {order.group for order in self.orders})
+        reasons = [f"{unread.where}: {unread.subject} ({unread.reason})" for unread in self.readiness.unread]
+        if gone or (reasons and self.order.mode != "disaster"):
+            parts = [f"{number_of(len(gone), 'group')} ({few(gone)}) could not be read any more"] if gone else []
+            parts += [f"could not be read: {few(reasons, between='; ')}"] if reasons else []
+            raise self._error(stage, "; ".join(parts))
 
 
 def _pause(seconds: float) -> None:
@@ -495,6 +548,11 @@ def abandon(world: FailoverWorld, ask: Ask, timeout_seconds: float) -> FailoverR
     if journal is None or not journal.is_open:
         raise Mm2mgrError(f"{world.pair}: no failover is under way")
     readiness, facts = world.judge()
+    if unread := _unread_groups(readiness, journal):
+        raise Mm2mgrError(
+            f"{world.pair}: whether {few(unread)} were written on the target could not be read",
+            hint=f"try again when `mm2mgr failover check '{world.pair}'` reads both clusters",
+        )
     if written := written_groups(readiness, journal):
         raise Mm2mgrError(
             f"{world.pair}: {number_of(len(written), 'group')} ({few(written)}) were written on the target already",
@@ -526,6 +584,18 @@ def abandon(world: FailoverWorld, ask: Ask, timeout_seconds: float) -> FailoverR
 def _not_back(connectors: Iterable[PairConnector], goals: Mapping[PairConnector, str]) -> list[str]:
     states = {connector.full_name: connector.state for connector in connectors}
     return [connector.full_name for connector, state in goals.items() if states.get(connector.full_name) != state]
+
+
+def _unread_groups(readiness: PairReadiness, journal: FailoverJournal) -> list[str]:
+    """Return the groups that were about to be written and whose offsets on the target were not read."""
+    target = readiness.pair.partition("->")[2]
+    is_blind = any(unread.where == target for unread in readiness.unread)
+    there = {group.group: {place.remote for place in group.positions} for group in readiness.groups}
+    return sorted(
+        group
+        for group, changes in journal.groups.items()
+        if is_blind or not changes.keys() <= there.get(group, frozenset())
+    )
 
 
 def written_groups(readiness: PairReadiness, journal: FailoverJournal) -> list[str]:

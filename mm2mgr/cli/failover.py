@@ -321,8 +321,12 @@ def run(
         missing = " and ".join(name for name, is_given in needed.items() if not is_given)
         raise Mm2mgrError("failover run asks first, and there is no terminal to answer on", hint=f"add {missing}")
 
+    approved: list[str] = []
+
     def ask(question: str, text: str) -> bool:
-        return answers[question] or click.confirm(text[0].upper() + text[1:], err=True)
+        is_yes = answers[question] or click.confirm(text[0].upper() + text[1:], err=True)
+        approved.extend([question] * is_yes)
+        return is_yes
 
     how = operations.FailoverHow(ask, StageTalk(), say_event, reason, store)
     try:
@@ -337,13 +341,20 @@ def run(
                 else operations.failover_run(workspace, pair, order, how)
             )
     except KeyboardInterrupt:
-        talk(f"what was done is in the journal: mm2mgr failover run '{pair}' goes on, --abandon takes it back", None)
+        if {"write", "abandon"} & set(approved):
+            talk(
+                f"what was done is in the journal: mm2mgr failover run '{pair}' goes on, --abandon takes it back", None
+            )
+        else:
+            talk("this run wrote nothing", None)
         raise
     say_warnings(done.warnings)
     say_as(output, done, say_ended)
     if dry_run and done.result.verdict:
         return _CODES[done.result.verdict.word]
-    return ExitCode.DIFFERS if done.result.left_out else ExitCode.YES
+    result = done.result
+    is_unsure = result.left_out or result.may_miss_groups or result.may_have_run
+    return ExitCode.DIFFERS if is_unsure else ExitCode.YES
 
 
 @failover.command()

@@ -233,12 +233,14 @@ class QuietSource:
 
     def next_look(self, facts: MirrorFacts, began_at: float, ended_at: float) -> QuietSource:
         """Return it with one more look; an end that could not be read, or is gone, is no quiet end."""
+        if not self.ends:  # nothing to compare with: the source did not answer, or had no topic
+            return QuietSource.begin(facts, ended_at)
         written = {
             partition: end - self.ends.get(partition, 0)
             for partition, end in facts.source_ends.items()
             if end != self.ends.get(partition, 0)
         }
-        is_blind = bool(facts.unread) or not self.ends.keys() <= facts.source_ends.keys()
+        is_blind = is_source_unread(facts) or not self.ends.keys() <= facts.source_ends.keys()
         since = ended_at if written or is_blind else self.since
         return QuietSource(since, max(since, began_at), {**self.ends, **facts.source_ends}, written or self.written)
 
@@ -248,6 +250,11 @@ class QuietSource:
         return max(0.0, self.until - self.since)
 
 
+def is_source_unread(facts: MirrorFacts) -> bool:
+    """Tell whether ends of the source's logs are missing; of a source that does not answer, nothing is listed."""
+    return bool(facts.unread) or (not facts.source_ends and facts.unknown != "")
+
+
 def quiet_progress(
     quiet: QuietSource, facts: MirrorFacts, seconds: float, clients: Collection[str] = ()
 ) -> StageProgress:
@@ -255,8 +262,9 @@ def quiet_progress(
 
     `clients`: what is known of who may: logins and client ids with a quota there.
     """
-    if not facts.source_ends and facts.unread:
-        return StageProgress(False, "the ends of the source's logs could not be read")
+    if not facts.source_ends and is_source_unread(facts):
+        reason = f" ({facts.unknown})" if facts.unknown else ""
+        return StageProgress(False, f"the ends of the source's logs could not be read{reason}")
     open_transactions = sorted(
         partition for partition, end in facts.open_ends.items() if end < facts.source_ends.get(partition, end)
     )
@@ -347,7 +355,10 @@ def goes_on(journal: FailoverJournal | None, facts: MirrorFacts) -> bool:
 
 def ran_since(journal: FailoverJournal, facts: MirrorFacts) -> bool:
     """Tell whether offsets of the source were stored since the ends were noted: the ends are not where it stopped."""
-    return any(facts.stored.get(partition, offset) != offset for partition, offset in journal.source_stored.items())
+    noted = journal.source_stored
+    if facts.stored.keys() - noted.keys() and facts.target_ends.keys() - journal.target_ends.keys():
+        return True  # partitions that were not mirrored then
+    return any(facts.stored.get(partition, offset) != offset for partition, offset in noted.items())
 
 
 def ends_progress(journal: FailoverJournal | None) -> StageProgress:

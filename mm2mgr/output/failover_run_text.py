@@ -107,6 +107,11 @@ def say_ended(done: FailoverEnded) -> None:
         say("nothing was written (--dry-run)")
         say(verdict_line(result.pair, result.verdict), _STYLES[result.verdict.word])
         return
+    if result.may_miss_groups:
+        say("! groups of the source that have no checkpoint are not known: the source was not read", "yellow")
+    if result.may_have_run:
+        text = f"whether the pair has run since is not known ({result.may_have_run}): --forget begins anew"
+        say(f"! {one_line(text)}", "yellow")
     say_steps(done.left)
     journal = result.journal
     since = f" at {datetime.fromtimestamp(journal.began_at, UTC):%Y-%m-%d %H:%M:%S} UTC" if journal else ""

@@ -249,6 +249,14 @@ def test_with_a_dead_source_a_disaster_writes_what_is_known(estate: Runnable) ->
     assert estate.journal.source_stored[ORDERS] == 1_000
 
 
+def test_a_disaster_that_never_saw_the_groups_of_the_source_says_so(estate: Runnable) -> None:
+    estate.source.dead = True
+    for outcome in ("done", "already done"):
+        told = estate.run("--disaster", code=2)
+        assert "! groups of the source that have no checkpoint are not known" in " ".join(told.out.split())
+        assert told.lines[-1].startswith(f"{outcome}: a->east: ")
+
+
 def test_a_planned_failover_with_a_dead_source_is_refused(estate: Runnable) -> None:
     estate.source.dead = True
     estate.run(code=1)
@@ -281,6 +289,25 @@ def test_an_interrupt_says_how_to_go_on_and_the_next_run_does(estate: Runnable) 
     assert "mm2mgr failover run 'a->east' goes on, --abandon takes it back" in said.err
     assert FakeLease.closed == ["east"]
     assert estate.run().lines[-1].startswith("done: a->east: 1 group at the offsets")
+
+
+def test_an_interrupt_before_the_first_write_says_that_nothing_was_written(estate: Runnable) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    estate.site.patch.setattr("mm2mgr.apply.failover_run.QuietSource.next_look", interrupt)
+    said = estate.run(code=130)
+    assert "this run wrote nothing" in said.err
+    assert "--abandon" not in said.err
+    assert (writes_of(estate), estate.kept) == ([], {})
+
+
+def test_groups_that_the_first_run_left_out_are_written_by_the_next(estate: Runnable) -> None:
+    estate.source.commits["audit"] = {ORDERS: 500}
+    assert "1 group at the offsets" in estate.run("--group", "audit", code=0).lines[-1]
+    assert estate.target.commits["billing"][REMOTE] == 350
+    assert "2 groups at the offsets" in estate.run().lines[-1]
+    assert estate.target.commits["billing"][REMOTE] == 400
 
 
 def test_a_plan_that_cannot_read_the_target_is_not_judged(estate: Runnable) -> None:

@@ -118,7 +118,7 @@ class FakePair:
                 return {group: cluster.states.get(group, GroupState("EMPTY")) for group in cluster.commits}
             case CommittedOffsets():
                 known = {
-                    group: dict(cluster.commits[group])
+                    group: dict(cluster.commits.get(group, {}))
                     for group in question.groups
                     if group not in cluster.refused_groups
                 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -21,6 +21,7 @@ from mm2mgr.failover.check import (
     PositionBounds,
     RecoveryPoint,
     TimeToExpect,
+    Unread,
 )
 from mm2mgr.failover.group_offsets import Written
 from mm2mgr.failover.journal import FailoverJournal, journal_texts, parse_journal
@@ -54,6 +55,8 @@ class FakeEstate:
     connect_failure: str = ""
     source_is_dead: bool = False
     still_written: bool = False
+    asked: set[str] | None = None
+    refuse_groups: bool = False
     pair: str = "a->east"
     owner: str = "team"
     author: str = "ops"
@@ -80,10 +83,16 @@ class FakeEstate:
         groups = tuple(
             GroupReadiness(group, (self._position(group),), group in self.members, "EMPTY", translated=True)
             for group in sorted(self.groups)
+            if self.asked is None or group in self.asked
         )
         recovery = RecoveryPoint(self.end - self.stored, 1.0)
         return PairReadiness(
-            self.pair, self.seconds, groups, recovery=recovery, time=TimeToExpect(1.0, 5.0)
+            self.pair,
+            self.seconds,
+            groups,
+            recovery=recovery,
+            time=TimeToExpect(1.0, 5.0),
+            asked="biling" if self.asked == set() else None,
         ), self._facts()
 
     def _position(self, group: str) -> GroupPosition:
@@ -146,6 +155,9 @@ class FakeEstate:
             self._step()
             if group in self.members:
                 outcomes.append(GroupOutcome(group, "joined", "a member joined"))
+                continue
+            if self.refuse_groups:
+                outcomes.append(GroupOutcome(group, "failed", "not now"))
                 continue
             committed, before = self.groups[group]
             assert before == written[REMOTE].before
@@ -313,6 +325,91 @@ def test_records_written_while_the_pair_stops_end_it_and_it_can_be_taken_back() 
     with jumping():
         abandon(estate, lambda *_: True, 60)
     assert estate.states == STATES
+
+
+def test_groups_that_a_first_run_left_out_are_written_by_the_next() -> None:
+    estate = usual()
+    estate.asked = {"billing"}
+    assert estate.run(RunOrder(only="billing")).outcome == "done"
+    assert estate.groups["audit"] == (70, None)
+    estate.asked, estate.groups["billing"] = None, (100, 40)  # somebody reads it again there
+    before = list(estate.writes)
+    result = estate.run()
+    assert (result.outcome, estate.writes) == ("done", [*before, "audit 70"])
+    assert [order.group for order in result.left_out] == ["billing"]
+    again = estate.run()
+    assert (again.outcome, [order.group for order in again.left_out]) == ("already done", ["billing"])
+
+
+def test_an_expression_that_matches_no_group_ends_a_disaster_too() -> None:
+    estate = usual()
+    estate.source_is_dead, estate.asked = True, set()
+    with pytest.raises(StageError, match="no group that reads a mirrored topic matches 'biling'"):
+        estate.run(RunOrder("disaster", only="biling"))
+    assert (estate.writes, estate.texts) == ([], {})
+
+
+def test_a_failover_that_was_done_may_be_an_older_one_where_connect_does_not_answer() -> None:
+    estate = usual()
+    assert estate.run().may_have_run == ""
+    estate.source_is_dead, estate.connect_failure = True, "no worker answers"
+    again = estate.run(RunOrder("disaster"))
+    assert (again.outcome, again.may_have_run) == ("already done", "no worker answers")
+
+
+@pytest.mark.parametrize("mode", ["planned", "disaster"])
+def test_groups_that_are_not_read_any_more_are_not_done(mode: Literal["planned", "disaster"]) -> None:
+    estate = usual()
+    judge = estate.judge
+
+    def judge_blindly() -> tuple[PairReadiness, MirrorFacts]:
+        readiness, facts = judge()
+        if estate.states["mirror"] != "STOPPED":
+            return readiness, facts
+        return replace(readiness, groups=(), unread=(Unread("a", "groups", "timed out"),)), facts
+
+    estate.judge = judge_blindly  # type: ignore[method-assign]
+    with pytest.raises(StageError, match=r"3 groups \(audit, billing, level\) could not be read any more"):
+        estate.run(RunOrder(mode, timeout_seconds=60))
+    journal = parse_journal(estate.texts, "team", "a->east")
+    assert journal
+    assert journal.is_open
+    estate.judge = judge  # type: ignore[method-assign]
+    assert estate.run(RunOrder(mode, timeout_seconds=60)).outcome == "done"
+
+
+def test_a_source_that_falls_silent_while_the_pair_stops_ends_a_planned_failover() -> None:
+    estate = usual()
+    stop = estate.set_states
+
+    def stop_and_die(wanted: Mapping[PairConnector, str]) -> None:
+        stop(wanted)
+        estate.source_is_dead = True
+
+    estate.set_states = stop_and_die  # type: ignore[method-assign]
+    with pytest.raises(StageError, match=r"stop the connectors of the pair: STOPPED; the lag is not known: a does not"):
+        estate.run()
+    assert not any(write.startswith(("billing", "audit")) for write in estate.writes)
+    assert estate.run(RunOrder("disaster")).outcome == "done"
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_it_is_not_taken_back_where_groups_cannot_be_read(is_read: bool) -> None:
+    estate = usual()
+    estate.refuse_groups = True
+    with pytest.raises(StageError):
+        estate.run()
+    judge = estate.judge
+
+    def judge_blindly() -> tuple[PairReadiness, MirrorFacts]:
+        readiness, facts = judge()
+        unread = (Unread("east", "group offsets", "timed out"),)
+        return replace(readiness, groups=readiness.groups if is_read else (), unread=unread if is_read else ()), facts
+
+    estate.judge = judge_blindly  # type: ignore[method-assign]
+    with jumping(), pytest.raises(Mm2mgrError, match=r"whether audit, billing were written .* could not be read"):
+        abandon(estate, lambda *_: True, 60)
+    assert estate.states["mirror"] == "STOPPED"
 
 
 @st.composite

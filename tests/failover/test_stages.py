@@ -63,6 +63,15 @@ def test_an_end_that_is_unread_gone_set_back_or_new_is_not_quiet(facts: MirrorFa
     assert quiet_after(FACTS, FACTS, facts).seconds == 0
 
 
+def test_a_source_that_does_not_answer_is_never_quiet() -> None:
+    silent = replace(FACTS, source_ends={}, unknown="a does not answer")
+    quiet = quiet_after(silent, silent, silent)
+    assert quiet.seconds == 0
+    told = quiet_progress(quiet, silent, 5)
+    assert (told.done, told.text) == (False, "the ends of the source's logs could not be read (a does not answer)")
+    assert quiet_after(silent, silent, FACTS, FACTS, FACTS).seconds == 9, "quiet counts from the first look that saw it"
+
+
 def test_open_transactions_are_named() -> None:
     facts = replace(FACTS, open_ends={ORDERS: 8, BILLS: 7})
     assert quiet_progress(quiet_after(FACTS, FACTS, FACTS), facts, 5).text == "open transactions: orders-0"
@@ -94,6 +103,11 @@ def test_which_journal_a_run_goes_on_with() -> None:
     assert goes_on(replace(ended, outcome="done"), FACTS)
     assert not goes_on(ended, running), "it was started again"
     assert not goes_on(replace(ended, source_stored={ORDERS: 9}), FACTS), "it has run since"
+    noted = replace(ended, source_stored=FACTS.stored, target_ends={ORDERS: 10})
+    newer = replace(FACTS, stored={**FACTS.stored, TopicPartition("new", 0): 5}, target_ends={ORDERS: 10})
+    assert goes_on(noted, newer), "stored offsets that could not be read then"
+    newer = replace(newer, target_ends={ORDERS: 10, TopicPartition("new", 0): 5})
+    assert not goes_on(noted, newer), "it has mirrored a new topic since"
 
 
 def test_the_verdict_of_a_run_is_that_of_a_check_but_for_groups_that_are_to_be_written() -> None:
