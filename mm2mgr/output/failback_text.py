@@ -77,7 +77,8 @@ def _next_text(result: Failback, way: WayBack) -> str:
     command = f"mm2mgr failover back '{result.pair}'"
     match result.outcome:
         case "to prepare":
-            return f"To prepare: {command} --apply"
+            nothing = "Nothing was started: it is not prepared yet. " if result.ordered_start else ""
+            return f"{nothing}To prepare{' and start' if nothing else ''}: {command} --apply{' --start' if nothing else ''}"
         case "prepared" if any(part.state == "RUNNING" for part in way.back):
             return f"Running: {way.back_pair}."
         case "prepared":

@@ -256,3 +256,8 @@ def test_ranges_join_what_lies_next_to_each_other_and_what_was_not_read() -> Non
     assert lost_ranges([1, 2, 5, 6], frozenset({2})) == (Range(1, 2), Range(5, 7))
     assert lost_ranges([5, 6], frozenset(), Range(7, 20)) == (Range(5, 20),)
     assert lost_ranges([], frozenset(), Range(7, 7)) == ()
+
+
+def test_what_was_lost_does_not_go_back_in_a_later_round_where_the_other_side_never_had_a_record() -> None:
+    part = BackPartition(HERE, Offsets(0, 12), Offsets(0, 0), begun=(0, 6))
+    assert begin_partition(part).first == 6
