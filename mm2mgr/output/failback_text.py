@@ -77,8 +77,11 @@ def _next_text(result: Failback, way: WayBack) -> str:
     command = f"mm2mgr failover back '{result.pair}'"
     match result.outcome:
         case "to prepare":
-            nothing = "Nothing was started: it is not prepared yet. " if result.ordered_start else ""
-            return f"{nothing}To prepare{' and start' if nothing else ''}: {command} --apply{' --start' if nothing else ''}"
+            if result.ordered_start:
+                text = f"Nothing was started: it is not prepared yet. To do both: {command} --apply --start"
+            else:
+                text = f"To prepare: {command} --apply"
+            return text
         case "prepared" if any(part.state == "RUNNING" for part in way.back):
             return f"Running: {way.back_pair}."
         case "prepared":
