@@ -141,7 +141,7 @@ class BackPartition:
 
     @property
     def has_lost_copied(self) -> bool:
-        """Whether A's log ends before what A->B has mirrored of it: A has lost records that B has, or it was made anew."""
+        """Whether A's log ends before what A->B mirrored of it: it has lost records that B has, or was made anew."""
         is_same_name = self.remote is None or self.remote == self.partition
         return is_same_name and self.source is not None and (self.mirrored or 0) > self.source.end
 
