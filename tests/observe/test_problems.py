@@ -277,6 +277,8 @@ def test_what_holds_a_way_back_is_no_difference(small: Estate) -> None:
     assert "config-differs" not in _named(small.flow())
     connector.config |= {"topics": "x"}
     assert "config-differs" in _named(small.flow())
+    connector.state, connector.tasks = "STOPPED", 0
+    assert "STOPPED: it does nothing until mm2mgr failover back 'b->a'" in small.flow().notes
 
 
 def test_a_partition_that_an_assignment_holds_raises_no_alarm(small: Estate) -> None:
