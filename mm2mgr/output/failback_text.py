@@ -44,7 +44,8 @@ def say_way_back(way: WayBack, rows: int) -> None:
             which = few([f"{begin.partition} offset {begin.strange[0]}" for begin in strange])
             say(
                 f"{number_of(count, 'record')} before these places {'is' if count == 1 else 'are'} not from the source"
-                f" ({which}): somebody wrote to the target while it was mirrored to; they do not go back."
+                f" ({which}): somebody wrote to the target while it was mirrored to, or the source has lost them since;"
+                " they do not go back."
             )
 
 
