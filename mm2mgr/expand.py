@@ -273,30 +273,38 @@ class _Expansion:
         flows = [self._lane(flow, lane, lane_of) for lane in lanes]
         rest = topics_without(topics, lane_of)
         if not rest.include:
-            here: PathKey = ("flows", flow.name, "balance", "lanes")
             message = f"the lanes of flow '{flow.name}' have all its topics: leave one to its own connector"
-            self.problem(here, message)
+            self.problem(self._lanes_path(flow), message)
         written = {**flow.written, ("topics", "exclude"): flow.origin_of("balance", "lanes")}
         settings = settings.model_copy(update={"topics": rest})
         return [replace(flow, settings=settings, written=written, undivided=topics), *flows]
 
+    def _lanes_path(self, flow: Flow, *lane: str) -> PathKey:
+        """Return where the lanes of a flow, or one of them, are written: in its pair, the flow, or the defaults."""
+        own: PathKey = ("flows", flow.name)
+        layers: list[PathKey] = [(*own, "pairs", flow.pair), own, ("defaults", "flows"), ("defaults",)]
+        paths: list[PathKey] = [(*layer, "balance", "lanes", *lane) for layer in layers]
+        return next((path for path in paths if path in self.spec.places), paths[1])
+
     def _lane(self, flow: Flow, lane: str, lane_of: dict[str, str]) -> Flow:
         """Return a lane as a flow; `lane_of` has the lanes of topics so far, and gets its own."""
         settings, name, path = flow.settings, f"{flow.name}.{lane}", ("balance", "lanes", lane)
-        here: PathKey = ("flows", flow.name, *path)
-        model = settings.balance.lanes[lane]
+        here, model = self._lanes_path(flow, lane), settings.balance.lanes[lane]
+        remedy = "remove it from the lane" if here[0] == "flows" else "write the lane in the flow that has the topic"
         if name in self.tree.flows:
             self.problem(here, f"lane '{lane}' of flow '{flow.name}' would have the name of flow '{name}': rename it")
         for topic in model.topics:
             if topic in lane_of:
-                message = f"topic '{topic}' is in lane '{lane_of[topic]}' and in lane '{lane}': keep it in one"
-                self.problem(here, message)
+                other = lane_of[topic]
+                places = f"in lane '{other}' and in lane '{lane}': keep it in one"
+                places = f"twice in lane '{lane}': keep it once" if other == lane else places
+                self.problem(here, f"topic '{topic}' is {places}")
             elif not flow.carries(topic) or flow.selection.is_heartbeats(topic):
-                reason = flow.selection.refusal(topic) or "its topics: do not include it"
+                reason = flow.selection.refusal(topic) or "its `topics` do not include it"
                 is_heartbeats = flow.selection.is_heartbeats(topic)
                 reason = "it has heartbeats, which stay with the flow's own connector" if is_heartbeats else reason
                 message = f"lane '{lane}' names topic '{topic}', which it cannot have of flow '{flow.name}': {reason}"
-                self.problem(here, f"{message}; remove it from the lane")
+                self.problem(here, f"{message}; {remedy}")
             lane_of.setdefault(topic, lane)
         origin = flow.origin_of(*path)  # of a list, too
         own_tasks = {key: getattr(model.tasks, key) for key in model.tasks.model_fields_set} if model.tasks else {}

@@ -139,9 +139,10 @@ def resolved_within(path: Path, folder: Path) -> Path | None:
 
 
 def is_frozen(path: Path) -> bool:
-    """Tell whether a freeze file exists, whatever it is; also where its folder cannot be looked into."""
+    """Tell whether a freeze file exists, whatever it is, a link to nothing too; also where its folder cannot be looked
+    into."""
     try:
-        path.stat()
+        path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, ValueError):

@@ -14,7 +14,7 @@ from mm2mgr.balance.rates import MEASURED, PlannedRate, Rates, RateSource, measu
 from mm2mgr.balance.rules import BalanceRules, LoadLook
 from mm2mgr.partitions import Listing, TopicPartition, listing_of, predict
 from mm2mgr.sizing.tasks import HotPartition
-from mm2mgr.text import list_names, number_of, rate_text
+from mm2mgr.text import few, number_of, rate_text
 
 Choice = Literal["fresh", "keep", "rebalance", "grow", "shrink"]
 LEVEL = 1.001
@@ -299,11 +299,8 @@ class FlowToPack:
             f"{total} over {number_of(len(self.rates), 'partition')}, {usable} usable per task: the busiest of"
             f" {number_of(tasks, 'task')} gets {percent(packing.busiest)} of the usable capacity; no assignment gets it"
             f" below {percent(self.weights.least_load(tasks))}.",
-            *self.source_reasons(),
+            *self.rate_reasons(),
         ]
-        if hot := self.hot_partitions():
-            names = [f"{h.topic}-{h.partition} ({h.factor:.1f} times the usable)" for h in hot]
-            reasons.append(f"Hot partitions, which more tasks do not help: {list_names(names)}.")
         if capped:
             limit = f"the limit of {bounds.limit}" if tasks == bounds.limit else "the number of partitions"
             reasons.append(f"Capped at {number_of(tasks, 'task')} by {limit}: the load needs more.")
@@ -311,8 +308,13 @@ class FlowToPack:
             reasons.append(f"The configured minimum is {number_of(tasks, 'task')}.")
         return reasons
 
-    def source_reasons(self) -> list[str]:
-        """Say where rates come from that are not measured on their partition."""
+    def rate_reasons(self) -> list[str]:
+        """Say where rates come from that are not measured on their partition, and which partitions are hot."""
+        hot = [f"{h.topic}-{h.partition} ({h.factor:.1f} times the usable)" for h in self.hot_partitions()]
+        text = f"Hot partitions, which more tasks do not help: {few(hot)}."
+        return [*self._source_reasons(), *([text] if hot else [])]
+
+    def _source_reasons(self) -> list[str]:
         counts: dict[RateSource, int] = {}
         for rate in self.rates:
             counts[rate.source] = counts.get(rate.source, 0) + 1
@@ -324,7 +326,9 @@ class FlowToPack:
             "default": f"the default of {rate_text(self.rules.default_bytes_per_second)}",
         }
         taken = [f"{counts[source]} {text}" for source, text in sources.items() if source in counts]
-        own = f"Of {len(self.rates)} rates, {counts.get('own', 0)} are measured on their partition; others:"
+        measured = counts.get("own", 0)
+        verb = "is measured on its" if measured == 1 else "are measured on their"
+        own = f"Of {len(self.rates)} rates, {measured} {verb} partition; others:"
         return [f"{own} {', '.join(taken)}."] if taken else []
 
 

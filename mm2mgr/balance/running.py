@@ -18,7 +18,7 @@ from mm2mgr.balance.packing import ROUNDING, Packing
 from mm2mgr.balance.rates import MEASURED
 from mm2mgr.balance.rules import BalanceHistory, LoadLook
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.text import list_names, number_of
+from mm2mgr.text import few, number_of
 
 _LEVEL = 1.01
 """A change stops to move a hundredth above the bound: the moves for the last hundredth are worth less than they
@@ -50,7 +50,7 @@ class RunningTasks:
                 return self._change(packing, reasons)
             return self._stay(f"{' '.join(reasons)} No other assignment is possible: unchanged.")
         if reason := self._blind_reason():
-            return self._stay(reason)
+            return replace(self._stay(reason), capped=False)  # by guesses it is not known
         looks = self._last_looks()
         if self._is_strained(self.look):
             return self._relieve(looks)
@@ -70,11 +70,15 @@ class RunningTasks:
 
     def _busiest(self, tasks: int, task_of: Mapping[int, int]) -> float:
         """Return the measured load of the busiest task, without those that are busy with one hot partition."""
+        return max((share for share, is_hot in self._measured_shares(tasks, task_of) if not is_hot), default=0.0)
+
+    def _measured_shares(self, tasks: int, task_of: Mapping[int, int]) -> list[tuple[float, bool]]:
+        """Return the measured load of each task, and whether it is busy with one hot partition."""
         packing = Packing(self.measured, tasks, self.flow.most_partitions)
         for place, task in sorted(task_of.items()):
             packing.put(place, task)
-        shares = [(packing.share(task), packing.ceiling(task, 0.0)) for task in range(tasks)]
-        return max((share for share, ceiling in shares if share > ceiling), default=0.0)
+        shares = ((packing.share(task), packing.ceiling(task, 0.0)) for task in range(tasks))
+        return [(share, 0 < share <= ceiling) for share, ceiling in shares]
 
     def _last_looks(self) -> list[LoadLook]:
         """Return as many looks as a change needs, this one last: those since the last round, at the same number of
@@ -105,7 +109,7 @@ class RunningTasks:
             reasons.append(f"A task has {fullest} partitions; {self.flow.most_partitions} are allowed.")
         counts = Counter(name for held in self.current.tasks for name in held if name in self.places)
         if twice := [str(name) for name, count in counts.items() if count > 1]:
-            reasons.append(f"More than one task has {list_names(sorted(twice))}, so that records arrive twice.")
+            reasons.append(f"More than one task has {few(sorted(twice))}, so that records arrive twice.")
         return reasons
 
     def _changes(self, packing: Packing) -> bool:
@@ -260,11 +264,13 @@ class RunningTasks:
     def _load_text(self) -> str:
         look = self.look
         tasks = number_of(self.tasks, "task")
-        text = f"The busiest of {tasks} has {percent(look.busiest)} of the usable capacity"
+        is_hot = any(is_hot for _, is_hot in self._measured_shares(self.tasks, self.task_of))
+        aside = ", those with a hot partition left out," if is_hot else ""
+        text = f"The busiest of {tasks}{aside} has {percent(look.busiest)} of the usable capacity"
         return f"{text}, {look.busiest / look.mean:.2f} times the mean" if look.mean > 0 else text
 
     def _stay(self, reason: str) -> BalancePlan:
-        plan = self.flow.result("keep", self.running, [reason, *self.flow.source_reasons()])
+        plan = self.flow.result("keep", self.running, [reason, *self.flow.rate_reasons()])
         return replace(plan, look=self.look, capped=self.flow.least_tasks > self.flow.most_tasks)
 
     def _change(self, packing: Packing, reasons: list[str]) -> BalancePlan:
@@ -282,7 +288,7 @@ class RunningTasks:
         after = (
             f"{change}; the busiest gets {percent(self._busiest(tasks, self._task_of(packing)))} of the usable capacity"
         )
-        plan = self.flow.result(choice, packing, [*reasons, f"{count}, {after}.", *self.flow.source_reasons()])
+        plan = self.flow.result(choice, packing, [*reasons, f"{count}, {after}.", *self.flow.rate_reasons()])
         return replace(plan, moves=moves, look=self.look)
 
     def _moves(self, packing: Packing) -> tuple[PartitionMove, ...]:

@@ -21,6 +21,11 @@ Hold = Literal["frozen", "history", "stale", "settling", "rounds", "window"]
 Action = Literal["plan", "wait", "keep"]
 TRIGGERS: tuple[Trigger, ...] = ("overload", "schedule")
 HOLDS: tuple[Hold, ...] = ("frozen", "history", "stale", "settling", "rounds", "window")
+LASTING_HOLDS: frozenset[Hold] = frozenset({"frozen", "history", "stale"})
+"""Those that a person has to end: they are told also while nothing asks for a round."""
+_NEVER_LATE = (
+    "nothing is ever rebalanced: its tree has no max_lag, so that no task is late, and no trigger but overload"
+)
 PAUSE_SECONDS = 600.0
 """Between two plans for one trigger: roll-ups are made by the hour."""
 STANDBY_SECONDS = 60.0
@@ -108,8 +113,8 @@ class TriggerDecision:
     """What to do: `plan` (make a plan, and write it where it is worth a restart), `wait` (something asks for it, and
     `hold` says what holds it), or `keep`.
 
-    `reason`: in words. `notes`: of tasks that are late and not overloaded. `allowed_at`: when a round may be next,
-    in seconds since 1970; None while nobody can tell.
+    `reason`: in words. `notes`: of tasks that are late and not overloaded, and of a tree by which none is ever late.
+    `allowed_at`: when a round may be next, in seconds since 1970; None while nobody can tell.
     """
 
     action: Action
@@ -118,6 +123,11 @@ class TriggerDecision:
     reason: str = ""
     notes: tuple[str, ...] = ()
     allowed_at: float | None = None
+
+    @property
+    def is_held_for_good(self) -> bool:
+        """Whether a person has to end what holds it."""
+        return self.hold in LASTING_HOLDS
 
 
 def decide(
@@ -137,6 +147,8 @@ def decide(
         late=tuple((task.task, counts.get(task.task, 0) + 1) for task in late),
     )
     notes = tuple(_note(task) for task in late if dict(state.late)[task.task] >= rules.looks)
+    if rules.max_lag_seconds is None and set(rules.triggers) == {"overload"}:
+        notes = (*notes, _NEVER_LATE)
     trigger: Trigger | None = None
     if state.overloaded >= rules.looks and "overload" in rules.triggers and state.may_plan("overload", now):
         trigger = "overload"
@@ -144,7 +156,7 @@ def decide(
         trigger = "schedule"
     hold, reason, allowed_at = _hold(state, look, now, rules)
     if trigger is None:
-        return state, TriggerDecision("keep", None, hold, "", notes, allowed_at)
+        return state, TriggerDecision("keep", None, hold, reason if hold in LASTING_HOLDS else "", notes, allowed_at)
     sentence = _busy_text(busy, rules) if trigger == "overload" else ""
     if hold:
         is_asked = trigger == "overload"

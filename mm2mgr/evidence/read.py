@@ -167,9 +167,7 @@ def _with_tasks(flow: Flow, running: Running, snapshot: Snapshot) -> RunningConn
     if isinstance(connector, str):
         return connector
     tasks = snapshot.get(TaskConfigs(flow.connect.name, connector.name))
-    if isinstance(tasks, Mm2mgrError):
-        return f"Connect cluster '{flow.connect.name}' could not be read"
-    return replace(connector, tasks=tasks)
+    return replace(connector, tasks=Failure.from_error(tasks) if isinstance(tasks, Mm2mgrError) else tasks)
 
 
 def current_prediction(
@@ -184,8 +182,11 @@ def current_prediction(
     partitions back, and is taken to leave all where they are. Tasks of workers before 4.0 `may_have` heartbeats too,
     which these give to each source connector (KIP-1089): they have a place in the order, and no load.
     """
-    if isinstance(running, str) or not running.assignment.task_of:
-        note = running if isinstance(running, str) else "the connector has no tasks yet"
+    if isinstance(running, str):
+        return predict_assignment(listing, carries, running)
+    if not running.assignment.task_of:
+        is_read = not isinstance(running.tasks, Failure)
+        note = "the connector has no tasks yet" if is_read else "the tasks of the connector could not be read"
         return predict_assignment(listing, carries, note)
     now, is_stock = running.assignment, running.is_stock
     others = {topic for topic in now.topics if not carries(topic) and may_have(topic)}

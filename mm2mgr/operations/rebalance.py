@@ -47,7 +47,7 @@ from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.sizing.load import statistic_of
 from mm2mgr.sizing.tasks import Bounds, Rules
-from mm2mgr.text import few, number_of, whole_number
+from mm2mgr.text import few, number_of, one_line, whole_number
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, Topology, lease_group
 
@@ -337,6 +337,13 @@ def _holds(flow: Flow, history: History, now: float) -> tuple[str, ...]:
     return holds_of_tree(look, now, automatic_rules(flow))
 
 
+def _unread_tasks(running: RunningConnector | str) -> str:
+    """Say why the tasks of a connector could not be read."""
+    if isinstance(running, RunningConnector) and isinstance(running.tasks, Failure):
+        return one_line(running.tasks.message)
+    return str(running)
+
+
 def _has_plugin(running: RunningConnector | str) -> bool:
     return isinstance(running, RunningConnector) and is_plugin_class(running.config.get("connector.class", ""))
 
@@ -363,7 +370,10 @@ class _Judging:
             live = self.evidence.running[flow.connect.name]
             if not isinstance(live, Mm2mgrError) and named[1] not in live:
                 return replace(balance, detail="it is not created yet", hint="mm2mgr apply")
-            return replace(balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read")
+            reason = live.one_line if isinstance(live, Mm2mgrError) else _unread_tasks(running)
+            return replace(
+                balance, verdict="unknown", detail=f"Connect cluster '{flow.connect.name}' was not read: {reason}"
+            )
         if _has_plugin(running):
             return self._judge_plugin(balance, flow, scenario, running)
         rates, rules = self._planning_rates(flow, scenario), balance_rules(flow, scenario.rules)
@@ -435,7 +445,7 @@ class _Judging:
         if plan.capped and (bounds.limit is None or bounds.limit > tasks_max):
             more = f"The load needs more than tasks.max, {tasks_max}: mm2mgr size, then apply, raise that."
             plan = replace(plan, reasons=(*plan.reasons, more))
-        if pinned := _pinned_text(rules, partitions):
+        if pinned := _pinned_text(rules, partitions, _topics_of_others(flow)):
             plan = replace(plan, reasons=(*plan.reasons, pinned))
         held = _holds(flow, self.history, self.now)
         balance = replace(balance, plan=plan, ways=ways, tasks_max=tasks_max)
@@ -550,9 +560,23 @@ def text_of(plan: BalancePlan, former: PluginAssignment) -> str:
     return PluginAssignment.build(plan.assignment, loads, unlisted).holding(former).text
 
 
-def _pinned_text(rules: BalanceRules, partitions: Iterable[TopicPartition]) -> str:
+def _topics_of_others(flow: Flow) -> Callable[[str], bool]:
+    """Return what tells whether a topic is for another connector of the flow to name: `pinned` is one for all lanes.
+
+    What no lane lists is the business of the flow's own connector.
+    """
+    if flow.lane_of:
+        return lambda topic: topic not in flow.settings.topics.include
+    listed = {topic for lane in flow.settings.balance.lanes.values() for topic in lane.topics}
+    return lambda topic: topic in listed
+
+
+def _pinned_text(
+    rules: BalanceRules, partitions: Iterable[TopicPartition], is_of_others: Callable[[str], bool] = lambda _: False
+) -> str:
     """Say how many partitions are pinned, and which of them the flow does not have; empty where none is."""
-    missing, count = sorted(rules.pinned.difference(partitions)), len(rules.pinned)
+    pinned = {partition for partition in rules.pinned if not is_of_others(partition.topic)}
+    missing, count = sorted(pinned.difference(partitions)), len(pinned)
     if not missing:
         return f"{number_of(count, 'partition')} {'stays' if count == 1 else 'stay'} pinned." if count else ""
     names = few([f"{topic}-{number}" for topic, number in missing], 3)

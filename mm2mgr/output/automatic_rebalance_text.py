@@ -20,6 +20,8 @@ def rebalance_lines(done: RebalanceRound) -> Iterator[str]:
         is_quiet = (not flow.outcome and flow.decision.action == "keep") or flow.outcome == "kept"
         if not is_quiet or (flow.outcome == "kept" and flow.decision.trigger == "overload"):
             yield f"{flow.flow}: {flow.outcome or 'waits'}: {one_line(flow.text)}"
+        elif not flow.outcome and flow.decision.is_held_for_good:
+            yield f"{flow.flow}: nothing is rebalanced now: {one_line(flow.text)}"
         yield from (f"{flow.flow}: {note}" for note in flow.decision.notes)
     for connect, reason in done.unrecorded.items():
         yield f"rebalance: the history of {connect} was not written: {one_line(reason)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mm2mgr.output.apply_text import say_applied
@@ -23,9 +24,16 @@ def say_rebalance(report: RebalanceReport) -> None:
     for flow in report.flows:
         _say_flow(flow)
         say()
-    count = number_of(len(report.changes), "change")
-    worth = f"{count} worth a restart" if report.changes else "No change is worth a restart"
+    worth = "; ".join(_counts(report)) or "No change is worth a restart"
     say(f"{worth}; {report.measured}, measured until {report.newest}", style="dim")
+
+
+def _counts(report: RebalanceReport) -> Iterator[str]:
+    """Yield how many changes are worth a restart, and how many of such may not be written."""
+    if report.changes:
+        yield f"{number_of(len(report.changes), 'change')} worth a restart"
+    if left := sum(flow.verdict == "left" and flow.plan is not None and flow.plan.is_change for flow in report.flows):
+        yield f"{number_of(left, 'change')} worth a restart may not be written now"
 
 
 def say_rebalanced(report: RebalanceReport) -> None:

@@ -74,7 +74,8 @@ def assignment_remarks(config: Mapping[str, str]) -> Iterator[Remark]:
         tasks, most = len(read_text(config[ASSIGNMENT_KEY]).rates), tasks_max_of(config)
         if most is not None and tasks > most:
             text = f"its assignment has {tasks} tasks, and tasks.max would be {most}: the plugin refuses that"
-            remedy = f"write an assignment of fewer tasks first, tasks: {{max: {tasks}}}, or balance: stock"
+            first = "write an assignment of fewer tasks first (mm2mgr rebalance --apply)"
+            remedy = f"{first}, or keep tasks: {{max: {tasks}}}, or write balance: stock"
             yield Remark(text, "blocks", remedy)
     except AssignmentRefused as refusal:
         text = f"{one_line(refusal.message)}; it stays as it runs"

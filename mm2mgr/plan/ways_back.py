@@ -26,15 +26,15 @@ Pair = tuple[str, str]
 def with_holds(connectors: Sequence[Connector], running: RunningConnectors) -> list[Connector]:
     """Return the tree's connectors, those that are held with what holds them.
 
-    These are connectors that run with the mark, and new ones that the tree wants STOPPED beside another one in the
-    opposite direction that keeps the names of the same topics.
+    These are connectors that have the mark and still keep names, and new ones that the tree wants STOPPED beside
+    another one in the opposite direction that keeps the names of the same topics.
     """
     ways = _identity_ways(connectors, running)
 
     def with_hold(connector: Connector) -> Connector:
         named = connector.connect, connector.name
         live = running.configs.get(named)
-        if live is not None and is_held(live):
+        if live is not None and is_held(live) and keeps_names(connector.config):
             config = {**connector.config, **hold_keys(live)}
             return replace(connector, config=config, state="STOPPED")
         if live is None and connector.state == "STOPPED" and (pair := opposite_of(named, ways)):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from mm2mgr.connectors import ConnectorStatus, TaskStatus
 from mm2mgr.link import HEAP_SHARE, MIB, WORKER_HEAP_BYTES, task_heap
 from mm2mgr.sizing.load import Load, statistic_of
-from mm2mgr.text import list_names, number_of, rate_text, size_text
+from mm2mgr.text import few, list_names, number_of, rate_text, size_text
 
 if TYPE_CHECKING:
     from mm2mgr.sizing.load import Array
@@ -85,7 +85,7 @@ class FlowRun:
 
     `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured),
     `limit_used` the traffic of all flows under its catch-up limit as a share of that (0: no limit), `without_load` how
-    many of its partitions have none.
+    many of its partitions have none. `is_guessed`: none of its partitions was measured.
     """
 
     flow_id: str
@@ -98,6 +98,7 @@ class FlowRun:
     records_per_second: float | None = None
     limit_used: float = 0.0
     without_load: int = 0
+    is_guessed: bool = False
 
     @cached_property
     def per_task(self) -> list[float]:
@@ -288,6 +289,8 @@ def _reasons(
         else ""
     )
     yield f"{tasks}; at most {worker.tasks} on a worker: {_asks(needed)}{crowded}."
+    if guessed := [run.flow_id for run in load.runs if run.is_guessed]:
+        yield f"The load of what was not measured is a guess: {few(guessed)}."
     full = f"the fullest of {number_of(at.workers, 'worker')} may hold"
     if worker.heap_bytes is not None:
         usable = f"{size_text(worker.heap_bytes)} × {HEAP_SHARE * 100:g} %"

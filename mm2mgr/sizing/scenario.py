@@ -194,6 +194,7 @@ def _flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
         buffers=scenario.buffers,
         records_per_second=flow.load.total / size if size else None,
         without_load=len(scenario.prediction.without_load),
+        is_guessed=not flow.sizing.measured_partitions and flow.sizing.partitions > 0,
     )
 
 

@@ -419,11 +419,12 @@ def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
 
 def _by_hand(sizing: Sizing, now: Judgement) -> str:
     is_within = now.busiest_bytes_per_second <= sizing.usable_bytes_per_second
+    enough = f"{sizing.tasks} {'is' if sizing.tasks == 1 else 'are'} enough"
     verdict = {
         "fits": "that fits" if is_within else "no other number is better",
-        "too small": f"too few, {sizing.tasks} are enough",
-        "badly dealt": f"overloaded, because busy partitions share a task: {sizing.tasks} are enough",
-        "more than needed": f"{sizing.tasks} are enough",
+        "too small": f"too few, {enough}",
+        "badly dealt": f"overloaded, because busy partitions share a task: {enough}",
+        "more than needed": enough,
         "not measured": "not measured, so not judged",
     }[now.verdict]
     busiest = f"the busiest of {number_of(now.tasks, 'task')} handles {rate_text(now.busiest_bytes_per_second)}"

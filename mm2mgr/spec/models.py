@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, c
 from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.spec.scalars import start_text
 from mm2mgr.spec.values import (
+    NO_SWITCH,
     Addresses,
     Alias,
     ByteRate,
@@ -26,6 +27,7 @@ from mm2mgr.spec.values import (
     KafkaVersion,
     LabelName,
     LaneName,
+    LocalFile,
     Owner,
     PairName,
     PartitionName,
@@ -45,6 +47,7 @@ from mm2mgr.spec.values import (
     balance_way,
     flag,
     lane_topics,
+    no_lanes,
     proxy_settings,
     triggers,
 )
@@ -194,7 +197,7 @@ class ClusterDefaults(Model, json_schema_extra=_example(replication_factor=3)):
     security: Security = Field(default_factory=dict)
     """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`; null drops a key that the defaults gave. Secrets as
     `${file:…}` placeholders of the workers' config providers."""
-    replication_factor: Annotated[int, Field(ge=-1, le=32)] = 3
+    replication_factor: Annotated[int, Field(ge=-1, le=32), NO_SWITCH] = 3
     """Copies of each topic that MirrorMaker creates here; -1 asks the brokers for their default. Kafka's own mix of 2
     and 3 surprises people."""
     access: Access | None = None
@@ -217,7 +220,7 @@ class Workers(Model, json_schema_extra=_example(count=3)):
     """The machines of a Connect cluster, for `mm2mgr fleet`, `simulate`, the tasks that `plan` lets them have and the
     memory of clients over links: nothing is started or stopped."""
 
-    count: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    count: Annotated[int, Field(ge=1, le=10_000), NO_SWITCH] | None = None
     """How many run today; default: those in use, else the number needed plus one spare."""
     tasks_per_worker: TaskCount = 10
     """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20,
@@ -407,7 +410,9 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
     """Who assigns the partitions of a flow to the tasks of its source connector, how many connectors it has, and when
     the assignment is changed (docs/how-to/balance.md)."""
 
-    by: Literal["stock", "plugin"] = "stock"
+    by: Annotated[
+        Literal["stock", "plugin"], BeforeValidator(no_lanes, json_schema_input_type=Literal["stock", "plugin"])
+    ] = "stock"
     """`stock`: MirrorMaker's own class, which deals them in turn, whatever their traffic. `plugin`: the class of mm2mgr's
     Connect plugin, which takes the assignment from the connector's config and deals evenly without one; every worker
     must have its jar, and `workers: {count: …}` must say how many there are, which plan checks. `balance: plugin` is short
@@ -419,14 +424,14 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
     """Further source connectors, for the topics that each lists; the flow's own connector mirrors all others, new ones
     included. A new flow begins with its lanes on any workers; later its topics change connectors with their stored
     offsets, one pair of connectors after the other, for which workers need Kafka 3.6."""
-    threshold: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 1.1
+    threshold: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False), NO_SWITCH] = 1.1
     """How many times the least possible load the busiest task may have before another assignment is worth a restart."""
-    looks: Annotated[int, Field(ge=1, le=100)] = 2
+    looks: Annotated[int, Field(ge=1, le=100), NO_SWITCH] = 2
     """In how many looks in a row a task must be overloaded and late before partitions move. With 1, `rebalance` goes by
     the whole window of measurements alone, else also by the newest day."""
     cool_down: TimeSpan = 3_600
     """Least time between two rebalances of a flow, those by hand included."""
-    rounds_per_day: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    rounds_per_day: Annotated[int, Field(ge=0, le=1_000), NO_SWITCH] | None = None
     """Most rebalances of a flow within 24 hours, those by hand included: each restarts all tasks. Default: 1; 3 for a
     flow with elastic tasks, which may give tasks up at night, need them in the morning, and be overloaded once."""
     pinned: list[PartitionName] = []
@@ -437,12 +442,12 @@ class Balance(Model, json_schema_extra=_example(by="plugin")):
         Field(examples=[["overload"]]),
     ] = ["overload", "schedule"]
     """What `serve --with rebalance` and `reconcile --rebalance` act on. `overload`: a task that gets more than a task
-    is planned to carry and is later than `max_lag`. `schedule`: every ten minutes, what `rebalance` says is worth a
-    restart. `false`: neither."""
+    is planned to carry and is later than `max_lag`; without that none is late. `schedule`: every ten minutes, what
+    `rebalance` says is worth a restart. `false`: neither."""
     windows: HourSpans = []
     """Hours of the day, in UTC, in which these two may write, such as `22-5`; by hand `--now` writes at any time.
     Default: at any time."""
-    freeze: Annotated[str, Field(min_length=1, examples=["/run/mm2mgr/freeze"])] | None = None
+    freeze: LocalFile | None = None
     """A file that stops these two while it exists, relative to where mm2mgr runs; by hand `--now` writes all the
     same."""
 

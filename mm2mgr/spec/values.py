@@ -192,6 +192,23 @@ def balance_way(value: object) -> object:
     return {"by": value} if isinstance(value, str) else value
 
 
+def _no_switch(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value  # pydantic takes true as 1
+
+
+def no_lanes(value: object) -> object:
+    """Refuse `lanes` where the class that assigns partitions belongs: either class may have lanes."""
+    if value == "lanes":
+        raise ValueError("lanes are written with their topics, beside `by`: balance: {lanes: {heavy: [TOPIC]}}")
+    return value
+
+
+def _local_file(path: str) -> str:
+    if path.startswith("~") or "$" in path:
+        raise ValueError("'~' and variables are not expanded here, so that this file is never there: write its path")
+    return path
+
+
 def lane_topics(value: object) -> object:
     """Read a list of topics as the short form of `{topics: […]}`."""
     return {"topics": value} if isinstance(value, list) else value
@@ -282,7 +299,9 @@ ByteSize = Annotated[
 Share = Annotated[
     float, BeforeValidator(share), WithJsonSchema({"type": ["string", "number"], "examples": ["70%", 0.7]})
 ]
-TaskCount = Annotated[int, Field(ge=1, le=2**31 - 1)]  # Connect reads tasks.max as a Java int
+NO_SWITCH = BeforeValidator(_no_switch)
+"""For a number, after its limits: `true` is none."""
+TaskCount = Annotated[int, Field(ge=1, le=2**31 - 1), NO_SWITCH]  # Connect reads tasks.max as a Java int
 PairName = Annotated[str, Field(pattern=_PAIR, examples=["dc1->agg"]), BeforeValidator(_pair)]
 Alias = Annotated[str, Field(pattern=_NAME, max_length=100)]
 Owner = Annotated[str, Field(pattern=_NAME, examples=["data-platform"])]
@@ -291,6 +310,7 @@ LabelName = Annotated[str, Field(pattern=_LABEL)]
 ConnectorName = Annotated[str, AfterValidator(_connector_name), Field(min_length=1, examples=["legacy-orders"])]
 FlowId = Annotated[str, Field(pattern=FLOW_ID, examples=["orders:dc1->agg"])]
 PartitionName = Annotated[str, Field(pattern=_PARTITION, examples=["orders-0"])]
+LocalFile = Annotated[str, Field(min_length=1, examples=["/run/mm2mgr/freeze"]), AfterValidator(_local_file)]
 HourSpans = Annotated[
     list[Annotated[str, AfterValidator(_hours)]],
     BeforeValidator(_list_of_one, json_schema_input_type=str | list[str]),

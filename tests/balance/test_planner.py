@@ -154,6 +154,25 @@ def test_hot_partitions_are_alone_and_named() -> None:
     assert any("Hot partitions" in reason and "a-0 (3.0 times" in reason for reason in plan.reasons)
 
 
+def test_a_running_task_that_a_hot_partition_fills_is_named_and_not_passed_over() -> None:
+    """Its load is no reason to change, and the sentence that leaves it out says so."""
+    measured = rates(a0=3.0, b0=0.01, b1=0.4, c1=0.4)
+    plan = in_two_looks(measured, running("a0 b0", "b1", "c1"))
+    assert plan.choice == "keep"
+    assert plan.reasons[0].startswith("The busiest of 3 tasks, those with a hot partition left out, has 40 %")
+    assert plan.reasons[-1] == "Hot partitions, which more tasks do not help: a-0 (3.0 times the usable)."
+    assert "left out" not in in_two_looks(rates(b0=0.4, b1=0.4), running("b0", "b1")).reasons[0]
+
+
+def test_by_one_rate_of_many_it_is_not_said_that_more_tasks_are_needed() -> None:
+    partitions = [TopicPartition("a", number) for number in range(8)]
+    hot = {partitions[0]: MeasuredRate(9 * USABLE)}
+    plan = plan_balance(partitions, hot, round_robin(partitions, 2), BalanceRules(bounds=Bounds(limit=2)))
+    assert plan.reasons[0].startswith("Only 1 of 8 partitions has a fresh rate")
+    assert plan.reasons[1].startswith("Of 8 rates, 1 is measured on its partition; others: ")
+    assert not plan.capped
+
+
 def test_partitions_of_a_topic_are_spread_over_tasks() -> None:
     measured = {
         TopicPartition(f"t{topic}", number): MeasuredRate(0.1 * USABLE) for topic in range(6) for number in range(4)

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from mm2mgr.assignment import Assignment, round_robin
 from mm2mgr.balance.planner import plan_balance
 from mm2mgr.balance.rules import BalanceHistory, BalanceRules
-from mm2mgr.balance.triggers import AutomaticRules, FlowLook, TaskLoadLook, TriggerDecision, TriggerState, decide
+from mm2mgr.balance.triggers import (
+    AutomaticRules,
+    FlowLook,
+    TaskLoadLook,
+    Trigger,
+    TriggerDecision,
+    TriggerState,
+    decide,
+)
 from mm2mgr.off_peak import OffPeak
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Bounds, Capacity
@@ -44,6 +52,18 @@ def test_a_task_must_be_overloaded_and_late_in_two_looks_in_a_row() -> None:
     unknown = FlowLook((replace(BUSY, lag_seconds=None), replace(BUSY, share=None)))
     assert {action for action, *_ in decisions([in_time] * 5 + [unknown] * 5)} == {"keep"}
     assert {action for action, *_ in decisions([busy] * 5, AutomaticRules())} == {"keep"}, "no max_lag, nothing is late"
+
+
+def test_a_tree_by_which_nothing_is_ever_rebalanced_is_told() -> None:
+    busy = FlowLook((BUSY,))
+    overload: tuple[Trigger, ...] = ("overload",)
+
+    def notes(rules: AutomaticRules) -> tuple[str, ...]:
+        return decide(TriggerState(), busy, START, rules)[1].notes
+
+    (note,) = notes(AutomaticRules(triggers=overload))
+    assert note.startswith("nothing is ever rebalanced: its tree has no max_lag")
+    assert notes(AutomaticRules()) == notes(replace(LATE, triggers=overload)) == ()
 
 
 def test_a_plan_that_did_not_help_is_not_made_again_at_once() -> None:

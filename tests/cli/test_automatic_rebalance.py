@@ -181,12 +181,13 @@ def test_a_kill_between_the_record_and_the_write_counts_as_a_round(
     assert (site.config, len(site.fake.writes)) == (before, writes)
 
 
-@pytest.mark.parametrize("where", ["tree", "option"])
+@pytest.mark.parametrize("where", ["tree", "option", "link"])
 def test_a_freeze_file_stops_it_and_is_named(site: Site, tmp_path: Path, where: str) -> None:
+    """A link to nothing is there as well: whoever made it wants it to stop."""
     file = tmp_path / "freeze"
-    declare(site, more=f", freeze: {file}" if where == "tree" else "")
+    declare(site, more="" if where == "option" else f", freeze: {file}")
     loop = Loop(freeze=file if where == "option" else None)
-    file.touch()
+    file.symlink_to("nowhere") if where == "link" else file.touch()
     before = dict(site.config)
     flow = loop.look(4)
     assert (flow.decision.action, flow.decision.hold, str(file) in flow.text) == ("wait", "frozen", True)
@@ -296,6 +297,23 @@ def test_reconcile_rebalances_what_is_due_and_then_rests(site: Site, recorded: R
     text = site.config[ASSIGNMENT_KEY]
     site.mm2mgr(*arguments, code=0)
     assert (site.config[ASSIGNMENT_KEY], len(recorded.rebalances)) == (text, 1)
+
+
+@pytest.mark.parametrize("automatic", ["[schedule]", "[overload]"])
+def test_what_a_person_has_to_end_is_told_although_nothing_asks_for_a_round(
+    site: Site, recorded: Recorded, tmp_path: Path, automatic: str
+) -> None:
+    declare(site, automatic)
+    writes, file = len(site.fake.writes), tmp_path / "freeze"
+    arguments = ("reconcile", "--rebalance", "--once", "--wait", "0")
+    said = f"{FLOW}: nothing is rebalanced now: "
+    assert f"{said}no rates: gone holds no throughput" in site.mm2mgr(*arguments, "--store", "gone").out
+    recorded.unread = "the tree says history: false"
+    assert f"{said}the history was not read" in site.mm2mgr(*arguments, "--store", "store").out
+    recorded.unread = ""
+    file.touch()
+    assert f"{said}{file} exists" in site.mm2mgr(*arguments, "--store", "store", "--freeze-file", file).out
+    assert len(site.fake.writes) == writes
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -514,7 +532,8 @@ def test_fewer_tasks_in_the_tree_come_by_a_rebalance_and_then_an_apply(site: Sit
     tree = site.mm2mgr.tree / "x.yaml"
     tree.write_text(tree.read_text().replace("tasks: {max: 4}", "tasks: {max: 2}"))
     arguments = ("reconcile", "--rebalance", "--store", "store", "--once", "--wait", "0")
-    assert "the plugin refuses that" in site.mm2mgr(*arguments, code=1).out
+    said = site.mm2mgr(*arguments, code=1).out
+    assert "the plugin refuses that; fix: write an assignment of fewer tasks first (mm2mgr rebalance --apply)" in said
     text = site.config[ASSIGNMENT_KEY]
     assert (len(read_text(text).rates), site.config["tasks.max"]) == (2, "4")
     site.mm2mgr(*arguments, code=0)

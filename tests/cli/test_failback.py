@@ -414,3 +414,14 @@ def test_a_mirrored_topic_that_the_login_does_not_see_on_the_target_is_refused(e
     text = estate.back("--apply", "--yes", code=1)
     assert "east: mm2mgr's login may not describe orders, which was mirrored there" in text
     assert estate.site.east.writes == []
+
+
+def test_what_no_longer_keeps_names_is_not_held_any_more(estate: Estate) -> None:
+    estate.settle()
+    default = [
+        entry.replace("policy: identity", "policy: default, checkpoints: false, allow: [target-names]")
+        for entry in (FORWARD, RETURN)
+    ]
+    estate.declare(flows(*default))
+    keys = {key["key"]: key["after"] for key in plan_of(estate)[BACK]["keys"]}
+    assert (keys[HELD_KEY], keys["enabled"]) == (None, None)

@@ -56,6 +56,16 @@ def test_workers_come_from_the_tasks_that_size_recommends_and_what_a_worker_carr
     assert one["side_tasks"] == 4
 
 
+def test_a_load_that_nobody_measured_is_not_told_as_if_it_were(ready: Command) -> None:
+    sentence = "The load of what was not measured is a guess: logs:b->hub."
+    assert sentence in fleet(ready)["connect"]["w"]["reasons"]
+    everything = {
+        (alias, topic, number): 1e6 for alias in "ab" for topic in ("logs.web", "orders") for number in range(4)
+    }
+    measured(ready.folder / "store", everything)
+    assert "guess" not in " ".join(fleet(ready)["connect"]["w"]["reasons"])
+
+
 def test_what_people_wrote_by_hand_is_what_runs(ready: Command, mock_cluster: KafkaAccess) -> None:
     declare(ready.tree, *addresses(mock_cluster), orders=", tasks: {max: 3}")
     assert fleet(ready)["connect"]["w"]["tasks"] == 8

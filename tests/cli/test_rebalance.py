@@ -158,12 +158,32 @@ def test_lanes_of_a_flow_are_judged_together(site: Site) -> None:
     assert "orders.heavy:a->b" in limited
 
 
+def test_a_pinned_partition_is_missed_by_the_connector_that_has_its_topic_only(site: Site) -> None:
+    """`pinned` is written once for a flow and its lanes; what no lane lists is missed by the flow's own connector."""
+    tree = site.mm2mgr.tree / "x.yaml"
+    balance = "balance: {pinned: [t0-0, t1-1, t2-9, nope-7], lanes: {heavy: {topics: [t0, t2], tasks: {max: 2}}}}"
+    text = tree.read_text().replace('["t[0-9]"]', f"[{', '.join(TOPICS)}]")
+    tree.write_text(text.replace("{max: 4}}", f"{{max: 2}}, {balance}}}"))
+    for _ in range(4):
+        site.mm2mgr("apply", "--yes", "--wait", "0")
+    for name in (NAME, f"{NAME}.heavy"):
+        site.fake.connectors[name].config |= {"connector.class": PLUGIN_CLASS}
+    flows = {flow["flow"]: flow for flow in site.rebalance("-o", "json", code=2).json["flows"]}
+    missed = {name: [reason for reason in flow["plan"]["reasons"] if "inned" in reason] for name, flow in flows.items()}
+    sentence = "Pinned, but not a partition that the tasks of this flow have: "
+    assert missed == {FLOW: [f"{sentence}nope-7."], "orders.heavy:a->b": [f"{sentence}t2-9."]}
+    tree.write_text(tree.read_text().replace(", t2-9, nope-7", ""))
+    texts = [" ".join(flow["plan"]["reasons"]) for flow in site.rebalance("-o", "json", code=2).json["flows"]]
+    assert all("1 partition stays pinned." in text for text in texts)
+
+
 def test_a_skewed_assignment_is_shown_and_apply_makes_it_even(site: Site) -> None:
     site.use_plugin()
     before, writes = dict(site.config), len(site.fake.writes)
     shown = site.rebalance(code=2).out
     assert "129 % of usable" in shown
     assert "Worth a restart" in shown
+    assert "\n1 change worth a restart; p95 of" in shown
     flow = site.flow(code=2)
     assert flow["verdict"] == "rebalance"
     assert len(site.fake.writes) == writes
@@ -183,6 +203,7 @@ def test_a_second_rebalance_writes_nothing(site: Site) -> None:
     site.rebalance("--apply", "--yes", "--wait", "0", code=0)
     writes = len(site.fake.writes)
     assert site.flow("--apply", "--yes", code=0)["verdict"] == "keep"
+    assert "\nNo change is worth a restart; p95 of" in site.rebalance(code=0).out
     assert len(site.fake.writes) == writes
 
 
@@ -218,6 +239,7 @@ def test_what_rests_is_told_and_left(site: Site, state: str) -> None:
     site.fake.connectors[NAME].state = state
     flow = site.flow("--apply", "--yes", code=0)
     assert (flow["verdict"], state in flow["detail"]) == ("left", True)
+    assert "1 change worth a restart may not be written now; p95 of" in site.rebalance(code=0).out
 
 
 def _another_owner(site: Site) -> None:
@@ -326,6 +348,16 @@ def test_a_refused_write_leaves_the_assignment_and_is_a_failure(site: Site) -> N
     site.fake.fail_next("PUT", f"/connectors/{NAME}/config", 400, {"error_code": 400, "message": "no"})
     site.rebalance("--apply", "--yes", code=1)
     assert site.config == before
+
+
+@pytest.mark.parametrize("path", ["/", f"/connectors/{NAME}/tasks"])
+def test_a_connect_cluster_that_was_not_read_is_named_with_the_reason(site: Site, path: str) -> None:
+    site.use_plugin()
+    site.fake.fail_next("GET", path, 500, {"error_code": 500, "message": "boom"}, times=1_000)
+    writes = len(site.fake.writes)
+    flow = site.flow("--apply", "--yes", code=1)
+    assert (flow["verdict"], len(site.fake.writes)) == ("unknown", writes)
+    assert "HTTP 500: boom" in flow["detail"]
 
 
 def test_without_a_roll_up_it_cannot_be_judged(site: Site) -> None:

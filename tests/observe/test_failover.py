@@ -139,6 +139,7 @@ def test_a_pair_without_a_good_rehearsal_for_longer_than_it_asks_for_is_a_proble
         (sentence,) = sentences(checkpoint(small))
         assert "is 30 d old" in sentence
         assert "the newest came to not good: billing: not read within 30 s;" in sentence
+        checkpoint(small, later_seconds=60)  # of two at one moment none is the newest
         rehearsed(small)
         status = small.status(later_seconds=60)
         state = status.rehearsals[PAIR]

@@ -86,10 +86,19 @@ def test_each_topic_of_a_flow_is_on_exactly_one_connector(tmp_path: Path, seed: 
 @pytest.mark.parametrize(
     ("flow", "more", "message"),
     [
-        ("topics: {include: ['app[.].*']}, balance: {lanes: {x: [other]}}", "", "its topics: do not include it"),
+        (
+            "topics: {include: ['app[.].*']}, balance: {lanes: {x: [other]}}",
+            "",
+            "its `topics` do not include it; remove it from the lane",
+        ),
         ("topics: {include: ['app[.].*'], exclude: [app.a]}, balance: {lanes: {x: [app.a]}}", "", "excluded by"),
         ("topics: {include: ['.*']}, balance: {lanes: {x: [heartbeats]}}", "", "heartbeats, which stay"),
         ("topics: {include: ['.*']}, balance: {lanes: {x: [a], y: [a]}}", "", "in lane 'x' and in lane 'y'"),
+        (
+            "topics: {include: ['.*']}, balance: {lanes: {x: [a, a]}}",
+            "",
+            "topic 'a' is twice in lane 'x': keep it once",
+        ),
         ("topics: {include: [a, b]}, balance: {lanes: {x: [a, b]}}", "", "have all its topics"),
         ("topics: {include: ['.*']}, balance: {lanes: {x: []}}", "", "'flows.app.balance.lanes.x' is empty"),
         ("topics: {include: ['.*']}, balance: {lanes: {x: ['a.*']}}", "", "topic name"),
@@ -105,6 +114,17 @@ def test_what_lanes_cannot_be_is_said_with_its_place(tmp_path: Path, flow: str, 
         topology(tmp_path, flow, more)
     assert message in str(error.value)
     assert "x.yaml:" in str(error.value)
+
+
+@pytest.mark.parametrize("below", ["balance: ", "flows: {balance: "])
+def test_lanes_of_the_defaults_are_answered_with_their_own_line(tmp_path: Path, below: str) -> None:
+    """They are of every flow, and few have the same topics."""
+    defaults = f"defaults:\n  {below}{{lanes: {{x: [other]}}}}{'}' * below.count('{')}\n"
+    with pytest.raises(SpecError) as error:
+        topology(tmp_path, "topics: {include: ['app[.].*']}", defaults)
+    line = next(n for n, line in enumerate((tmp_path / "x.yaml").read_text().splitlines(), 1) if "lanes" in line)
+    assert f"x.yaml:{line}:" in str(error.value)
+    assert "write the lane in the flow that has the topic" in str(error.value)
 
 
 def test_a_lane_has_the_tasks_settings_that_it_does_not_write(tmp_path: Path) -> None:
