@@ -366,6 +366,11 @@ def as_held(config: Mapping[str, str], opposite: str) -> dict[str, str]:
     return {**config, HELD_KEY: f"until mm2mgr failover back '{opposite}'", "enabled": "false"}
 
 
+def hold_keys(config: Mapping[str, str]) -> dict[str, str]:
+    """Return what a held connector's config has beside what the tree declares."""
+    return {HELD_KEY: config[HELD_KEY], "enabled": "false"}
+
+
 def never_ran(config: Mapping[str, str]) -> bool:
     """Tell whether a config's journal says that its first offsets are still to be written."""
     journal = Journal.of_config(config) if JOURNAL_KEY in config else None

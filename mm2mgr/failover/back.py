@@ -28,6 +28,8 @@ _MOST_GAPS = 1_000
 """Offsets of the source without a record, such as markers of transactions, that a comparison allows for."""
 
 
+MADE_ANEW = "the topic was made anew on A"
+"""Ends the refusal of a partition whose records are not those that were mirrored."""
 _MARGIN = 5_000
 """Records of the source before the first that is looked for, which may have been mirrored again."""
 
@@ -134,8 +136,19 @@ class BackPartition:
     @property
     def mirrored_next(self) -> int:
         """The first offset of A of which it is not known that it is on B."""
-        start = self.source.start if self.source else 0
-        return start if self.mirrored is None else max(start, self.mirrored)
+        start, end = (self.source.start, self.source.end) if self.source else (0, self.mirrored or 0)
+        return start if self.mirrored is None else max(start, min(end, self.mirrored))
+
+    @property
+    def has_lost_copied(self) -> bool:
+        """Whether A's log ends before what A->B mirrored of it: it has lost records that B has, or was made anew."""
+        is_same_name = self.remote is None or self.remote == self.partition
+        return is_same_name and self.source is not None and (self.mirrored or 0) > self.source.end
+
+    @property
+    def known_stop(self) -> int | None:
+        """The end of B's log at the stop; None where B->A does not begin there, since A lacks records before it."""
+        return None if self.has_lost_copied else self.stopped_end
 
     @property
     def may_have_lost(self) -> bool:
@@ -156,9 +169,12 @@ class BackPartition:
             bases += [
                 (sync.upstream, sync.downstream)
                 for sync in self.syncs
-                if lower is not None and sync.downstream <= lower and sync.upstream <= self.mirrored_next
+                if lower is not None
+                and sync.downstream <= lower
+                and sync.upstream
+                <= self.mirrored_next - self.has_lost_copied  # so that a copy shows that it is that log
             ][-1:]
-        if self.begun:
+        if self.begun and not (self.has_lost_copied and self.begun[0] >= self.mirrored_next):
             bases.append(self.begun)
         return max(bases, key=lambda base: base[1])
 
@@ -167,13 +183,13 @@ class BackPartition:
         """Whether records are to be compared: to find where B's own begin, or what of A's last records is on B."""
         if self.source is None or self.target.start == self.target.end:
             return False
-        return self.stopped_end is None or self.may_have_lost or self._has_too_many
+        return self.known_stop is None or self.may_have_lost or self._has_too_many
 
     @property
     def _has_too_many(self) -> bool:
         """Whether B has more records up to the stop than A had offsets."""
         source, target = self.base
-        return self.stopped_end is not None and self.stopped_end - target > max(0, self.mirrored_next - source)
+        return self.known_stop is not None and self.known_stop - target > max(0, self.mirrored_next - source)
 
     def places(self) -> tuple[RecordPlace, RecordPlace] | None:
         """Return what is to be read of A and of B; None where that is too much."""
@@ -182,7 +198,7 @@ class BackPartition:
         # A task that is started again goes back, at most to what was stored then; its offset sync may be lost.
         again = min((sync.upstream for sync in self.syncs if sync.downstream >= self.base[1]), default=source)
         source = max(self.source.start, min(again, source - _MARGIN))
-        end = self.target.end if self.stopped_end is None else min(self.stopped_end, self.target.end)
+        end = self.target.end if self.known_stop is None else min(self.known_stop, self.target.end)
         count = end - target
         if count > MOST_COMPARED:
             return None
@@ -235,18 +251,16 @@ def begin_partition(  # noqa: PLR0911  one for each way to know it
     lost: tuple[Range, ...] = (Range(part.mirrored_next, log_end),) if part.may_have_lost else ()
     if part.target.start == part.target.end:
         return replace(begin, first=part.target.end, how="B has no record", lost=lost)
-    if part.stopped_end is None and part.mirrored is None and part.source.end == 0:
-        return replace(begin, how="A has no record")
+    if part.known_stop is None and part.mirrored is None and part.source.end == 0:
+        return replace(begin, first=part.base[1], how="A has no record")
     if not part.needs_comparison:
-        assert part.stopped_end is not None
-        return _check_place(replace(begin, first=part.stopped_end, how="the end at the stop"), part)
+        assert part.known_stop is not None
+        return _check_place(replace(begin, first=part.known_stop, how="the end at the stop"), part)
     if source is None or target is None:
-        if part.stopped_end is None:
-            text = (
-                "no journal has the end of its log at the stop, and its records could not be compared with those of A"
-            )
-            return replace(begin, refusal=text)
-        begin = replace(begin, first=part.stopped_end, how="the end at the stop", lost=lost, exact=False)
+        if part.known_stop is None:
+            text = "no journal has the end of its log at the stop" if not part.has_lost_copied else _lost_text(part)
+            return replace(begin, refusal=f"{text}, and its records could not be compared with those of A")
+        begin = replace(begin, first=part.known_stop, how="the end at the stop", lost=lost, exact=False)
         return _check_place(begin, part)
     copies = compare_records(source, target, part.base[0], is_cut=part.source.start > part.base[0])
     read_to = part.places()
@@ -254,8 +268,8 @@ def begin_partition(  # noqa: PLR0911  one for each way to know it
     behind = (record.offset for record in source if record.offset >= part.mirrored_next)
     unread = Range(max(part.mirrored_next, read_to[0].end), log_end)
     lost = lost_ranges(behind, copies.copied, unread)
-    if part.stopped_end is not None:
-        begin = replace(begin, first=part.stopped_end, how="the end at the stop", lost=lost, strange=copies.strange)
+    if part.known_stop is not None:
+        begin = replace(begin, first=part.known_stop, how="the end at the stop", lost=lost, strange=copies.strange)
         return _check_place(begin, part)
     return _by_comparison(replace(begin, lost=lost), part, copies)
 
@@ -266,10 +280,20 @@ def _by_comparison(begin: Beginning, part: BackPartition, copies: Copies) -> Beg
         offsets = f"offset {copies.strange_between[0]}"
         text = f"records that are not from A lie between copies of A's (first: {offsets}), and no journal has the stop"
         return replace(begin, strange=copies.strange_between, refusal=text)
+    if copies.behind is None and part.has_lost_copied:
+        text = f"{_lost_text(part)}, and none of its last records is on B: {MADE_ANEW}"
+        return replace(begin, refusal=text)
     if copies.behind is None and part.mirrored is not None and part.mirrored > part.base[0]:
         return replace(begin, refusal="no record of A was found on B, although A->B has stored that it mirrored some")
     first = part.base[1] if copies.behind is None else copies.behind
-    return _check_place(replace(begin, first=first, how="behind the last copy, by comparison"), part)
+    how = "behind the last copy, by comparison"
+    how = f"{how}: A lacks what was mirrored behind it, which goes back" if part.has_lost_copied else how
+    return _check_place(replace(begin, first=first, how=how), part)
+
+
+def _lost_text(part: BackPartition) -> str:
+    end = part.source.end if part.source else 0
+    return f"A's log ends at offset {end}, and A->B has mirrored up to offset {part.mirrored} of it"
 
 
 def _check_place(begin: Beginning, part: BackPartition) -> Beginning:

@@ -439,7 +439,9 @@ def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
         TopicPartition(topic, number) for topic in remotes if topic in listed for number in range(listed[topic])
     )
     open_question = PartitionEnds(look.source.alias, partitions, committed=True) if partitions else None
-    snapshot = yield [*source_logs, *([open_question] if open_question else [])]
+    snapshot = yield source_logs
+    if open_question:  # later than the ends of logs: what is written meanwhile is no open transaction
+        snapshot = yield [open_question]
     target = _join_logs(look, snapshot, target_logs)
     source = _join_logs(look, snapshot, source_logs)
     open_ends = look.take(snapshot, open_question, "ends before open transactions") if open_question else {}

@@ -16,6 +16,7 @@ from mm2mgr.connectors import Connector, RunningConnector, type_of, with_statuse
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.back import (
+    MADE_ANEW,
     BackPartition,
     Beginning,
     Prepared,
@@ -281,6 +282,7 @@ def _refusals_of_connectors(
 
 
 def _refusals_of(beginnings: Iterable[Beginning], way: WayBack) -> Iterator[Remark]:
+    source = way.pair.partition("->")[0]
     reasons: dict[str, list[str]] = {}
     for begin in beginnings:
         if begin.refusal:
@@ -290,6 +292,9 @@ def _refusals_of(beginnings: Iterable[Beginning], way: WayBack) -> Iterator[Rema
             f"exclude the topics from {way.back_pair}; or write the offsets yourself: mm2mgr offsets reset, where the"
             " connector is not held"
         )
+        if MADE_ANEW in reason:
+            remedy = f"delete these topics on {source} once nobody needs what was written to them: then all that"
+            remedy += f" {way.back_pair.partition('->')[0]} has goes there; or exclude them from {way.back_pair}"
         yield Remark(f"{few(partitions)}: {reason}", remedy=remedy)
 
 

@@ -73,7 +73,8 @@ class LostOffsets:
 class Failback:
     """The way back as it was found, and what was done. `declaration`: what to add to the tree where it has none.
 
-    `prepared`: it was written now; `started`: what became of its connectors (None: not asked for). `lost`: what was
+    `prepared`: it was written now; `started`: what became of its connectors (None: nothing was started, which is a
+    failure where it was ordered). `lost`: what was
     lost, now and before. `exported`: how many records were written to a file.
     """
 
@@ -82,6 +83,7 @@ class Failback:
     declaration: str = ""
     prepared: bool = False
     started: Turned | None = None
+    ordered_start: bool = False
     lost: tuple[LostOffsets, ...] = ()
     exported: int | None = None
     unrecorded: dict[str, str] = field(default_factory=dict)
@@ -105,7 +107,8 @@ class Failback:
 
     @property
     def has_failed(self) -> bool:
-        return self.outcome in {"not declared", "not created", "refused", "not started"}
+        not_started = self.ordered_start and self.started is None
+        return not_started or self.outcome in {"not declared", "not created", "refused", "not started"}
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values."""
@@ -158,6 +161,8 @@ def failover_back(
     `approve` gets it before something is written or started; Mm2mgrError, with nothing written, when it returns False.
     """
     workspace.refuse_snapshot()
+    if order.export is not None:  # before anything is written
+        refuse_export(workspace, order.export)
     forward = flows_of_pair(workspace, pair)
     pair, back_pair = forward[0].pair, f"{forward[0].target.alias}->{forward[0].source.alias}"
     back = by_pair(workspace.topology.flows).get(back_pair, [])
@@ -174,6 +179,7 @@ def failover_back(
         raise Mm2mgrError("it was not approved; nothing was started")
     if order.start and result.outcome == "prepared" and result.way is not None:
         result = replace(result, started=_start(workspace, result.way, order))
+    result = replace(result, ordered_start=order.start)
     if order.lost or order.export or result.way is not None:
         result = replace(result, lost=tuple(_lost_offsets(workspace, forward[0], result.way or way)))
     if order.export is not None:
@@ -302,6 +308,19 @@ def _batches_by_partition(
         waiting = [(place, offset) for place, offset in waiting if batch[place] != offset]
 
 
+def refuse_export(workspace: Workspace, path: Path) -> None:
+    """Mm2mgrError where records cannot be exported to a file of this name."""
+    workspace.refuse_as_output(path, "--export")
+    if os.path.lexists(path):
+        raise _existing(path)
+    if not path.parent.is_dir():
+        raise Mm2mgrError(f"--export {path}: there is no folder {path.parent}", hint="name a file that can be written")
+
+
+def _existing(path: Path) -> Mm2mgrError:
+    return Mm2mgrError(f"--export {path}: it exists already", hint="name a file that does not exist")
+
+
 def export_lost(workspace: Workspace, flow: Flow, lost: Sequence[LostOffsets], path: Path) -> int:
     """Write lost records to a new file that only this user can read, a JSON object in each line; return how many.
 
@@ -310,12 +329,12 @@ def export_lost(workspace: Workspace, flow: Flow, lost: Sequence[LostOffsets], p
     """
     from mm2mgr.kafka.records import read_ranges
 
-    workspace.refuse_as_output(path, "--export")
+    refuse_export(workspace, path)
     access = kafka_access(workspace.topology.clusters[flow.source.alias])
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Mm2mgrError(f"--export {path}: it exists already", hint="name a file that does not exist") from None
+        raise _existing(path) from None
     except OSError as error:
         raise Mm2mgrError(f"--export {path}: {error.strerror}", hint="name a file that can be written") from error
     try:

@@ -44,7 +44,8 @@ def say_way_back(way: WayBack, rows: int) -> None:
             which = few([f"{begin.partition} offset {begin.strange[0]}" for begin in strange])
             say(
                 f"{number_of(count, 'record')} before these places {'is' if count == 1 else 'are'} not from the source"
-                f" ({which}): somebody wrote to the target while it was mirrored to; they do not go back."
+                f" ({which}): somebody wrote to the target while it was mirrored to, or the source has lost them since;"
+                " they do not go back."
             )
 
 
@@ -77,7 +78,11 @@ def _next_text(result: Failback, way: WayBack) -> str:
     command = f"mm2mgr failover back '{result.pair}'"
     match result.outcome:
         case "to prepare":
-            return f"To prepare: {command} --apply"
+            if result.ordered_start:
+                text = f"Nothing was started: it is not prepared yet. To do both: {command} --apply --start"
+            else:
+                text = f"To prepare: {command} --apply"
+            return text
         case "prepared" if any(part.state == "RUNNING" for part in way.back):
             return f"Running: {way.back_pair}."
         case "prepared":

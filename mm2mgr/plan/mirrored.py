@@ -242,8 +242,9 @@ def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Remark | No
     return _twice(
         f"{_mirrored_text(repeats)} from '{widening.target}' to '{widening.source}' under the names that they would get"
         f" there: every record would return to the topic it came from, and be in '{widening.target}' twice",
-        "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each"
-        " record twice, add --allow mirror-again",
+        "write replication_policy: default for the way back, or give it other topics; after a failover, create it with"
+        f" state: stopped, and mm2mgr failover back '{widening.target}->{widening.source}' writes where it begins; or,"
+        " where consumers bear each record twice, add --allow mirror-again",
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.ownership import HELD_KEY, as_held, is_held
+from mm2mgr.comparison.ownership import HELD_KEY, as_held, hold_keys, is_held
 from mm2mgr.connectors import Connector
 from mm2mgr.defaults import POLICIES
 from mm2mgr.plan.changes import aliases_of
@@ -35,7 +35,7 @@ def with_holds(connectors: Sequence[Connector], running: RunningConnectors) -> l
         named = connector.connect, connector.name
         live = running.configs.get(named)
         if live is not None and is_held(live) and keeps_names(connector.config):
-            config = {**connector.config, HELD_KEY: live[HELD_KEY], "enabled": "false"}
+            config = {**connector.config, **hold_keys(live)}
             return replace(connector, config=config, state="STOPPED")
         if live is None and connector.state == "STOPPED" and (pair := opposite_of(named, ways)):
             return replace(connector, config=as_held(connector.config, "->".join(pair)))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, is_plugin_class
 from mm2mgr.comparison.differences import compare, diff, lowers_tasks
-from mm2mgr.comparison.ownership import without_journal
+from mm2mgr.comparison.ownership import hold_keys, is_held, without_journal
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.connectors import RESTING, TaskStatus
 from mm2mgr.observe.reading import LiveConnector, OtherConnector
@@ -489,6 +489,8 @@ def config_differs(case: ConnectorCase) -> Iterator[LiveProblem]:
         running = {
             key: text for key, text in running.items() if key != ASSIGNMENT_KEY
         }  # not of the tree: plan keeps it
+    if is_held(running):  # plan keeps it held
+        desired = replace(desired, config={**desired.config, **hold_keys(running)})
     if case.connector.adopted:
         differing, _ = compare(desired, running, case.connector.adopted)
         if differing:

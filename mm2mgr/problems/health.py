@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr import secrets
+from mm2mgr.comparison.ownership import HELD_KEY, is_held
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
@@ -458,7 +459,9 @@ def growth(case: FlowCase, before: Mapping[str, Mark]) -> str:
 
 def _state_notes(case: ConnectorCase) -> list[str]:
     if case.state in RESTING:
-        return [f"{case.state}: it does nothing until mm2mgr resume"]
+        config = case.connector.running.config if case.connector.running else {}
+        until = config[HELD_KEY] if is_held(config) else "until mm2mgr resume"
+        return [f"{case.state}: it does nothing {until}"]
     if case.state == "no status" and case.without_status_seconds < case.patience.no_status_seconds:
         return [f"no status for {case.without_status_seconds:.0f} s: a new connector first waits for both clusters"]
     return []

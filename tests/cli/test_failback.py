@@ -153,6 +153,40 @@ def test_it_is_prepared_held_released_and_started(estate: Estate) -> None:
     assert (again["outcome"], again["lost"][0]["noted_at"] is not None) == ("prepared", True)
 
 
+def test_a_start_before_it_is_prepared_starts_nothing_and_is_no_success(estate: Estate) -> None:
+    estate.settle()
+    estate.journal()
+    assert "Nothing was started: it is not prepared" in estate.back("--start", "--yes", code=1)
+    assert estate.site.east.writes == []
+
+
+def test_a_file_that_exists_is_refused_before_anything_is_written(estate: Estate, tmp_path: Path) -> None:
+    estate.settle()
+    estate.journal()
+    file = tmp_path / "lost.jsonl"
+    file.write_text("mine")
+    assert "it exists already" in estate.back("--apply", "--start", "--yes", "--export", str(file), code=1)
+    assert (file.read_text(), estate.site.east.writes) == ("mine", [])
+
+
+@pytest.mark.parametrize("end", [0, 60])
+def test_a_source_whose_log_ends_before_what_was_mirrored_gets_back_what_it_has_lost(estate: Estate, end: int) -> None:
+    """A disk that was lost, or what was not flushed: by the journal alone these records would be on `east` for good."""
+    estate.settle()
+    estate.journal()
+    estate.a.logs[ORDERS] = Offsets(0, end)
+    estate.a.records[ORDERS] = estate.a.records[ORDERS][:end]
+    estate.a.syncs = syncs_of(sync("orders", 0, 0), sync("orders", 40, 40), sync("orders", 90, 90))
+    if end:
+        part = next(part for part in estate.json()["partitions"] if part["topic"] == "orders")
+        assert (part["first"], part["own_records"]) == (60, 60)
+        assert "A lacks what was mirrored behind it" in part["how"]
+    else:
+        text = estate.back(code=1)
+        assert "A's log ends at offset 0, and A->B has mirrored up to offset 100 of it" in text
+        assert "delete these topics on a once" in text
+
+
 def test_the_journal_of_an_earlier_failover_of_the_way_back_ends_with_its_start(estate: Estate) -> None:
     estate.settle()
     estate.journal()

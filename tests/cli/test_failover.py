@@ -15,6 +15,7 @@ from mm2mgr.failover.translation import MirroredEnds
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.groups import GroupState, RecordMark
 from mm2mgr.kafka.quotas import ProducerQuotas, QuotaEntity
+from mm2mgr.live import read as live_read
 from mm2mgr.live.questions import CheckpointRecords, ClusterAcls, GroupMembers, OffsetSyncRecords, Quotas, RecordMarks
 from mm2mgr.operations import FailoverOptions, Workspace, failover_check
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -224,6 +225,19 @@ def test_settings_rights_quotas_and_transactions_that_differ_are_counted(estate:
     ]
     estate.target.operations = ALL
     assert len(estate.check(code=2)["remarks"]) == 3, "the target has no authorizer, so no right is missing"
+
+
+def test_records_that_arrive_while_it_reads_are_no_open_transaction(estate: Estate) -> None:
+    read = live_read._read
+
+    async def read_under_traffic(*arguments: Any) -> Any:
+        log = estate.source.logs[ORDERS]
+        estate.source.open_ends[ORDERS] = log.end  # of what is asked side by side, this may be answered first
+        estate.source.logs[ORDERS] = Offsets(log.start, log.end + 1)
+        return await read(*arguments)
+
+    estate.site.patch.setattr(live_read, "_read", read_under_traffic)
+    assert "open transaction" not in estate.mm2mgr("failover", "check", PAIR, code=2).out
 
 
 def test_what_groups_read_beside_the_flows_is_named(estate: Estate) -> None:

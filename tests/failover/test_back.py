@@ -256,3 +256,34 @@ def test_ranges_join_what_lies_next_to_each_other_and_what_was_not_read() -> Non
     assert lost_ranges([1, 2, 5, 6], frozenset({2})) == (Range(1, 2), Range(5, 7))
     assert lost_ranges([5, 6], frozenset(), Range(7, 20)) == (Range(5, 20),)
     assert lost_ranges([], frozenset(), Range(7, 7)) == ()
+
+
+def test_what_was_lost_does_not_go_back_in_a_later_round_where_the_other_side_never_had_a_record() -> None:
+    part = BackPartition(HERE, Offsets(0, 12), Offsets(0, 0), begun=(0, 6))
+    assert begin_partition(part).first == 6
+
+
+def play_loss(seed: int) -> bool:
+    """Let A lose its last records after a failover; tell whether where B->A begins is known then."""
+    dice = random.Random(seed)
+    a, b = Log("a"), Log("b")
+    there = Mirror(a, b, every=dice.randint(1, 6))
+    traffic(dice, there, 40)
+    fail_over(dice, there, clean=dice.random() < 0.5)
+    end = len(b.ids)
+    for _ in range(dice.randint(0, 12)):
+        b.produce()
+    del a.ids[dice.randrange(there.stored or 1) :]
+    if not there.stored:
+        return False
+    begin = way_back(there, end if dice.random() < 0.7 else None, None, Mirror(b, a))
+    if begin.refusal:
+        return False
+    sent = {name for name in b.ids[begin.first :] if name is not None}
+    assert sent == {name for name in b.ids if name is not None} - set(a.ids), (seed, begin)
+    return True
+
+
+def test_what_a_lost_after_the_failover_goes_back_and_nothing_else() -> None:
+    known = sum(play_loss(seed) for seed in range(300))
+    assert known > 150

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS
-from mm2mgr.comparison.ownership import Journal
+from mm2mgr.comparison.ownership import HELD_KEY, Journal
 from mm2mgr.json_values import to_json
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.topology import ListedConnector
@@ -269,6 +269,16 @@ def test_the_assignment_of_a_declared_plugin_is_no_difference(small: Estate) -> 
     assert _named(small.flow()) == []
     connector.config |= {"topics": "x"}
     assert {*_named(small.flow())} >= {"config-differs"}
+
+
+def test_what_holds_a_way_back_is_no_difference(small: Estate) -> None:
+    connector = small.connect.connectors[small.source]
+    connector.config |= {HELD_KEY: "until mm2mgr failover back 'b->a'", "enabled": "false"}
+    assert "config-differs" not in _named(small.flow())
+    connector.config |= {"topics": "x"}
+    assert "config-differs" in _named(small.flow())
+    connector.state, connector.tasks = "STOPPED", 0
+    assert "STOPPED: it does nothing until mm2mgr failover back 'b->a'" in small.flow().notes
 
 
 def test_a_partition_that_an_assignment_holds_raises_no_alarm(small: Estate) -> None:
