@@ -101,9 +101,9 @@ class MirrorFacts:
     logs of mirrored topics, by the names on either side. `open_ends`: those before open transactions. `behind`: records
     that are not mirrored, at most, of partitions that have some. `seconds_behind`: how long ago the oldest of them was
     written. `unknown`: why it is not known how far the pair is mirrored. `late`: records written at or after the time
-    of a cutoff. `unread`: partitions of the source whose ends could not be read. `can_stop`: the workers can stop
-    connectors (Kafka 3.5). `connect_failure`: why their Connect cluster did not answer; `target_failure`: why ends of
-    the target's logs are missing.
+    of a cutoff (None: they could not be read). `unread`: partitions of the source whose ends could not be read.
+    `can_stop`: the workers can stop connectors (Kafka 3.5). `connect_failure`: why their Connect cluster did not
+    answer; `target_failure`: why ends of the target's logs are missing.
     """
 
     taken_at: float
@@ -115,7 +115,7 @@ class MirrorFacts:
     behind: Mapping[TopicPartition, int] = field(default_factory=dict)
     seconds_behind: float | None = 0.0
     unknown: str = ""
-    late: Mapping[TopicPartition, int] = field(default_factory=dict)
+    late: Mapping[TopicPartition, int] | None = field(default_factory=dict)
     unread: tuple[TopicPartition, ...] = ()
     can_stop: bool = True
     connect_failure: str = ""
@@ -271,7 +271,7 @@ def quiet_progress(
     if open_transactions:
         names = few([str(partition) for partition in open_transactions])
         return StageProgress(False, f"open transactions: {names}")
-    late = f"; {late_text(facts.late)}" if facts.late else ""
+    late = f"; {late_text(facts.late)}" if facts.late or facts.late is None else ""
     if quiet.seconds >= seconds:
         return StageProgress(True, f"no log has moved for {span_text(quiet.seconds)}{late}")
     if not quiet.written:
@@ -286,8 +286,10 @@ def writers_text(written: Mapping[TopicPartition, int]) -> str:
     return f"{number_of(len(written), 'partition')} still written: {names}"
 
 
-def late_text(late: Mapping[TopicPartition, int]) -> str:
+def late_text(late: Mapping[TopicPartition, int] | None) -> str:
     """Say which records were written after the time that was agreed."""
+    if late is None:
+        return "whether records were written after the cutoff could not be read"
     names = few([f"{partition} (+{late[partition]})" for partition in sorted(late, key=lambda p: (-late[p], p))])
     return f"{number_of(sum(late.values()), 'record')} written after the cutoff: {names}"
 

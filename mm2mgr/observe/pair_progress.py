@@ -111,7 +111,7 @@ def _facts(
         behind,
         seconds,
         _reason_unknown(look, lags),
-        {}
+        None
         if isinstance(since, Mm2mgrError)
         else {partition: ends[partition] - first for partition, first in since.items() if 0 <= first < ends[partition]},
         _unread_partitions(look, logs),

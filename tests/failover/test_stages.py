@@ -72,6 +72,12 @@ def test_a_source_that_does_not_answer_is_never_quiet() -> None:
     assert quiet_after(silent, silent, FACTS, FACTS, FACTS).seconds == 9, "quiet counts from the first look that saw it"
 
 
+def test_records_after_the_cutoff_that_could_not_be_read_are_not_none() -> None:
+    quiet = quiet_after(FACTS, FACTS, FACTS)
+    assert "cutoff" not in quiet_progress(quiet, FACTS, 5).text
+    assert "could not be read" in quiet_progress(quiet, replace(FACTS, late=None), 5).text
+
+
 def test_open_transactions_are_named() -> None:
     facts = replace(FACTS, open_ends={ORDERS: 8, BILLS: 7})
     assert quiet_progress(quiet_after(FACTS, FACTS, FACTS), facts, 5).text == "open transactions: orders-0"
