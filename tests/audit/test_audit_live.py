@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
-from mm2mgr.audit import run, verdicts
+from mm2mgr.audit import log_source, run, verdicts
 from mm2mgr.audit.blocks import blocks_of
 from mm2mgr.audit.engines import CONTEXT_BLOCKS, OnSpark, _join_ranges, _latest, _sums_of_logs
 from mm2mgr.audit.latest import LATEST_SCHEMA, RECORD, different_keys, different_keys_frame
@@ -270,6 +270,7 @@ def test_spark_judges_windows_of_equal_records_as_this_process_does(
     for module in (run, verdicts):
         monkeypatch.setattr(module, "CONTEXT", AROUND)
     monkeypatch.setattr(run, "_LEAST_OFFSETS_PER_TASK", 100)
+    monkeypatch.setattr(log_source, "_free_names", [])  # the test above used them in the session that all have
     chance = random.Random(windows)
     candidates = (random_logs(chance) for _ in count())
     every = [*islice((logs for logs in candidates if logs.starts[0] < logs.stored_end), windows)]
