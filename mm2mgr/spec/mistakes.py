@@ -190,7 +190,8 @@ def in_words(node: Node, named: Callable[[str], str], quoted: Callable[[str], st
 
 def _bounds(node: Node) -> str:
     signs = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
-    bounds = [f"{word} {node[key]}" for key, word in signs.items() if key in node and node[key] != 2**31 - 1]
+    # Some releases of pydantic write the bounds of a float as floats: 1.0.
+    bounds = [f"{word} {node[key]:.15g}" for key, word in signs.items() if key in node and node[key] != 2**31 - 1]
     return f" {' '.join(bounds)}" if bounds else ""
 
 
