@@ -326,14 +326,18 @@ class Packing:
             if len(held) < self.most_partitions
         ]
         heapify(heap)
-        loads = list(zip(self.weights.dimensions, self._loads, strict=True))
-        choices, level, topics = _CHOICES if len(loads) == 1 else _VECTOR_CHOICES, self.level, self._topics
+        # Of one dimension both are the same; the loop is written out, as it takes most of the time of a large plan.
+        first_weights, second_weights = self.weights.dimensions[0], self.weights.dimensions[-1]
+        first_loads, second_loads = self._loads[0], self._loads[-1]
+        choices, level, topics = _CHOICES if len(self._loads) == 1 else _VECTOR_CHOICES, self.level, self._topics
         lightest = [heappop(heap) for _ in range(min(choices, len(heap)))]  # the choices, in order; `heap` has the rest
         for place in places:
             best: tuple[tuple[bool, int, float, int], int] | None = None
-            topic, shares = self.weights.partitions[place].topic, [(held, weights[place]) for weights, held in loads]
+            topic, weight, other = self.weights.partitions[place].topic, first_weights[place], second_weights[place]
             for position, (_, count, task) in enumerate(lightest):
-                share = max([held[task] + weight for held, weight in shares])
+                share, second = first_loads[task] + weight, second_loads[task] + other
+                if second > share:  # noqa: PLR1730  a call costs more than the rest of the line
+                    share = second
                 is_above = share > level
                 key = is_above, 0 if is_above else topics[task].get(topic, 0), share, count
                 if best is None or key < best[0]:
