@@ -251,15 +251,24 @@ def record_audit(place: StorePlace, rows: Sequence[AuditRow], lost: Sequence[Los
     if lost:
         _, memory, unwritten = change(place.memory_file, lambda now: replace(now, unwritten=(*now.unwritten, *lost)))
         warnings += [*unwritten, *settle(place, memory)[1]]
-    if rows and (missing := _missing_packages()):
-        warnings.append(f"the table of audits needs the Python package {missing[0]}: {install('spark')}")
-    elif rows:
+
+    def append(warn: Callable[[str], None]) -> None:
         from mm2mgr.samples.store import AuditStore
 
-        try:
-            AuditStore(place.store, place.owner, warnings.append).append(rows, round(1000 * now))
-        except Exception as error:  # as above
-            warnings.append(f"the table of audits: {cause(error)}; this audit is not in it")
+        AuditStore(place.store, place.owner, warn).append(rows, round(1000 * now))
+
+    return [*warnings, *(_write_table("audits", "audit", append) if rows else [])]
+
+
+def _write_table(noun: str, row: str, write: Callable[[Callable[[str], None]], object]) -> list[str]:
+    """Write to a table of the store, which `write` opens with what takes its warnings; return warnings."""
+    if missing := _missing_packages():
+        return [f"the table of {noun} needs the Python package {missing[0]}: {install('spark')}"]
+    warnings: list[str] = []
+    try:
+        write(warnings.append)
+    except Exception as error:  # as above
+        warnings.append(f"the table of {noun}: {cause(error)}; this {row} is not in it")
     return warnings
 
 
@@ -292,21 +301,18 @@ def keep_looks(place: StorePlace, pair: tuple[str, str], looks: KeptLooks) -> li
     """
     if not any((looks.commits, looks.commits_at, looks.ends_at, looks.syncs_at)):
         return []
-    if missing := _missing_packages():
-        return [f"the table of failover looks needs the Python package {missing[0]}: {install('spark')}"]
-    from mm2mgr.samples.store import LookStore
 
-    warnings: list[str] = []
+    def keep(warn: Callable[[str], None]) -> None:
+        from mm2mgr.samples.store import LookStore
 
-    def join(files: Sequence[Sequence[KeptRow]]) -> Iterable[KeptRow]:
-        earlier = _join_files(files, warnings)
-        return rows_of(earlier.join(looks) if earlier else KeptLooks().join(looks))
+        def join(files: Sequence[Sequence[KeptRow]]) -> Iterable[KeptRow]:
+            earlier = _join_files(files, warn)
+            return rows_of(earlier.join(looks) if earlier else KeptLooks().join(looks))
 
-    try:
-        LookStore(place.store, place.owner, pair, warnings.append).keep(join, is_whole=looks.is_whole)
-    except Exception as error:  # as above
-        warnings.append(f"the table of failover looks: {cause(error)}; this look is not in it")
-    return list(dict.fromkeys(warnings))  # once, however often another process was ahead
+        LookStore(place.store, place.owner, pair, warn).keep(join, is_whole=looks.is_whole)
+
+    # once, however often another process was ahead
+    return list(dict.fromkeys(_write_table("failover looks", "look", keep)))
 
 
 def read_looks(place: StorePlace, pair: tuple[str, str]) -> tuple[KeptLooks | None, list[str]]:
@@ -321,16 +327,16 @@ def read_looks(place: StorePlace, pair: tuple[str, str]) -> tuple[KeptLooks | No
         return LookStore(place.store, place.owner, pair, warn).read()
 
     files, warnings = _read_table(place, FAILOVER_LOOKS, "failover looks", read)
-    return _join_files(files, warnings), warnings
+    return _join_files(files, warnings.append), warnings
 
 
-def _join_files(files: Sequence[Sequence[KeptRow]], warnings: list[str]) -> KeptLooks | None:
+def _join_files(files: Sequence[Sequence[KeptRow]], warn: Callable[[str], None]) -> KeptLooks | None:
     joined: KeptLooks | None = None
     for rows in files:
         try:
             looks = looks_of(rows)
         except ValueError as error:
-            warnings.append(f"the table of failover looks has {error}; left out")
+            warn(f"the table of failover looks has {error}; left out")
         else:
             joined = looks if joined is None else joined.join(looks)
     return joined
@@ -338,16 +344,13 @@ def _join_files(files: Sequence[Sequence[KeptRow]], warnings: list[str]) -> Kept
 
 def record_check(place: StorePlace, row: FailoverCheckRow) -> list[str]:
     """Write what a check of failover came to into the store; return warnings."""
-    if missing := _missing_packages():
-        return [f"the table of failover checks needs the Python package {missing[0]}: {install('spark')}"]
-    from mm2mgr.samples.store import CheckStore
 
-    warnings: list[str] = []
-    try:
-        CheckStore(place.store, place.owner, warnings.append).append([row], row.time_ms)
-    except Exception as error:  # as above
-        warnings.append(f"the table of failover checks: {cause(error)}; this check is not in it")
-    return warnings
+    def append(warn: Callable[[str], None]) -> None:
+        from mm2mgr.samples.store import CheckStore
+
+        CheckStore(place.store, place.owner, warn).append([row], row.time_ms)
+
+    return _write_table("failover checks", "check", append)
 
 
 def readiness_of(place: StorePlace, now: float) -> tuple[dict[str, ReadinessState] | None, list[str]]:
@@ -364,16 +367,13 @@ def readiness_of(place: StorePlace, now: float) -> tuple[dict[str, ReadinessStat
 
 def record_rehearsal(place: StorePlace, row: FailoverRehearsalRow) -> list[str]:
     """Write what a rehearsal of failover came to into the store; return warnings."""
-    if missing := _missing_packages():
-        return [f"the table of failover rehearsals needs the Python package {missing[0]}: {install('spark')}"]
-    from mm2mgr.samples.store import RehearsalStore
 
-    warnings: list[str] = []
-    try:
-        RehearsalStore(place.store, place.owner, warnings.append).append([row], row.time_ms)
-    except Exception as error:  # as above
-        warnings.append(f"the table of failover rehearsals: {cause(error)}; this rehearsal is not in it")
-    return warnings
+    def append(warn: Callable[[str], None]) -> None:
+        from mm2mgr.samples.store import RehearsalStore
+
+        RehearsalStore(place.store, place.owner, warn).append([row], row.time_ms)
+
+    return _write_table("failover rehearsals", "rehearsal", append)
 
 
 def rehearsals_of(place: StorePlace, pairs: Collection[str]) -> tuple[dict[str, RehearsalState] | None, list[str]]:

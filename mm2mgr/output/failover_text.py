@@ -9,6 +9,7 @@ from mm2mgr.failover.check import (
     GroupPosition,
     GroupReadiness,
     PairReadiness,
+    Unread,
     lost_text,
 )
 from mm2mgr.output.console import say, say_command, say_table
@@ -40,15 +41,20 @@ def say_readiness(pair: PairReadiness, *, rows: int, by_partition: bool) -> None
     for remark in pair.remarks:
         style = {"blocks": "bold red", "warns": "yellow"}.get(remark.effect)
         say(f"{'!' if style else '-'} {remark.text}{f': {remark.remedy}' * bool(remark.remedy)}", style)
-    for unread in pair.unread:
-        say(f"? {unread.where}: {unread.subject} could not be read: {one_line(unread.reason)}", "yellow")
-        if unread.remedy:
-            say(f"    {one_line(unread.remedy)}")
-        for command in unread.commands:
-            say_command(command)
+    say_unread(pair.unread, "read")
     for line in _facts(pair):
         say(line)
     say(verdict_text(pair), _STYLES[pair.verdict.word])
+
+
+def say_unread(unread: Iterable[Unread], verb: str) -> None:
+    """Print what could not be read, or written, with what to do."""
+    for part in unread:
+        say(f"? {part.where}: {part.subject} could not be {verb}: {one_line(part.reason)}", "yellow")
+        if part.remedy:
+            say(f"    {one_line(part.remedy)}")
+        for command in part.commands:
+            say_command(command)
 
 
 def verdict_text(pair: PairReadiness) -> str:

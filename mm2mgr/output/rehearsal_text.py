@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mm2mgr.failover.rehearsal import FIRST, JUDGE, WRITE, Rehearsal, RehearsedGroup
-from mm2mgr.output.console import say, say_command, say_table
+from mm2mgr.output.console import say, say_table
+from mm2mgr.output.failover_text import say_unread
 from mm2mgr.output.markdown import code, escape
 from mm2mgr.output.tables import Table
 from mm2mgr.text import few, number_of, one_line, span_text
@@ -23,12 +24,7 @@ def say_rehearsal(rehearsal: Rehearsal, *, rows: int) -> None:
         say_table(_groups(rehearsal, rows))
     if len(rehearsal.groups) > rows:
         say(f"  … and {number_of(len(rehearsal.groups) - rows, 'more group')} (--rows, or -o json)", "dim")
-    for unread in rehearsal.unread:
-        say(f"? {unread.where}: {unread.subject} could not be read or written: {one_line(unread.reason)}", "yellow")
-        if unread.remedy:
-            say(f"    {one_line(unread.remedy)}")
-        for command in unread.commands:
-            say_command(command)
+    say_unread(rehearsal.unread, "read or written")
     for line in _facts(rehearsal):
         say(line)
     say(rehearsed_text(rehearsal), _STYLES[rehearsal.verdict.word])
