@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.formats.connectors import Note
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
 from mm2mgr.lint.fixing import patch
@@ -47,7 +48,8 @@ USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
 class LintReport:
     """All findings, silenced ones too (they have the reason), what was read, and what could not be judged.
 
-    `unread`: Connect clusters that were not. As JSON it has silenced findings only where `shows_silenced`.
+    `unread`: Connect clusters that were not; `notes`: what was left out of files and folders. As JSON it has silenced
+    findings only where `shows_silenced`.
     """
 
     findings: tuple[Finding, ...]
@@ -56,6 +58,7 @@ class LintReport:
     unread: tuple[Mm2mgrError, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
     shows_silenced: bool = False
+    notes: tuple[Note, ...] = ()
     json_keys = "summary findings=shown_documents not_judged"
 
     @property
@@ -79,6 +82,7 @@ class LintReport:
             "connectors": self.connectors,
             "looked_at": self.looked_at,
             "unread": [error.message for error in self.unread],
+            "notes": [str(note) for note in self.notes],
         }
 
     @property
@@ -155,7 +159,8 @@ def lint(workspace: Workspace, files: Sequence[Path] = (), options: LintOptions 
     findings += run_rules(read.estate, rules)
     findings += run_rules(Estate(read.other), [rule for rule in rules if rule.check])
     open_ = not_judged(read.estate.known_lines_only, {rule.id for rule in rules})
-    return LintReport(tuple(findings), len(read.estate.subjects), read.looked_at, read.unread, open_)
+    notes = read.estate.notes
+    return LintReport(tuple(findings), len(read.estate.subjects), read.looked_at, read.unread, open_, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,7 @@ def read_inputs(
         logins=tuple(login for part in estates for login in part.logins),
         unused_links=tuple(link for part in estates for link in part.unused_links),
         limits=tuple(limit for part in estates for limit in part.limits),
+        notes=tuple(note for part in estates for note in part.notes),
     )
     if live and options.ask_brokers and workspace.snapshot is None:
         from mm2mgr.lint.workers import ask_brokers
