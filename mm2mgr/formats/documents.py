@@ -240,7 +240,10 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
         return
     for item in root.items:
         yield from connectors(item, name)
-    own = root.word("name") or root.word("connectorName")
+    own = root.word("name") or root.word("connectorName") or (root.get("spec") and root.word("metadata", "name"))
+    if class_beside(root):
+        yield _typed_connector(root, own or name)
+        return
     state = root.word("status", "connector", "state") or root.word("state") or None
     for key, _, node in root.members:
         if node.kind in ("object", "list"):
@@ -253,6 +256,31 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
                 replace(connector, state=connector.state or state, places=names | {**connector.places})
                 for connector in inner
             )
+
+
+_CLASS_NAMES, _TASKS_NAMES = ("connectorClass", "connector_class"), ("tasksMax", "tasks_max")
+
+
+def class_beside(node: Node | None) -> bool:
+    """Tell whether a node has a connector's class beside its config, as resources of several operators do."""
+    config = node.get("config") if node else None
+    return bool(node and config and config.kind == "object" and any(map(node.word, _CLASS_NAMES)))
+
+
+def _typed_connector(root: Node, name: str) -> FoundConnector:
+    config = root.get("config") or root
+    places = {
+        key: child
+        for key, names in (("connector.class", _CLASS_NAMES), ("tasks.max", _TASKS_NAMES))
+        for member in names
+        if (child := root.get(member)) and child.text
+    }
+    own = [text_entry("name", root.line, name), *(entry_of(key, node.line, node) for key, node in places.items())]
+    written = entries_of(config)
+    unused = tuple(entry for entry in written if entry.key == "name" or entry.key in places)
+    entries = (*own, *(entry for entry in written if entry not in unused))
+    connector = connector_of(name, places["connector.class"].text, entries, root.line)
+    return replace(connector, home=config.path, unused=unused, places={key: node.path for key, node in places.items()})
 
 
 def _with_outer_name(connector: FoundConnector, wrapper: Node) -> FoundConnector:

@@ -249,6 +249,17 @@ def mirror_maker_commands(text: EmbeddedText) -> Iterator[dict[str, Entry]]:
             yield options
 
 
+def listed_commands(service: Node) -> Iterator[dict[str, Entry]]:
+    """Yield the options of a `kafka-mirror-maker` that a service or container starts by a list of words."""
+    items = [item for name in ("entrypoint", "command", "args") if (node := service.get(name)) for item in node.items]
+    for at, item in enumerate(items):
+        if _MIRROR_MAKER.search(item.text) and not re.search(r"\s", item.text):
+            lines = {word.text.partition("=")[0].lstrip("-"): word.line for word in items}
+            options = _options([word.text for word in items[at + 1 :]])
+            if options:
+                yield {name: replace(entry, line=lines.get(name, item.line)) for name, entry in options.items()}
+
+
 def _words(command: str) -> list[str]:
     try:
         return shlex.split(command, comments=True)

@@ -164,7 +164,8 @@ def _connector(
     name = f"mirrormaker1-{group or source}"
     own = {"name": name, "connector.class": _CLASS, "source.cluster.alias": source, "target.cluster.alias": target}
     config = own | _AS_IT_DOES | {key: entry.value for key, entry in lines.items()}
-    line = read["group.id"].line if "group.id" in read else next(iter(read.values())).line
+    first = read.get("group.id") or next(iter(read.values()), None)
+    line = first.line if first else topics.line
     connector = FoundConnector(
         name, _CLASS, config, lines, line, (*consumer.entries, *producer.entries), form="mirrormaker1"
     )

@@ -342,7 +342,11 @@ def _read_documents(
             reasons.append(terraform_files.why_none(content.kinds))
             continue
         of_confluent = list(confluent.resources(root))
-        of_strimzi = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
+        of_strimzi = [
+            node
+            for node in (list(strimzi.resources(root)) or [root])
+            if strimzi.is_resource(node) and not documents.class_beside(node.get("spec"))
+        ]
         for node in of_strimzi:
             if node.word("kind") == "KafkaMirrorMaker":
                 consumer, producer, command = mirror_maker1.of_resource(node, file)
@@ -363,6 +367,11 @@ def _read_documents(
         for node in embedded.maps_of_mirrors(root):
             mirror = _of_map(file, node)
             within += [mirror] if mirror else []
+        commands += [
+            mirror_maker1.StartCommand(file, options)
+            for service in _services(root)
+            for options in embedded.listed_commands(service)
+        ]
         commands += [
             mirror_maker1.StartCommand(file, options)
             for inner in embedded.texts_of(root, text)

@@ -79,10 +79,7 @@ def read_sources(
         files += beside
         if file.mounts and file.is_empty and not beside:
             message = "holds no connector: none of the files that it mounts is a config of MirrorMaker"
-            if path in named:
-                problems.append(Problem(str(path), message))
-            else:
-                notes.append(Note(0, message, str(path)))
+            notes.append(Note(0, message, str(path)))
     parts = [part for file in files for part in file.parts]
     commands = [command for file in files for command in file.commands]
     of_several, of_parts = mirror_maker1.connectors(parts, commands, topics)
@@ -92,7 +89,7 @@ def read_sources(
         notes += of_parts
     elif of_parts:
         problems += [Problem(note.file, note.message) for note in of_parts]
-    if folders and not problems and not any(not file.is_empty for file in files):
+    if not problems and not any(not file.is_empty for file in files):
         problems += [Problem(str(note).rpartition(f": {note.message}")[0], note.message) for note in notes]
     if problems:
         raise SpecError(problems)

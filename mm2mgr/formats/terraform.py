@@ -433,7 +433,7 @@ def _of_aiven(resource: Resource, integrations: _Integrations) -> tuple[list[Fou
             continue
         if type_ == "checkpoint" and shared.get("emit.checkpoints.enabled", text_entry("", 0, "")).value == "false":
             continue
-        names = {*truth_keys.load().names(class_name)}
+        names = {*truth_keys.load().names(type_)}
         lines = {
             key: entry
             for key, entry in {**shared, **base, **own}.items()
