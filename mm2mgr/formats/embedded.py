@@ -25,6 +25,7 @@ CONFIG = re.compile(
 _FILE_OF_KAFKA = re.compile(r"\.(properties|json|conf|cfg|ya?ml|tmpl|tpl|template)$")
 _LITERAL = re.compile(r":\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$|^\s*-\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$")
 _HERE = re.compile(r"<<(-?)\s*(['\"]?)([A-Za-z_]\w*)\2")
+_VARIABLE = re.compile(r"(?<![\\$])\$([A-Za-z_]\w*)")  # braces make it the same, and plain to see
 _BODY = re.compile(r"(?:-d|--data(?:-raw|-binary|-ascii)?|--json)[\s=]+'(\s*\{[^']*)'")
 _PUT = re.compile(r"/connectors/([\w.%-]+)/config")
 _MIRROR_MAKER = re.compile(r"kafka-mirror-maker(?:\.sh)?\b|kafka\.tools\.MirrorMaker\b")
@@ -106,16 +107,18 @@ def _shift(line_at: LineAt, above: int) -> LineAt:
 
 
 def _here_documents(text: EmbeddedText) -> Iterator[EmbeddedText]:
-    end, indented, start, name, begun = "", False, 0, "", list[str]()
+    end, indented, is_literal, start, name, begun = "", False, False, 0, "", list[str]()
     for number, line in enumerate(text.text.split("\n")):
         if not end:
             if match := _HERE.search(line):
-                end, indented, start, begun = match[3], bool(match[1]), number + 1, []
+                end, indented, is_literal, start, begun = match[3], bool(match[1]), bool(match[2]), number + 1, []
                 target = re.search(r">\s*([^\s;|&<>]+)", line)
                 put = _PUT.search(line)
                 name = target[1].strip("'\"") if target else put[1] if put else ""
         elif line.strip() == end:  # within YAML its own indentation is gone, or not
-            yield EmbeddedText(name, "\n".join(begun), _shift(text.line_at, start))
+            body = "\n".join(begun)
+            body = body if is_literal else _VARIABLE.sub(r"${\1}", body)
+            yield EmbeddedText(name, body, _shift(text.line_at, start))
             end = ""
         else:
             begun.append(line.lstrip("\t") if indented else line)

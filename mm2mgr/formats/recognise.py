@@ -331,6 +331,7 @@ def _read_documents(
     commands: list[mirror_maker1.StartCommand] = []
     notes: list[Note] = []
     reasons: list[str] = []
+    shared = _version_of_driver(roots)
     for root in roots:
         if terraform_files.is_terraform(root):
             resources = list(terraform_files.resources(root, file))
@@ -362,7 +363,7 @@ def _read_documents(
         if not of_strimzi and not of_confluent:
             connectors_read += documents.connectors(root, Path(file).stem)
             workers |= _container_workers(root)
-        for node, version in _with_versions(root):
+        for node, version in _with_versions(root, shared):
             within += [with_version(inner, version) for inner in _files_within(file, node, text)]
         for node in embedded.maps_of_mirrors(root):
             mirror = _of_map(file, node)
@@ -383,7 +384,7 @@ def _read_documents(
     )
     result = ForeignFile(
         *(file, syntax, text, connectors),
-        within=tuple(_with_workers(inner, workers) for inner in within),
+        within=tuple(with_workers(inner, workers) for inner in within),
         parts=tuple(parts),
         commands=tuple(commands),
         mounts=mounts,
@@ -494,17 +495,20 @@ def _container_workers(root: Node) -> dict[str, FoundWorkers]:
     return workers
 
 
-def _with_versions(root: Node) -> Iterator[tuple[Node, str | None]]:
+def _with_versions(root: Node, shared: str | None) -> Iterator[tuple[Node, str | None]]:
     """Yield a document by parts: each service with the version of its driver, the rest with that of the only one."""
     services = root.get("services")
-    versions = [(service, embedded.mirror_version(service)) for service in _services(root)]
-    only = {version for _, version in versions if version}
-    shared = only.pop() if len(only) == 1 else None
     if services is None or services.kind != "object":
         yield root, shared
         return
-    yield from versions
+    yield from ((service, embedded.mirror_version(service)) for service in _services(root))
     yield replace(root, members=tuple(member for member in root.members if member[0] != "services")), shared
+
+
+def _version_of_driver(roots: Sequence[Node]) -> str | None:
+    """Return the Kafka version of the image that starts the driver, None where several do."""
+    versions = {embedded.mirror_version(service) for root in roots for service in _services(root)} - {None}
+    return versions.pop() if len(versions) == 1 else None
 
 
 def with_version(read: ForeignFile, version: str | None) -> ForeignFile:
@@ -520,8 +524,8 @@ def with_version(read: ForeignFile, version: str | None) -> ForeignFile:
     )
 
 
-def _with_workers(read: ForeignFile, workers: Mapping[str, FoundWorkers]) -> ForeignFile:
-    """Return a file within another whose connectors run on the only Connect workers of that."""
+def with_workers(read: ForeignFile, workers: Mapping[str, FoundWorkers]) -> ForeignFile:
+    """Return a file within another, or mounted by it, whose connectors run on the only Connect workers of that."""
     if len(workers) != 1:
         return read
     [only] = workers.values()

@@ -16,7 +16,16 @@ from mm2mgr.files import resolved_within
 from mm2mgr.formats import hcl, mirror_maker1
 from mm2mgr.formats.connectors import FoundConnector, Note
 from mm2mgr.formats.documents import Node
-from mm2mgr.formats.recognise import ForeignFile, decode_utf8, holds_config, read_file, read_text, with_version, wrong
+from mm2mgr.formats.recognise import (
+    ForeignFile,
+    decode_utf8,
+    holds_config,
+    read_file,
+    read_text,
+    with_version,
+    with_workers,
+    wrong,
+)
 from mm2mgr.spec.places import Place
 
 MOST_FILES = 2_000
@@ -178,7 +187,9 @@ def _mounted_files(
         elif path.is_file() and path.resolve() not in read_paths:
             read_paths.add(path.resolve())
             try:
-                beside = with_version(read_file(path, contents.get(str(path))), mount.version)
+                beside = with_workers(
+                    with_version(read_file(path, contents.get(str(path))), mount.version), file.workers
+                )
             except SpecError as error:
                 notes += [_note_of(problem) for problem in error.problems]
                 continue

@@ -14,7 +14,7 @@ from mm2mgr.connectors import CLASSES, PACKAGE
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.formats import hcl
 from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers, Note
-from mm2mgr.formats.documents import Node, connector_of, connectors, entries_of, entry_of, text_entry
+from mm2mgr.formats.documents import Node, NodeKind, connector_of, connectors, entries_of, entry_of, text_entry
 from mm2mgr.formats.properties import Entry, last, meant_value, read
 from mm2mgr.secrets import remember
 from mm2mgr.spec.places import Place
@@ -321,7 +321,8 @@ def _msk_workers(resource: Resource, configurations: Mapping[str, Mapping[str, s
     address = at.removeprefix("${").removesuffix("}").removesuffix(".arn")
     own = configurations.get(at) or configurations.get(address) or {}
     properties = {**own, **({"bootstrap.servers": servers} if servers else {})}
-    return FoundWorkers(properties, kafka_version(resource.word("kafkaconnect_version")))
+    # The service sets the override policy itself and says nowhere to which; a name that decides nothing.
+    return FoundWorkers(properties, kafka_version(resource.word("kafkaconnect_version")), policy="custom")
 
 
 # --- Aiven's replication flows ----------------------------------------------------------------------------------------
@@ -398,7 +399,7 @@ def _of_aiven(resource: Resource, integrations: _Integrations) -> tuple[list[Fou
     own: dict[str, Entry] = {}
     for name, line, node in resource.body.members:
         if name in _OF_FLOWS and node.kind != "null" and not (node.kind == "list" and not node.items):
-            own[_OF_FLOWS[name]] = entry_of(_OF_FLOWS[name], line, replace(node, path=()))
+            own[_OF_FLOWS[name]] = entry_of(_OF_FLOWS[name], line, _joined_list(node))
         elif name not in _NOT_OF_FLOWS and node.kind != "null" and node.text not in ("", "false"):
             notes.append(Note(line, f"{resource.address}: {name} has no equal among MirrorMaker's settings"))
         if node.kind == "expression" and name not in ("project", "service_name"):
@@ -448,6 +449,14 @@ def _of_aiven(resource: Resource, integrations: _Integrations) -> tuple[list[Fou
         state = "STOPPED" if resource.word("enable") == "false" else None
         result.append(replace(connector, workers=workers, state=state, owner="" if "${" in service else service))
     return result, notes
+
+
+def _joined_list(node: Node) -> Node:
+    """Return a list as the text that MirrorMaker takes, with commas; lists with expressions are expressions."""
+    if node.kind != "list":
+        return replace(node, path=())
+    kind: NodeKind = "expression" if any(item.kind == "expression" for item in node.items) else "text"
+    return Node(kind, node.line, ",".join(item.text for item in node.items))
 
 
 # --- Yandex Managed Service for Kafka ---------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def read_files(
     """
     hint = "give a connector's JSON or properties file, or an mm2.properties"
     try:
-        sources = read_sources(paths, contents)
+        sources = read_sources(paths, contents, topics=".*")  # of MirrorMaker 1, which is told apart below
     except SpecError as error:
         raise SpecError(error.problems, hint=error.hint or hint) from error
     files_read, problems = sources.files, list[Problem]()
