@@ -25,7 +25,10 @@ from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 
 TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing", "brokers"})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s|services\s*:\s*\n|version\s*:\s*[\"']\d)")
+_YAML = re.compile(
+    r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*+(?:---|apiVersion[ \t]*:\s|kind[ \t]*:\s|services[ \t]*:\s*\n|version[ \t]*:\s*[\"']\d)"
+)
+_RESOURCE = re.compile(r"(?:#[^\n]*\n|\s++|---)*+(?:apiVersion|kind)[ \t]*:")
 _SCRIPT = re.compile(r"\A#!|\A(?:FROM|ARG)\s")
 _PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
 Syntax = Literal["properties", "json", "yaml", "dedicated", "hcl", "script"]
@@ -430,7 +433,7 @@ def _inner(file: str, text: EmbeddedText) -> ForeignFile:
         name = re.sub(r"\.json$", "", text.name)
         content = tuple(documents.connectors(root, name)) or _read_documents(file, "json", [root], "").connectors
         return _placeless(ForeignFile(file, "json", "", content))
-    if re.match(r"(?:#.*\n|\s|---)*(?:apiVersion|kind)\s*:", text.text):
+    if _RESOURCE.match(text.text):
         first = text.line_at(1)
         if text.line_at(2) != first + 1:
             return ForeignFile(file, "yaml", "", ())

@@ -106,8 +106,9 @@ def read_sources(
 
 
 def is_folder_of_configs(folder: Path) -> bool:
-    """Tell whether a folder has a file with a connector, an mm2.properties or Terraform's resources."""
-    return any(holds_config(path) for path in _walk(folder, []))
+    """Tell whether a folder, which is no tree, is one of configs: it has other files than YAML, or configs in that."""
+    yaml, waiting = (".yaml", ".yml"), _walk(folder, [])
+    return any(path.suffix.lower() not in yaml or holds_config(path) for path in waiting)
 
 
 def _note_of(problem: Problem) -> Note:
@@ -150,6 +151,9 @@ def _walk(folder: Path, notes: list[Note]) -> Iterator[Path]:
                 continue
             if path.is_symlink() and resolved_within_or_none(path, folder) is None:
                 notes.append(Note(0, "is a link out of the folder, which is left out: name it", str(path)))
+                continue
+            if not path.is_file():
+                notes.append(Note(0, "is no file", str(path)))
                 continue
             total += _size(path)
             if total > _MOST_FOLDER_BYTES:

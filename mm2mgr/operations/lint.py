@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from mm2mgr.connectors import ConnectorType
+from mm2mgr.defaults import Origin
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.formats.connectors import FoundConnector, Note
 from mm2mgr.json_values import to_json
@@ -27,7 +28,7 @@ from mm2mgr.lint.unjudged import NotJudged, not_judged
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask
 from mm2mgr.spec.scalars import check_url
-from mm2mgr.text import nearest
+from mm2mgr.text import few, nearest
 from mm2mgr.timing import wait_for
 from mm2mgr.truth.bugs import BY_BUG, Bug
 from mm2mgr.truth.explain import Explanation
@@ -353,7 +354,10 @@ class ClientSettings(TypedDict):
 
 
 class ConnectorClients(TypedDict):
-    """What each client of a connector gets; of a flow's source connector also what its link allows."""
+    """What each client of a connector gets; of a flow's source connector also what its link allows.
+
+    `file` is where the connector was read, if that is no tree.
+    """
 
     connector: str
     type: str
@@ -362,6 +366,7 @@ class ConnectorClients(TypedDict):
     clients: list[ClientSettings]
     link: NotRequired[LinkForecast]
     catch_up: NotRequired[str]
+    file: NotRequired[str]
 
 
 Explained = Explanation | Rule | Bug | list[ConnectorClients]
@@ -375,15 +380,19 @@ def explain(
     *,
     on: str | None = None,
     everything: bool = False,
+    files: Sequence[Path] = (),
 ) -> Explained:
     """Explain a known bug, a key, however it is spelled, else the rule, else the flow of this name. Mm2mgrError when
     there is none.
 
     `on` is a connector type or class (None: all three), `options.kafka` the workers' version (None: the newest known
-    line). With `everything` a flow's clients are shown with Kafka's defaults too.
+    line). With `everything` a flow's clients are shown with Kafka's defaults too. With `files`, and folders, `name` is
+    a connector or a pair `A->B` in them.
     """
     keys = load()
     types, version = _types(on), workers_version(options.kafka, options.report)
+    if files:
+        return _of_files(files, name, options, types, everything=everything)
     if name.upper().startswith(_ISSUE):
         return _bug(name.upper())
     try:
@@ -411,6 +420,37 @@ def explain(
                 clients["catch_up"] = flow.catch_up.words
             explained.append(clients)
     return explained
+
+
+def _of_files(
+    files: Sequence[Path], name: str, options: LintOptions, types: Sequence[ConnectorType], *, everything: bool
+) -> list[ConnectorClients]:
+    from mm2mgr.connectors import Connector
+    from mm2mgr.formats.sources import read_sources
+
+    every = [connector for connector in read_sources(files).connectors if connector.form != "mirrormaker1"]
+    named = [connector for connector in every if name in (connector.name, _pair_of(connector))]
+    if not named:
+        names = list(dict.fromkeys(name for connector in every for name in (connector.name, _pair_of(connector))))
+        near = nearest(name, names)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {few(names)}"
+        raise Mm2mgrError(f"no connector and no pair '{name}' is in these files", hint=hint)
+    explained: list[ConnectorClients] = []
+    for found in named:
+        if (type_ := found.type) and type_ in types:
+            workers = found.workers
+            version = workers_version(options.kafka or (workers.version if workers else None), options.report)
+            origins = {key: Origin("file", ":".join(map(str, found.place_of(key)))) for key in found.lines}
+            connector = Connector(found.name, type_, found.owner, config=found.config, origins=origins)
+            clients = _clients(
+                connector, version, load(), bool(workers and workers.exactly_once), everything=everything
+            )
+            explained.append({**clients, "file": found.file})
+    return explained
+
+
+def _pair_of(connector: FoundConnector) -> str:
+    return "->".join(connector.config.get(f"{side}.cluster.alias", "") for side in ("source", "target"))
 
 
 _ISSUE = "KAFKA-"
