@@ -187,7 +187,11 @@ def explain(
 
     with invalid_arguments():
         options = operations.LintOptions(kafka, report=talk_other_line)
-        explained = operations.explain(workspace, name, options, on=on, everything=everything, files=files)
+        explained: operations.Explained = (
+            operations.explain_files(files, name, options, on=on, everything=everything)
+            if files
+            else operations.explain(workspace, name, options, on=on, everything=everything)
+        )
     say_as(output, explained, say_explained)
 
 

@@ -20,7 +20,9 @@ from mm2mgr.formats.mm2_properties import Line
 from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed, last, meant_value, read
 from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, has_config, holds_config, read_text, wrong
 from mm2mgr.formats.sources import is_folder_of_configs, read_sources
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
+from mm2mgr.secrets import is_secret
 from mm2mgr.spec.places import read_yaml
 from mm2mgr.text import nearest
 
@@ -93,7 +95,7 @@ def subject_of(connector: FoundConnector, place: Spot, worker: WorkerFacts | Non
         if key.startswith(SILENCE_KEY)
     )
     return Subject(
-        Connector(connector.name, connector.type, config=connector.config),
+        Connector(connector.name, connector.type, config=_without_sensitive(connector)),
         replace(at, line=connector.line),
         spots,
         connector.form,
@@ -106,6 +108,14 @@ def subject_of(connector: FoundConnector, place: Spot, worker: WorkerFacts | Non
         paths={**connector.places, **{key: line.path for key, line in connector.lines.items() if line.path}},
         resource=connector.resource,
     )
+
+
+def _without_sensitive(connector: FoundConnector) -> Mapping[str, str]:
+    """Return a config in which what its file marks as secret is a placeholder: no rule may repeat a part of it."""
+    hidden = {key for key in connector.sensitive if not is_secret(key) and not is_open(connector.config.get(key, ""))}
+    if not hidden:
+        return connector.config
+    return {key: f"${{sensitive:{key}}}" if key in hidden else value for key, value in connector.config.items()}
 
 
 def running_subject(

@@ -380,19 +380,15 @@ def explain(
     *,
     on: str | None = None,
     everything: bool = False,
-    files: Sequence[Path] = (),
 ) -> Explained:
     """Explain a known bug, a key, however it is spelled, else the rule, else the flow of this name. Mm2mgrError when
     there is none.
 
     `on` is a connector type or class (None: all three), `options.kafka` the workers' version (None: the newest known
-    line). With `everything` a flow's clients are shown with Kafka's defaults too. With `files`, and folders, `name` is
-    a connector or a pair `A->B` in them.
+    line). With `everything` a flow's clients are shown with Kafka's defaults too.
     """
     keys = load()
     types, version = _types(on), workers_version(options.kafka, options.report)
-    if files:
-        return _of_files(files, name, options, types, everything=everything)
     if name.upper().startswith(_ISSUE):
         return _bug(name.upper())
     try:
@@ -422,9 +418,18 @@ def explain(
     return explained
 
 
-def _of_files(
-    files: Sequence[Path], name: str, options: LintOptions, types: Sequence[ConnectorType], *, everything: bool
+def explain_files(
+    files: Sequence[Path],
+    name: str,
+    options: LintOptions = LintOptions(),
+    *,
+    on: str | None = None,
+    everything: bool = False,
 ) -> list[ConnectorClients]:
+    """Return what each client of a connector gets that files and folders of another tool declare; see `explain`.
+
+    `name` is a connector's, or a pair `A->B`. SpecError for what cannot be read, Mm2mgrError where there is none.
+    """
     from mm2mgr.connectors import Connector
     from mm2mgr.formats.sources import read_sources
 
@@ -437,7 +442,7 @@ def _of_files(
         raise Mm2mgrError(f"no connector and no pair '{name}' is in these files", hint=hint)
     explained: list[ConnectorClients] = []
     for found in named:
-        if (type_ := found.type) and type_ in types:
+        if (type_ := found.type) and type_ in _types(on):
             workers = found.workers
             version = workers_version(options.kafka or (workers.version if workers else None), options.report)
             origins = {key: Origin("file", ":".join(map(str, found.place_of(key)))) for key in found.lines}
