@@ -89,6 +89,15 @@ def _pattern(text: str) -> str:
     return check_pattern(text)
 
 
+# By these a flow is known, or other parts of mm2mgr go by what the flow says of them.
+_NEVER_VERBATIM = frozenset(
+    {
+        *("name", "connector.class", "tasks.max", "source.cluster.alias", "target.cluster.alias"),
+        *("replication.policy.class", "replication.policy.separator", "exactly.once.support"),
+    }
+)
+
+
 def _plain_key(key: str) -> str:
     if not re.fullmatch(r"[\w.$-]+", key):
         raise ValueError("a Kafka key of letters, digits and . - _ $ only")
@@ -156,6 +165,13 @@ def _connector_key(key: str) -> str:
             raise ValueError(f"write {key.removeprefix(prefix)!r} under {block}; mm2mgr adds the prefixes")
     if key.startswith("mm2mgr."):
         raise ValueError("keys that start with 'mm2mgr.' mark ownership; mm2mgr writes them")
+    return key
+
+
+def _verbatim_key(key: str) -> str:
+    _plain_key(key)
+    if key in _NEVER_VERBATIM or key.startswith("mm2mgr."):
+        raise ValueError(f"it cannot be overruled: {scalars.OWNED_CONNECTOR_KEYS.get(key, 'mm2mgr writes it itself')}")
     return key
 
 
@@ -273,6 +289,10 @@ ClientSettings = Annotated[
 ]
 ConnectorSettings = Annotated[
     dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None], Field(examples=[{"offset.lag.max": 100}])
+]
+VerbatimSettings = Annotated[
+    dict[Annotated[str, AfterValidator(_verbatim_key)], ConfigValue | None],
+    Field(examples=[{"errors.tolerance": "all", "key.converter": None}]),
 ]
 Patterns = Annotated[
     list[Annotated[str, AfterValidator(_pattern)]],

@@ -69,7 +69,9 @@ LAYERS: dict[str, set[str]] = {
     "truth": {"assignment_text", "connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "link_settings": {"link", "defaults"},
-    "topology": {"connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics"},
+    "topology": {
+        *("connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics", "truth"),
+    },
     "link_forecast": {"text", "link", "link_settings", "defaults", "topology", "truth"},
     "ownership_changes": {"text", "spec", "topology"},
     "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes"},
