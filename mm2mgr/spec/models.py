@@ -44,6 +44,7 @@ from mm2mgr.spec.values import (
     TopicName,
     Url,
     Urls,
+    VerbatimOfSource,
     VerbatimSettings,
     balance_way,
     flag,
@@ -498,7 +499,7 @@ class Verbatim(Model, json_schema_extra=_example(source={"errors.tolerance": "al
     """Keys of connectors as Connect gets them, over all that the rest of the flow and mm2mgr say; null leaves a key
     out. `mm2mgr import` writes here what a connector had and a flow does not say, so that it goes on as it was."""
 
-    source: VerbatimSettings = Field(default_factory=dict)
+    source: VerbatimOfSource = Field(default_factory=dict)
     """Of the source connector."""
     checkpoint: VerbatimSettings = Field(default_factory=dict)
     """Of the checkpoint connector of the pair."""

@@ -92,7 +92,7 @@ def _pattern(text: str) -> str:
 # By these a flow is known, or other parts of mm2mgr go by what the flow says of them.
 _NEVER_VERBATIM = frozenset(
     {
-        *("name", "connector.class", "tasks.max", "source.cluster.alias", "target.cluster.alias"),
+        *("name", "connector.class", "source.cluster.alias", "target.cluster.alias"),
         *("replication.policy.class", "replication.policy.separator", "exactly.once.support"),
     }
 )
@@ -173,6 +173,12 @@ def _verbatim_key(key: str) -> str:
     if key in _NEVER_VERBATIM or key.startswith("mm2mgr."):
         raise ValueError(f"it cannot be overruled: {scalars.OWNED_CONNECTOR_KEYS.get(key, 'mm2mgr writes it itself')}")
     return key
+
+
+def _verbatim_key_of_source(key: str) -> str:
+    if key == "tasks.max":
+        raise ValueError(f"it cannot be overruled: {scalars.OWNED_CONNECTOR_KEYS[key]}")
+    return _verbatim_key(key)
 
 
 def _connector_name(name: str) -> str:
@@ -290,9 +296,10 @@ ClientSettings = Annotated[
 ConnectorSettings = Annotated[
     dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None], Field(examples=[{"offset.lag.max": 100}])
 ]
-VerbatimSettings = Annotated[
-    dict[Annotated[str, AfterValidator(_verbatim_key)], ConfigValue | None],
-    Field(examples=[{"errors.tolerance": "all", "key.converter": None}]),
+_VERBATIM = Field(examples=[{"errors.tolerance": "all", "key.converter": None}])
+VerbatimSettings = Annotated[dict[Annotated[str, AfterValidator(_verbatim_key)], ConfigValue | None], _VERBATIM]
+VerbatimOfSource = Annotated[
+    dict[Annotated[str, AfterValidator(_verbatim_key_of_source)], ConfigValue | None], _VERBATIM
 ]
 Patterns = Annotated[
     list[Annotated[str, AfterValidator(_pattern)]],
