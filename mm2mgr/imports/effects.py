@@ -154,7 +154,9 @@ class Effects:
         for name, client in self.clients.items():
             if client.client.name == "record producer" and self.around.workers:
                 prefixes = client.client.worker_prefixes
-                plain = (key[len(prefix) :] for key in self.around.workers for prefix in prefixes if key.startswith(prefix))
+                plain = (
+                    key[len(prefix) :] for key in self.around.workers for prefix in prefixes if key.startswith(prefix)
+                )
                 yield from (Reader(name, key) for key in plain if self.is_known(client, key))
 
     def keys_for(self, reader: Reader) -> list[str]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.imports.inputs import Mirror, Placeholder, alias_text, most_common
 from mm2mgr.imports.settings import Pair
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
@@ -75,6 +76,7 @@ class ImportedEstate:
     flows: dict[str, dict[tuple[str, str], Pair]] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
     placeholders: list[Placeholder] = field(default_factory=list)
+    connectors: int = 0
 
     @property
     def pairs(self) -> Iterator[Pair]:
@@ -95,7 +97,7 @@ def decide_estate(
     mirrors: Sequence[Mirror], urls: Mapping[str, Sequence[str]], kafkas: Mapping[str, str], version: str | None
 ) -> ImportedEstate:
     """Decide what to declare. `urls` and `kafkas` are what the user says of Connect clusters by name."""
-    estate = ImportedEstate()
+    estate = ImportedEstate(connectors=len(mirrors))
     usable = list(_usable(mirrors, estate))
     usable = list(_one_connect_per_pair(usable, estate))
     estate.clusters = {cluster.alias: cluster for cluster in _clusters(usable, estate)}
@@ -189,11 +191,12 @@ def _without_second_aliases(mirrors: Sequence[Mirror], estate: ImportedEstate) -
         else:
             second[alias] = other
     for mirror in mirrors:
-        alias = next((alias for alias in (mirror.source, mirror.target) if alias in second), None)
-        if alias is None:
+        doubled = [alias for alias in (mirror.source, mirror.target) if alias in second]
+        if not doubled:
             yield mirror
             continue
-        reason = f"{alias} has brokers of {second[alias]}: a Kafka cluster has one alias in a tree, as records loop else"
+        both = f"{doubled[0]} has brokers of {second[doubled[0]]}"
+        reason = f"{both}: a Kafka cluster has one alias in a tree, as records loop else"
         fix = "aliases are in topic names and stored offsets, so they are not merged: import it into another tree"
         estate.left_out.append(LeftOut(mirror, reason, fix))
 
@@ -204,7 +207,9 @@ def _without_second_aliases(mirrors: Sequence[Mirror], estate: ImportedEstate) -
 def _clusters(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[DeclaredCluster]:
     aliases = dict.fromkeys(alias for mirror in mirrors for alias in (mirror.source, mirror.target))
     for alias in sorted(aliases):
-        sides = [(mirror, side) for mirror in mirrors for side in ("source", "target") if getattr(mirror, side) == alias]
+        sides = [
+            (mirror, side) for mirror in mirrors for side in ("source", "target") if getattr(mirror, side) == alias
+        ]
         found = [text for mirror, side in sides if (text := _servers_text(mirror, side))]
         chosen = most_common(found)
         servers = [server for part in chosen.split(",") if (server := part.strip()) and _is_address(server)]
@@ -296,14 +301,13 @@ def _brings_security(mirror: Mirror, security: Mapping[str, str]) -> bool:
     return _RECORDS_TO not in mirror.config and any(f"producer.override.{key}" in mirror.config for key in security)
 
 
-def _home(
-    name: str, mirrors: Sequence[Mirror], estate: ImportedEstate, kafkas: Mapping[str, str]
-) -> tuple[str, str]:
+def _home(name: str, mirrors: Sequence[Mirror], estate: ImportedEstate, kafkas: Mapping[str, str]) -> tuple[str, str]:
     """Return the alias of the workers' own Kafka, and how it is known."""
     if kafkas.get(name) in estate.clusters:
         return kafkas[name], "as given"
     if all(mirror.is_dedicated for mirror in mirrors):
-        return mirrors[0].target, "a dedicated MirrorMaker uses its target"
+        targets = [mirror.target for mirror in mirrors if mirror.type == "source"]
+        return most_common(targets), "a dedicated MirrorMaker uses its target, and so should its new workers"
     for mirror in mirrors:
         servers = {part.strip() for part in mirror.workers.get(_SERVERS, "").split(",")}
         for alias, cluster in estate.clusters.items():
@@ -323,7 +327,7 @@ def _home(
 
 
 def _arrange_flows(mirrors: Sequence[Mirror], estate: ImportedEstate) -> None:
-    beside: dict[tuple[str, str], Mirror] = {}
+    beside: dict[tuple[ConnectorType, str], Mirror] = {}
     for mirror in mirrors:
         if mirror.type != "source":
             key = (mirror.type, flow_pair(mirror))
@@ -334,10 +338,10 @@ def _arrange_flows(mirrors: Sequence[Mirror], estate: ImportedEstate) -> None:
                 beside[key] = mirror
     sources = [mirror for mirror in mirrors if mirror.type == "source"]
     homes = {mirror.pair: mirror.connect for mirror in sources}
-    for key, mirror in list(beside.items()):
-        if (why := _why_alone(mirror, homes)) is not None:
-            estate.left_out.append(LeftOut(mirror, *why))
-            del beside[key]
+    for place, mirror in list(beside.items()):
+        if (reason_and_fix := _why_alone(mirror, homes)) is not None:
+            estate.left_out.append(LeftOut(mirror, *reason_and_fix))
+            del beside[place]
     for name, group in _named_groups(sources).items():
         estate.flows[name] = {
             (mirror.source, mirror.target): Pair(

@@ -62,7 +62,9 @@ def share_settings(own: dict[str, Settings], least: int = 1) -> Settings:
     for path in paths:
         if path in _NEVER_SHARED and len(own) > 1:
             continue
-        values = {name: settings.get(path, ABSENT) for name, settings in own.items() if not _is_open(before[name], path)}
+        values = {
+            name: settings.get(path, ABSENT) for name, settings in own.items() if not _is_open(before[name], path)
+        }
         chosen = _choose(path, list(values.values()), min(least, len(own)))
         if chosen is ABSENT:
             continue
@@ -135,7 +137,7 @@ def _imply_switches(settings: Settings, above: Settings) -> None:
 def nested(settings: Settings, order: Callable[[Path], object] | None = None) -> dict[str, object]:
     """Return flat settings as nested mappings, `enabled: false` alone in its short form."""
     result: dict[str, object] = {}
-    for path in sorted(settings, key=order) if order else settings:  # type: ignore[arg-type,type-var]
+    for path in sorted(settings, key=order) if order else settings:  # type: ignore[arg-type]
         below: dict[str, object] = result
         for key in path[:-1]:
             inner = below.setdefault(key, {})

@@ -73,6 +73,8 @@ class Mirror:
     origin: FoundConnector = field(repr=False)
     slips: Mapping[str, str] = field(default_factory=dict, repr=False)
     replaced: frozenset[str] = frozenset()
+    workers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The properties of its workers, as far as its file has them, with the same placeholders."""
 
     @cached_property
     def pair(self) -> str:
@@ -82,11 +84,6 @@ class Mirror:
     @property
     def is_dedicated(self) -> bool:
         return self.origin.form == "dedicated"
-
-    @cached_property
-    def workers(self) -> Mapping[str, str]:
-        """The properties of its workers, as far as its file has them."""
-        return self.origin.workers.properties if self.origin.workers else {}
 
     @property
     def exactly_once(self) -> bool:
@@ -128,6 +125,8 @@ class Preparation:
         type_ = connector.type
         assert type_ is not None
         clear = dict(self._without_secrets(config, lines, source, target, connector.name))
+        own = connector.workers.properties if connector.workers else {}
+        workers = dict(self._without_secrets(own, {}, target, target, connector.name))
         return Mirror(
             config.get("name", connector.name).strip() if connector.form == "connect" else connector.name,
             type_,
@@ -141,12 +140,15 @@ class Preparation:
             connector,
             slips,
             frozenset(key for key, value in clear.items() if value != config[key]),
+            workers,
         )
 
     # --- the Connect cluster ------------------------------------------------------------------------------------------
 
     def _connect_name(self, file: ForeignFile, connector: FoundConnector, source: str, target: str) -> str:
         """Name the Connect cluster: as the file does, after a file or folder of several connectors, or the target."""
+        if self.connects == (ALL_THERE,):
+            return ALL_THERE
         if connector.form == "dedicated":  # on Connect, heartbeats run beside the flow that carries them
             return alias_text(source if connector.type == "heartbeat" else target)
         if connector.owner:
@@ -208,6 +210,8 @@ class Preparation:
         return variable
 
 
+ALL_THERE = "connect"
+"""The Connect cluster of all connectors where a person names the URL of one and no more."""
 _OF_ONE_PAIR = 3  # source, checkpoint and heartbeat connector: such a file says nothing of where they run
 
 
@@ -241,9 +245,7 @@ def _values_of_java(file: ForeignFile, connector: FoundConnector) -> tuple[dict[
 _TRIMMED = frozenset({"source.cluster.alias", "target.cluster.alias", "connector.class"})
 
 
-def _renamed(
-    config: Mapping[str, str], lines: Mapping[str, InputKey]
-) -> tuple[dict[str, str], dict[str, InputKey]]:
+def _renamed(config: Mapping[str, str], lines: Mapping[str, InputKey]) -> tuple[dict[str, str], dict[str, InputKey]]:
     """Return a config in which the names before KIP-629 are the new ones, which win where both are there."""
     names = {old: new for old, new in RENAMED.items() if old in config and new not in config}
     return (

@@ -19,7 +19,7 @@ from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.secrets import mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.scalars import is_name
-from mm2mgr.truth.explain import explain, to_worker
+from mm2mgr.truth.explain import REST_PREFIXES, explain, to_worker
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.other_tools import other_tool
 
@@ -95,7 +95,7 @@ class ImportReport:
     def summary(self) -> dict[str, int]:
         return {
             "keys": len(self.rows),
-            **self.counts,
+            **{str(outcome): count for outcome, count in self.counts.items()},
             "decisions": self.decisions,
             "connectors": self.connectors,
             "flows": self.flows,
@@ -145,8 +145,6 @@ def make_report(
     estate: ImportedEstate,
     judged: Sequence[Judged],
     lines: Sequence[TreeLine],
-    placeholders: Sequence[Placeholder],
-    mirrors: Sequence[Mirror],
 ) -> ImportReport:
     """Return the report on every key of these files."""
     maker = _Maker(estate, lines)
@@ -158,9 +156,9 @@ def make_report(
     return ImportReport(
         rows,
         tuple(ConnectorLeftOut(left.mirror.name, left.mirror.place, left.reason, left.fix) for left in estate.left_out),
-        tuple(placeholders),
+        tuple(estate.placeholders),
         tuple(_notes(files, estate)),
-        len(mirrors),
+        estate.connectors,
         sum(len(pairs) for pairs in estate.flows.values()),
         maker.comments(),
     )
@@ -213,7 +211,7 @@ class _Maker:
                 verdict = verdict if does else _Verdict("nothing", reason=_dead(mirror, key))
                 self.of_left_out.setdefault(place, verdict)
 
-    def _verdict(self, judged: Judged, key: str, old: Effects, new: Effects) -> _Verdict:
+    def _verdict(self, judged: Judged, key: str, old: Effects, new: Effects) -> _Verdict:  # noqa: PLR0911  one per outcome
         mirror, origins = judged.mirror, judged.connector.origins
         if key in _IDENTITY or key.startswith("mm2mgr."):
             return self._identity(judged, key)
@@ -358,7 +356,7 @@ def _loose_names(text: str) -> list[str]:
     return [item for item in items if is_name(item) and "." in item]
 
 
-def _of_driver(file: ForeignFile, entry: Entry, estate: ImportedEstate) -> _Verdict:
+def _of_driver(file: ForeignFile, entry: Entry, estate: ImportedEstate) -> _Verdict:  # noqa: PLR0911  one per kind
     """Return what became of a line of mm2.properties that no connector has."""
     dedicated = mm2_properties.Dedicated(file.entries)
     line = dedicated.lines.get(entry.key)
@@ -366,14 +364,16 @@ def _of_driver(file: ForeignFile, entry: Entry, estate: ImportedEstate) -> _Verd
     if entry.key == "clusters":
         return _Verdict("kept", ("clusters",))
     if right := dedicated.misspelt(entry):
-        return _Verdict("nothing", reason="the driver does not know this spelling of a pair's line", fix=f"write {right}")
+        return _Verdict(
+            "nothing", reason="the driver does not know this spelling of a pair's line", fix=f"write {right}"
+        )
     if plain == "enabled" and len(aliases) == 2:
         is_on = dedicated.is_enabled(*aliases)
         return _Verdict("kept", ("flows",), "" if is_on else "the pair is off, and so in no flow")
     if aliases and not set(aliases) <= set(dedicated.clusters):
         names = ", ".join(alias for alias in aliases if alias not in dedicated.clusters)
         return _Verdict("nothing", reason=f"clusters does not list {names}", fix=f"add {names} to clusters")
-    if entry.key == "dedicated.mode.enable.internal.rest" or entry.key.startswith(mm2_properties.REST_PREFIXES):
+    if entry.key == "dedicated.mode.enable.internal.rest" or entry.key.startswith(REST_PREFIXES):
         return _Verdict("nothing", reason="of dedicated mode only: on Connect the workers have their REST API")
     if len(aliases) < 2 and (to_worker(plain) or load().history("worker", plain)):
         return _Verdict("nothing", reason="of dedicated mode's own workers: yours have their own properties")
@@ -385,4 +385,6 @@ def _of_driver(file: ForeignFile, entry: Entry, estate: ImportedEstate) -> _Verd
         return _Verdict("nothing", reason="no pair of this cluster is on")
     if mm2_properties.is_ignored(entry.key) or entry.key.partition(".")[0] in ("producer", "consumer", "admin"):
         return _Verdict("nothing", reason="the driver gives a line without a cluster's name to no client")
-    return _Verdict("nothing", reason=verdict.partition("does nothing: ")[2] or "no connector of a pair that is on gets it")
+    return _Verdict(
+        "nothing", reason=verdict.partition("does nothing: ")[2] or "no connector of a pair that is on gets it"
+    )

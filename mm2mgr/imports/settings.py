@@ -15,7 +15,13 @@ from mm2mgr.connectors import ConnectorType
 from mm2mgr.imports.effects import CONVERTERS, PATTERNS, Effects, Reader, Surroundings
 from mm2mgr.imports.inputs import Mirror
 from mm2mgr.log_places import GROUP_PREFIX, START_KEY
-from mm2mgr.spec.scalars import CONNECTOR_KEYS_LIKE_PREFIXES, OWNED_CONNECTOR_KEYS, PREFIX_BLOCKS, SECURITY_KEYS, is_name
+from mm2mgr.spec.scalars import (
+    CONNECTOR_KEYS_LIKE_PREFIXES,
+    OWNED_CONNECTOR_KEYS,
+    PREFIX_BLOCKS,
+    SECURITY_KEYS,
+    is_name,
+)
 from mm2mgr.text import whole_number
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
@@ -151,7 +157,9 @@ def _of_checkpoint(mirror: Mirror | None, shared: Pair) -> Iterator[tuple[Path, 
     yield ("checkpoints", "groups", "exclude"), excluded
     yield ("checkpoints", "interval"), seconds_text(config.get("emit.checkpoints.interval.seconds", "60"))
     of_source = {path for path, _ in _blocks(shared.source)}
-    yield from ((path, value) for path, value in _blocks(mirror) if path not in of_source and path[0] == "target_consumer")
+    yield from (
+        (path, value) for path, value in _blocks(mirror) if path not in of_source and path[0] == "target_consumer"
+    )
     yield from _other_keys(mirror)
 
 

@@ -64,14 +64,8 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
     draft.settle()
-    report = make_report(
-        files,
-        estate,
-        draft.judged(),
-        draft.lines(),
-        [*preparation.placeholders.values(), *estate.placeholders],
-        mirrors,
-    )
+    estate.placeholders = draft.used([*preparation.placeholders.values(), *estate.placeholders])
+    report = make_report(files, estate, draft.judged(), draft.lines())
     return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors))
 
 
@@ -198,7 +192,8 @@ class _Draft:
         estate = self.estate
         clusters: dict[str, object] = {}
         for cluster in estate.clusters.values():
-            entry: dict[str, object] = {"bootstrap_servers": list(cluster.servers)}
+            entry: dict[str, object]
+            entry = {"bootstrap_servers": list(cluster.servers)}
             if cluster.replication_factor != 3:
                 entry["replication_factor"] = cluster.replication_factor
             if cluster.security:
@@ -212,7 +207,7 @@ class _Draft:
             entry |= {"exactly_once": True} if connect.exactly_once else {}
             entry |= {"producer_security": "connector"} if connect.producer_security == "connector" else {}
             connects[connect.name] = entry
-        first = {"owner": self.owner, "clusters": clusters, "connect": connects}
+        first: dict[str, object] = {"owner": self.owner, "clusters": clusters, "connect": connects}
         values: dict[str, dict[str, object]] = {FILES[0]: first}
         if flows := self._flows():
             values[FILES[1]] = flows
@@ -275,12 +270,18 @@ class _Draft:
             if owner != self.owner:
                 entry = {"connect": mirror.connect, "connector": mirror.name}
                 adopt.append(entry | ({"from_owner": owner} if owner else {}))
-        return ({"adopt": adopt} if adopt else {}) | ({"moved": moved} if moved else {})
+        lists = {"adopt": adopt, "moved": moved}
+        return {name: entries for name, entries in lists.items() if entries}
 
     def lines(self) -> list[TreeLine]:
         """Return the path of every value of the tree, with its file and line."""
         assert self.spec is not None
         return [TreeLine(path, place.file, place.line) for path, place in self.spec.places.items()]
+
+    def used(self, placeholders: Iterable[Placeholder]) -> list[Placeholder]:
+        """Return the placeholders that the tree has."""
+        text = "".join(write_document(values, {}) for values in self.values.values())
+        return [placeholder for placeholder in placeholders if f"${{env:{placeholder.variable}}}" in text]
 
     def texts(self, report: ImportReport) -> dict[str, str]:
         """Return the files, with the origin of each value at the end of its line."""
