@@ -131,8 +131,27 @@ def test_every_line_has_its_key_or_its_value(case: Case, folder: Path) -> None:
             is_typed = is_typed or "aiven" in case.name or "yandex" in case.name or "base64" in case.name
             assert any(sign and sign in text for sign in signs[:2]) or is_typed, (key, file, line, text)
             if is_typed and "base64" not in case.name and "for-each" not in case.name:
-                words = [*signs, key.replace(".", "_"), "topics", "whitelist", "include", "alias", "replication", "sasl"]
-                words += ["service", "sync", "offset", "resource", "metadata", "refresh", "emit", "kafka_mirrormaker", "exclude"]
+                words = [
+                    *signs,
+                    key.replace(".", "_"),
+                    "topics",
+                    "whitelist",
+                    "include",
+                    "alias",
+                    "replication",
+                    "sasl",
+                ]
+                words += [
+                    "service",
+                    "sync",
+                    "offset",
+                    "resource",
+                    "metadata",
+                    "refresh",
+                    "emit",
+                    "kafka_mirrormaker",
+                    "exclude",
+                ]
                 words += ["command", "target", "source"]
                 assert any(sign and sign in text for sign in words) or key == "name", (key, file, line, text)
             seen += 1
@@ -151,7 +170,26 @@ def mutations(data: bytes, chance: random.Random) -> Iterator[bytes]:
     number = chance.randrange(len(lines))
     yield b"\n".join(lines[:number] + lines[number + 1 :])
     yield b"\n".join(lines[: number + 1] + lines[number:])
-    sign = chance.choice([b'"', b"{", b"}", b"[", b"${", b"<<EOT\n", b"\\", b": ", b"\t", b"'", b"{{", b"#", b"/*", b"&a *a", b"=", b"%{"])
+    sign = chance.choice(
+        [
+            b'"',
+            b"{",
+            b"}",
+            b"[",
+            b"${",
+            b"<<EOT\n",
+            b"\\",
+            b": ",
+            b"\t",
+            b"'",
+            b"{{",
+            b"#",
+            b"/*",
+            b"&a *a",
+            b"=",
+            b"%{",
+        ]
+    )
     yield data[:at] + sign + data[at:]
 
 
