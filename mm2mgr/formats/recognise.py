@@ -109,6 +109,15 @@ def syntax_of(file: str, text: str) -> Literal["json", "yaml", "properties", "hc
     return "script" if name.endswith((".sh", ".bash")) or _SCRIPT.match(start) else "properties"
 
 
+class HoldsNoMirror(SpecError):
+    """A file is well-formed, and of another kind."""
+
+
+def no_mirror(file: str, message: str) -> HoldsNoMirror:
+    """Return an error about a file of another kind."""
+    return HoldsNoMirror([Problem(file, message)])
+
+
 def wrong(file: str, message: str, line: int = 0) -> SpecError:
     """Return an error about a file as a whole, or about one of its lines."""
     return SpecError([Problem(Place(file, line, 1) if line else file, message)])
@@ -165,7 +174,7 @@ def _of_entries(file: str, text: str, entries: tuple[Entry, ...]) -> ForeignFile
         return ForeignFile(file, "properties", text, (connector,))
     if role := mirror_maker1.role_of(config, Path(file).name):
         return ForeignFile(file, "properties", text, (), parts=(mirror_maker1.Side(role, file, entries),))
-    raise wrong(file, _not_a_connector(config))
+    raise no_mirror(file, _not_a_connector(config))
 
 
 def _is_dedicated(file: mm2_properties.Dedicated, keys: Iterable[str]) -> bool:
@@ -228,7 +237,7 @@ def _yaml(file: str, text: str) -> ForeignFile:
         text, notes = filled, (Note(0, message),)
     for document in read:
         if document.values.keys() <= TREE_KEYS and not has_config(document.values):
-            raise wrong(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
+            raise no_mirror(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
     try:
         roots = [documents.of_yaml(document, number) for number, document in enumerate(read)]
         content = _read_documents(file, "yaml", roots, decode_utf8(file, text))
@@ -297,7 +306,7 @@ def _hcl(file: str, text: str, more_locals: Mapping[str, Node]) -> ForeignFile:
     content = terraform_files.read_resources(resources, file)
     result = _of_terraform(file, "hcl", content, [resource.body for resource in resources], text)
     if result.is_empty:
-        raise wrong(file, f"holds no connector: {terraform_files.why_none(content.kinds)}")
+        raise no_mirror(file, f"holds no connector: {terraform_files.why_none(content.kinds)}")
     return result
 
 
@@ -318,7 +327,7 @@ def _script(file: str, text: str) -> ForeignFile:
     within = tuple(inner for part in embedded.parts_of(whole) if (inner := _inner_or_none(file, part)))
     commands = tuple(mirror_maker1.StartCommand(file, options) for options in embedded.mirror_maker_commands(whole))
     if not within and not commands:
-        raise wrong(file, "is a script in which neither a here-document nor a curl has a config of MirrorMaker")
+        raise no_mirror(file, "is a script in which neither a here-document nor a curl has a config of MirrorMaker")
     return ForeignFile(
         file, "script", text.encode("utf-8", "replace").decode("iso-8859-1"), (), within=within, commands=commands
     )
@@ -397,7 +406,7 @@ def _read_documents(
     if result.is_empty and not mounts and not is_part:
         reasons += filter(None, map(_why_none, roots))
         reason = next(iter(reasons), "nothing in it has a connector.class")
-        raise wrong(file, f"holds no connector: {reason}")
+        raise no_mirror(file, f"holds no connector: {reason}")
     return result
 
 

@@ -18,6 +18,7 @@ from mm2mgr.formats.connectors import FoundConnector, Note
 from mm2mgr.formats.documents import Node
 from mm2mgr.formats.recognise import (
     ForeignFile,
+    HoldsNoMirror,
     decode_utf8,
     holds_config,
     read_file,
@@ -60,7 +61,8 @@ def read_sources(
 ) -> Sources:
     """Read files and folders together. SpecError with everything that a named file has wrong.
 
-    A folder is walked: hidden files, links out of it, and files that hold no mirror are left out with a note.
+    A folder is walked: hidden files, links out of it, and files of other kinds are left out with a note; one that
+    speaks of a connector and is broken is an error.
     `contents` are read instead of the files of these names. `topics` is the list of topics of a MirrorMaker 1 whose
     command is not among the files.
     """
@@ -77,10 +79,11 @@ def read_sources(
         try:
             file = read_file(path, contents.get(str(path)), _module_locals(path, contents))
         except SpecError as error:
-            if path in named:
-                problems += error.problems
-            else:
+            is_other = isinstance(error, HoldsNoMirror) or not holds_config(path)
+            if path not in named and is_other:
                 notes += [_note_of(problem) for problem in error.problems]
+            else:
+                problems += error.problems
             continue
         files += [file, *file.within]
         notes += [*file.notes, *(note for inner in file.within for note in inner.notes)]

@@ -6,6 +6,10 @@ import json
 
 import pytest
 
+from mm2mgr.operations.lint import running_connectors
+from mm2mgr.operations.workspace import Workspace
+from tests.fake_connect import FakeConnect, serving
+
 from .command import Command
 
 SECRET = "s3cr3t"
@@ -92,3 +96,26 @@ def test_values_that_terraform_hides_are_hidden(mm2mgr: Command) -> None:
     for code, command in ((1, ("lint", "main.tf")), (0, ("explain", "mirror", "--from", "main.tf"))):
         said = mm2mgr(*command, code=code)
         assert SECRET not in said.out + said.err
+
+
+def test_what_runs_is_read_as_files_are(closed_port: int) -> None:
+    fake = FakeConnect()
+    config = {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        **{f"{side}.cluster.alias": side for side in ("source", "target")},
+        **{f"{side}.cluster.bootstrap.servers": f"{side}:9092" for side in ("source", "target")},
+        "mm2mgr.owner": "somebody-else",
+    }
+    fake.add("mirror", config)
+    fake.add("sink", {"connector.class": "com.acme.Sink"})
+    with serving(fake) as url:
+        connectors, unread = running_connectors(Workspace(), [url, f"http://127.0.0.1:{closed_port}"], 5)
+    [connector] = connectors
+    assert (connector.name, connector.type, connector.state) == ("mirror", "source", "RUNNING")
+    assert connector.owner == url.removeprefix("http://")
+    assert connector.config["mm2mgr.owner"] == "somebody-else"
+    assert connector.workers
+    assert connector.workers.version == "4.3.1"
+    assert connector.workers.policy == "All"
+    assert list(unread) == [f"http://127.0.0.1:{closed_port}"]
+    assert fake.writes == []

@@ -195,3 +195,12 @@ def test_an_expression_is_no_literal() -> None:
         "h": ("number", "-1.5e3"),
         "i": ("expression", "${var.x[*].id}"),
     }
+
+
+def test_a_broken_config_in_a_folder_is_no_note(tmp_path: Path) -> None:
+    (tmp_path / "mm2.properties").write_text(DRIVEN)
+    (tmp_path / "other.json").write_text('{"a": ')
+    assert "other.json" in str(read_sources([tmp_path]).notes[0])
+    (tmp_path / "mirror.json").write_text('{"connector.class": "MirrorSourceConnector"')
+    with pytest.raises(SpecError, match=r"mirror.json:1"):
+        read_sources([tmp_path])
