@@ -174,7 +174,10 @@ def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
     kind: Literal["properties", "json"] = "properties" if file.syntax == "properties" else "json"
     for connector in file.connectors:
         if connector.type and connector.form != "mirrormaker1":
-            yield SourceFile(file.path, kind, connector.entries, silences)
+            # Without a home no machine changes it: it is in a text within the file, or in Terraform's state.
+            fixed = kind == "json" and not connector.home
+            entries = tuple(replace(entry, path=()) for entry in connector.entries) if fixed else connector.entries
+            yield SourceFile(file.path, kind, entries, silences)
 
 
 def read_worker(path: Path) -> WorkerFacts:
