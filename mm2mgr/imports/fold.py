@@ -1,4 +1,4 @@
-"""Folds settings of many pairs into few lines: what pairs share stands once, and only what differs stands below them."""
+"""Folds settings of many pairs into few lines: what pairs share stands once, and below them only what differs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _imply_switches(settings: Settings, above: Settings) -> None:
             settings[block, "enabled"] = False
 
 
-def nested(settings: Settings, order: Callable[[Path], object] | None = None) -> dict[str, object]:
+def nest_settings(settings: Settings, order: Callable[[Path], object] | None = None) -> dict[str, object]:
     """Return flat settings as nested mappings, `enabled: false` alone in its short form."""
     result: dict[str, object] = {}
     for path in sorted(settings, key=order) if order else settings:  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats import mm2_properties
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.recognise import ForeignFile
-from mm2mgr.imports.effects import PATTERNS, Effects, Reader, Surroundings, differs
+from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
 from mm2mgr.imports.estate import ImportedEstate, LeftOut
 from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.secrets import mask
@@ -116,8 +116,8 @@ class Judged:
 
     mirror: Mirror
     connector: Connector
-    before: Surroundings
-    after: Surroundings
+    before: WorkerSetting
+    after: WorkerSetting
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,8 @@ def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str
     for cluster in estate.clusters.values():
         for other in cluster.other_servers:
             mine = ",".join(cluster.servers)
-            yield f"alias {cluster.alias}: most connectors have the brokers {mine}, others {other}: these are kept verbatim"
+            most = f"most connectors have the brokers {mine}, others {other}"
+            yield f"alias {cluster.alias}: {most}: these are kept verbatim"
     for connect in estate.connects.values():
         yield f"connect.{connect.name}: its workers are taken to use the Kafka {connect.kafka}: {connect.why_kafka}"
     for file in files:
@@ -203,7 +204,8 @@ class _Maker:
     def leave_out(self, left: LeftOut) -> None:
         """Record that nothing of a connector is kept."""
         mirror = left.mirror
-        effects = Effects(mirror.type, mirror.config, Surroundings(mirror.version, mirror.workers, mirror.exactly_once))
+        setting = WorkerSetting(mirror.version, mirror.workers, mirror.exactly_once)
+        effects = Effects(mirror.type, mirror.config, setting)
         for key in mirror.config:
             if place := mirror.lines.get(key):
                 does = effects.readers(key) or key in _IDENTITY
@@ -211,7 +213,7 @@ class _Maker:
                 verdict = verdict if does else _Verdict("nothing", reason=_dead(mirror, key))
                 self.of_left_out.setdefault(place, verdict)
 
-    def _verdict(self, judged: Judged, key: str, old: Effects, new: Effects) -> _Verdict:  # noqa: PLR0911  one per outcome
+    def _verdict(self, judged: Judged, key: str, old: Effects, new: Effects) -> _Verdict:  # noqa: PLR0911
         mirror, origins = judged.mirror, judged.connector.origins
         if key in _IDENTITY or key.startswith("mm2mgr."):
             return self._identity(judged, key)
@@ -245,7 +247,7 @@ class _Maker:
         origin = judged.connector.origins.get("name" if key == "name" else key)
         return _Verdict("kept", self._path_of(origin), "" if origin else "mm2mgr writes it itself")
 
-    def _path(self, readers: Sequence[Reader], new: Effects, origins: Mapping[str, Origin]) -> PathKey:
+    def _path(self, readers: Sequence[KeyReader], new: Effects, origins: Mapping[str, Origin]) -> PathKey:
         """Return where a value is in the tree, () where none of its lines says it."""
         for reader in readers:
             key = reader.plain if not reader.client else self._winner(new, reader)
@@ -253,7 +255,7 @@ class _Maker:
                 return path
         return ()
 
-    def _winner(self, new: Effects, reader: Reader) -> str:
+    def _winner(self, new: Effects, reader: KeyReader) -> str:
         client = new.clients.get(reader.client)
         return client.written.get(reader.plain, "") if client else ""
 
@@ -308,14 +310,14 @@ def _input_keys(file: ForeignFile) -> Iterator[tuple[InputKey, Entry, bool]]:
     groups: list[Iterable[Entry]] = [file.entries] if file.syntax == "dedicated" else []
     if file.syntax != "dedicated":
         groups = [(*connector.entries, *connector.unused) for connector in file.connectors if connector.type]
-    seen: set[InputKey] = set()
+    yielded_keys: set[InputKey] = set()
     for group in groups:
         last = {entry.key: entry for entry in group}
         for entry in group:
             place = InputKey(file.path, entry.line, entry.key)
             is_written = bool(entry.path) or file.syntax in ("dedicated", "properties")
-            if is_written and place not in seen:
-                seen.add(place)
+            if is_written and place not in yielded_keys:
+                yielded_keys.add(place)
                 yield place, entry, last[entry.key] is entry
 
 
@@ -346,7 +348,7 @@ def _instead(mirror: Mirror, key: str) -> str:
     return next((f"write {way.yaml}" for way in instead if way.yaml), "")
 
 
-def _loss(reader: Reader, old: Effects, new: Effects) -> str:
+def _loss(reader: KeyReader, old: Effects, new: Effects) -> str:
     subject = f"the {reader.client}" if reader.client else "the connector"
     return f"{subject} gets another {reader.plain} than before"
 

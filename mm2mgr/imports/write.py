@@ -42,7 +42,9 @@ def _lines(path: PathKey, value: object, comments: Comments, depth: int) -> Iter
         yield _with_comment(f"{indent}{name}:", comments.get(path))
         yield from (f"{indent}{_INDENT}- {inline_yaml(item)}" for item in value)
     else:
-        yield _with_comment(f"{indent}{name}: {inline_yaml(value)}", comments.get(path) or _below(path, comments))
+        yield _with_comment(
+            f"{indent}{name}: {inline_yaml(value)}", comments.get(path) or _comment_below(path, comments)
+        )
 
 
 def _fits(path: PathKey, value: Mapping[str, object], comments: Comments, depth: int) -> bool:
@@ -54,7 +56,7 @@ def _fits(path: PathKey, value: Mapping[str, object], comments: Comments, depth:
     return len(_INDENT) * depth + len(str(path[-1])) + len(text) + 2 <= _WIDTH and len(origins) <= 1
 
 
-def _below(path: PathKey, comments: Comments) -> str | None:
+def _comment_below(path: PathKey, comments: Comments) -> str | None:
     return next((text for where, text in comments.items() if where[: len(path)] == path), None)
 
 

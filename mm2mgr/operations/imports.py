@@ -65,7 +65,7 @@ def import_sources(
     With `out`, a folder that is empty or not there, the tree is written to it. SpecError with all that cannot be read;
     Mm2mgrError with nothing written where `out` holds something already.
     """
-    options = _checked(options)
+    options = _check_options(options)
     if out is not None:
         _refuse_folder(out)
     files, passed_over = _read(sources)
@@ -77,7 +77,7 @@ def import_sources(
     return ImportedFolder(tree, out, written, passed_over)
 
 
-def _checked(options: ImportOptions) -> ImportOptions:
+def _check_options(options: ImportOptions) -> ImportOptions:
     for urls in options.urls.values():
         for url in urls:
             try:

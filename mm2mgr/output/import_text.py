@@ -65,11 +65,11 @@ def next_steps(imported: ImportedFolder) -> Iterator[str]:
 
 def _row_table(rows: Sequence[ReportRow]) -> Table:
     cells = [(row.place, row.key, row.where or row.reason) for row in rows]
-    below = [_below(row) for row in rows]
+    below = [_lines_below(row) for row in rows]
     return Table(("place", "key", "where or why"), cells, wrap=("where or why",), gap=2, header=False, below=below)
 
 
-def _below(row: ReportRow) -> list[str]:
+def _lines_below(row: ReportRow) -> list[str]:
     texts = [row.reason] if row.where and row.reason else []
     return texts + ([f"fix: {row.fix}"] if row.fix else [])
 
@@ -88,7 +88,8 @@ def import_markdown(imported: ImportedFolder) -> str:
                 "|---|---|---|---|---|",
             ]
             lines += [
-                f"| {code(row.place)} | {code(row.key)} | {code(row.where)} | {escape(row.reason)} | {escape(row.fix)} |"
+                f"| {code(row.place)} | {code(row.key)} | {code(row.where)} | {escape(row.reason)} |"
+                f" {escape(row.fix)} |"
                 for row in rows
             ]
             lines.append("")
