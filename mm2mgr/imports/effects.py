@@ -36,12 +36,16 @@ _SYNCS_OFF = "emit.offset-syncs.enabled"
 
 @dataclass(frozen=True)
 class WorkerSetting:
-    """What decides besides the config: Kafka's version, the workers' properties and exactly-once, their own Kafka."""
+    """What decides besides the config: Kafka's version, the workers' properties and exactly-once, their own Kafka.
+
+    Where `is_known` is false, nobody knows what the workers give their clients.
+    """
 
     version: str
     workers: Mapping[str, str] = field(default_factory=dict, repr=False)
     exactly_once: bool = False
     home_servers: str = ""
+    is_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,8 @@ class Effects:
             return None
         value = client.value(reader.plain)
         text = value.value if value else None
+        if client.client.worker_prefixes and not self.around.is_known and client.own_value(reader.plain) is None:
+            text = None  # theirs, whatever that is
         if reader.plain == "bootstrap.servers" and client.client.worker_prefixes:
             text = (own.value if (own := client.own_value(reader.plain)) else None) or self.around.home_servers
         definition = load().find(client.client.kind, reader.plain, self.around.version)
@@ -142,6 +148,8 @@ class Effects:
                 return False
             return self.value(reader) == _meaning(reader.plain, definition.default, definition.type)
         client = self.clients[reader.client]
+        if client.client.worker_prefixes and not self.around.is_known:
+            return False
         bare = replace(client, config={}, workers={}, written={}).value(reader.plain)
         definition = load().find(client.client.kind, reader.plain, self.around.version)
         kind = definition.type if definition else ""
@@ -237,4 +245,4 @@ def differs(reader: KeyReader, old: Effects, new: Effects) -> bool:
 
 def without_workers(around: WorkerSetting) -> WorkerSetting:
     """Return the surroundings without properties of workers, as new ones have none that are known."""
-    return replace(around, workers={})
+    return replace(around, workers={}, is_known=True)

@@ -61,6 +61,7 @@ class DeclaredConnect:
     name: str
     kafka: str
     why_kafka: str
+    is_kafka_known: bool
     urls: list[str]
     version: str | None = None
     exactly_once: bool = False
@@ -292,6 +293,7 @@ def _connects(
             name,
             kafka,
             reason,
+            not reason.startswith("a guess"),
             list(urls.get(name, [f"http://{name.lower().replace('_', '-')}:8083"])),
             version or (next(iter(versions)) if len(versions) == 1 else None),
             any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in own),

@@ -94,7 +94,9 @@ class Pair:
 
 def around_of(mirror: Mirror, home_servers: str) -> WorkerSetting:
     """Return where a connector runs, as far as its input says."""
-    return WorkerSetting(mirror.version, mirror.workers, mirror.exactly_once, home_servers)
+    return WorkerSetting(
+        mirror.version, mirror.workers, mirror.exactly_once, home_servers, is_known=bool(mirror.workers)
+    )
 
 
 def read_settings(pair: Pair, shared: Pair) -> Settings:
@@ -202,7 +204,8 @@ def _other_keys(mirror: Mirror) -> Iterator[tuple[Path, object]]:
         definition = effects.definition(key)
         if definition and definition.default is not None and definition.default.strip() == value.strip():
             continue  # Kafka's own default
-        yield (block, key), value
+        if (key, value) != ("offsets.storage.topic", f"mm2mgr-offsets.{mirror.connect}.internal"):  # its usual name
+            yield (block, key), value
     first, until = defaults.METRIC_NAMES_VERSIONS
     number = tuple(int(part) for part in re.findall(r"\d+", mirror.version)[:2])
     if has_metric_names and first <= number < until:

@@ -155,7 +155,7 @@ class _Draft:
     def places_of(self, mirror: Mirror) -> tuple[WorkerSetting, WorkerSetting]:
         """Return where a connector runs, and where it is going to."""
         connect = self.estate.connects[mirror.connect]
-        servers = ",".join(self.estate.clusters[connect.kafka].servers)
+        servers = ",".join(self.estate.clusters[connect.kafka].servers if connect.is_kafka_known else ())
         after = around_of(mirror, servers)
         if not mirror.is_dedicated:
             return after, after
