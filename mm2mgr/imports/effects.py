@@ -66,7 +66,11 @@ class Effects:
             client.name: ConfiguredClient(client, setting, config, around.workers, winners(client, config))
             for client in clients(type_, setting)
         }
-        self.setting = setting
+        self._by_key: dict[str, list[KeyReader]] = {}
+        for name, client in self.clients.items():
+            for plain, key in client.written.items():
+                if self.is_known(client, plain):
+                    self._by_key.setdefault(key, []).append(KeyReader(name, plain))
         self.has_plugin = any(not value.strip().startswith(KAFKA) for key in _PLUGINS if (value := config.get(key)))
 
     def definition(self, key: str) -> Key | None:
@@ -83,12 +87,7 @@ class Effects:
 
     def readers(self, key: str) -> list[KeyReader]:
         """Return who gets the value of this key: nobody for one that does nothing, or that another key outranks."""
-        readers = [
-            KeyReader(name, plain)
-            for name, client in self.clients.items()
-            for plain, written in client.written.items()
-            if written == key and self.is_known(client, plain)
-        ]
+        readers = list(self._by_key.get(key, ()))
         if self.definition(key) or (not self.is_of_client(key) and self.is_open(key)):
             readers.append(KeyReader("", key))
         return readers

@@ -67,8 +67,8 @@ def share_settings(own: dict[str, Settings], least: int = 1) -> Settings:
     before = {name: dict(settings) for name, settings in own.items()}
     paths = dict.fromkeys(path for settings in own.values() for path in settings)
     for path in paths:
-        if path in _NEVER_SHARED and len(own) > 1:
-            continue
+        if (path in _NEVER_SHARED and len(own) > 1) or (path[0] == "topics" and least > 1):
+            continue  # by its topics a flow is known
         values = {
             name: settings.get(path, ABSENT) for name, settings in own.items() if not _is_open(before[name], path)
         }

@@ -23,7 +23,7 @@ _DURATIONS = ("1s", "30s", "10min", "600s", "60s")
 
 def block(**values: object) -> st.SearchStrategy[dict[str, object]]:
     """Return some of these keys, each with one of its values."""
-    return st.fixed_dictionaries({}, optional={key: value for key, value in values.items()})  # type: ignore[arg-type]
+    return st.fixed_dictionaries({}, optional=dict(values))  # type: ignore[arg-type]
 
 
 def client(*keys: str) -> st.SearchStrategy[dict[str, object]]:
