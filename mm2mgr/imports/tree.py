@@ -65,7 +65,7 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
     draft.settle()
     estate.placeholders = draft.placeholders_in_use([*preparation.placeholders.values(), *estate.placeholders])
-    report = make_report(files, estate, draft.judge_pairs(), draft.lines())
+    report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version)
     return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors))
 
 

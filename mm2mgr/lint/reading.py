@@ -134,8 +134,8 @@ def read_files(
             files_read += [file, *file.within]
         except SpecError as error:
             problems += error.problems
-    files = tuple(source for file in files_read for source in _source_files(file))
-    if not files and not problems:
+    estate = estate_of_files(files_read, surroundings)
+    if not estate.files and not problems:
         for unused in files_read:
             classes = ", ".join(dict.fromkeys(other.class_name for other in unused.connectors))
             held = f"it has {classes}" if classes else "no connector runs because of it"
@@ -145,8 +145,16 @@ def read_files(
             problems.append(Problem(unused.path, f"holds no MirrorMaker connector: {held}"))
     if problems:
         raise SpecError(problems, hint="give a connector's JSON or properties file, or an mm2.properties")
-    subjects = (subject_of(connector, Spot(file.path)) for file in files_read for connector in file.connectors)
-    return Estate(tuple(surroundings.surround(subject) for subject in subjects if subject), files)
+    return estate
+
+
+def estate_of_files(files: Sequence[ForeignFile], surroundings: Surroundings = Surroundings()) -> Estate:
+    """Return the connectors of files that were read; those of other plugins are left out."""
+    subjects = (subject_of(connector, Spot(file.path)) for file in files for connector in file.connectors)
+    return Estate(
+        tuple(surroundings.surround(subject) for subject in subjects if subject),
+        tuple(source for file in files for source in _source_files(file)),
+    )
 
 
 def _source_files(file: ForeignFile) -> Iterator[SourceFile]:

@@ -30,31 +30,14 @@ class ImportedFolder:
     out: Path | None = None
     written: tuple[Path, ...] = ()
     passed_over: tuple[str, ...] = ()
-    json_keys = "summary written passed_over rows left_out placeholders notes"
+    json_keys = (
+        "summary=report.summary written passed_over rows=report.rows left_out=report.left_out"
+        " placeholders=report.placeholders advice=report.advice notes=report.notes"
+    )
 
     @property
     def report(self) -> ImportReport:
         return self.tree.report
-
-    @property
-    def summary(self) -> dict[str, int]:
-        return self.report.summary
-
-    @property
-    def rows(self) -> object:
-        return self.report.rows
-
-    @property
-    def left_out(self) -> object:
-        return self.report.left_out
-
-    @property
-    def placeholders(self) -> object:
-        return self.report.placeholders
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.report.notes
 
 
 def import_sources(
