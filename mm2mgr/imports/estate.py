@@ -61,6 +61,7 @@ class DeclaredConnect:
     name: str
     kafka: str
     why_kafka: str
+    is_kafka_known: bool
     urls: list[str]
     version: str | None = None
     exactly_once: bool = False
@@ -103,8 +104,10 @@ def decide_estate(
     estate.clusters = {cluster.alias: cluster for cluster in _clusters(usable, estate)}
     usable = list(_without_second_aliases(usable, estate))
     _arrange_flows(usable, estate)
-    kept = {id(mirror) for pair in estate.pairs for mirror in (pair.source, pair.checkpoint, pair.heartbeat) if mirror}
-    remaining = [mirror for mirror in usable if id(mirror) in kept]
+    in_flows = {
+        id(mirror) for pair in estate.pairs for mirror in (pair.source, pair.checkpoint, pair.heartbeat) if mirror
+    }
+    remaining = [mirror for mirror in usable if id(mirror) in in_flows]
     estate.connects = {connect.name: connect for connect in _connects(remaining, estate, urls, kafkas, version)}
     used = {alias for mirror in remaining for alias in (mirror.source, mirror.target)}
     used |= {connect.kafka for connect in estate.connects.values()}
@@ -210,14 +213,14 @@ def _clusters(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[Dec
         sides = [
             (mirror, side) for mirror in mirrors for side in ("source", "target") if getattr(mirror, side) == alias
         ]
-        found = [text for mirror, side in sides if (text := _servers_text(mirror, side))]
-        chosen = most_common(found)
+        addresses = [text for mirror, side in sides if (text := _servers_text(mirror, side))]
+        chosen = most_common(addresses)
         servers = [server for part in chosen.split(",") if (server := part.strip()) and _is_address(server)]
         if not servers:
             variable = f"{re.sub(r'[^A-Za-z0-9]+', '_', alias).upper()}_BOOTSTRAP_SERVERS"
             estate.placeholders.append(Placeholder(variable, f"bootstrap.servers of {alias}", "unknown", ""))
             servers = [f"${{env:{variable}}}"]
-        others = dict.fromkeys(text for text in found if not set(text.split(",")) & set(servers))
+        others = dict.fromkeys(text for text in addresses if not set(text.split(",")) & set(servers))
         yield DeclaredCluster(
             alias, list(dict.fromkeys(servers)), _security(sides), _factor(alias, mirrors), tuple(others)
         )
@@ -290,6 +293,7 @@ def _connects(
             name,
             kafka,
             reason,
+            not reason.startswith("a guess"),
             list(urls.get(name, [f"http://{name.lower().replace('_', '-')}:8083"])),
             version or (next(iter(versions)) if len(versions) == 1 else None),
             any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in own),

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import PurePath
 
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.formats.connectors import FoundConnector
@@ -121,7 +120,7 @@ class Preparation:
         }
         version = known_version(connector, self.version)
         if numbers(version) < _BLACKLISTS_GONE:
-            config, lines = _renamed(config, lines)
+            config, lines = _with_new_names(config, lines)
         source, target = (config.get(f"{side}.cluster.alias", "").strip() for side in ("source", "target"))
         target = target or "target"  # MirrorConnectorConfig.TARGET_CLUSTER_ALIAS_DEFAULT
         type_ = connector.type
@@ -157,12 +156,13 @@ class Preparation:
             return alias_text(connector.owner)
         if len(self.connects) == 1:
             return self.connects[0]
-        path = PurePath(file.path)
-        names = [path.stem, *(parent.name for parent in path.parents)]
+        *folders, name = re.split(r"[/\\]", file.path)
+        stem = name.rpartition(".")[0] or name
+        names = [stem, *reversed(folders)]
         if declared := next((name for name in names if name in self.connects), ""):
             return declared
         several = sum(other.type is not None for other in file.connectors) > _OF_ONE_PAIR
-        return alias_text(path.stem if several else target)
+        return alias_text(stem if several else target)
 
     # --- secrets and templates ----------------------------------------------------------------------------------------
 
@@ -247,7 +247,9 @@ def _values_of_java(file: ForeignFile, connector: FoundConnector) -> tuple[dict[
 _TRIMMED = frozenset({"source.cluster.alias", "target.cluster.alias", "connector.class"})
 
 
-def _renamed(config: Mapping[str, str], lines: Mapping[str, InputKey]) -> tuple[dict[str, str], dict[str, InputKey]]:
+def _with_new_names(
+    config: Mapping[str, str], lines: Mapping[str, InputKey]
+) -> tuple[dict[str, str], dict[str, InputKey]]:
     """Return a config in which the names before KIP-629 are the new ones, which win where both are there."""
     names = {old: new for old, new in RENAMED.items() if old in config and new not in config}
     return (

@@ -27,31 +27,14 @@ class ImportedFolder:
     out: Path | None = None
     written: tuple[Path, ...] = ()
     passed_over: tuple[str, ...] = ()
-    json_keys = "summary written passed_over rows left_out placeholders notes"
+    json_keys = (
+        "summary=report.summary written passed_over rows=report.rows left_out=report.left_out"
+        " placeholders=report.placeholders advice=report.advice notes=report.notes"
+    )
 
     @property
     def report(self) -> ImportReport:
         return self.tree.report
-
-    @property
-    def summary(self) -> dict[str, int]:
-        return self.report.summary
-
-    @property
-    def rows(self) -> object:
-        return self.report.rows
-
-    @property
-    def left_out(self) -> object:
-        return self.report.left_out
-
-    @property
-    def placeholders(self) -> object:
-        return self.report.placeholders
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.report.notes
 
 
 def import_sources(
@@ -62,7 +45,7 @@ def import_sources(
     With `out`, a folder that is empty or not there, the tree is written to it. SpecError with all that cannot be read;
     Mm2mgrError with nothing written where `out` holds something already.
     """
-    options = _checked(options)
+    options = _check_options(options)
     if out is not None:
         _refuse_folder(out)
     files, passed_over = _read(sources)
@@ -74,7 +57,7 @@ def import_sources(
     return ImportedFolder(tree, out, written, passed_over)
 
 
-def _checked(options: ImportOptions) -> ImportOptions:
+def _check_options(options: ImportOptions) -> ImportOptions:
     for urls in options.urls.values():
         for url in urls:
             try:

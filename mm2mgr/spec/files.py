@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -278,8 +279,17 @@ def yaml_text(value: Mapping[str, object]) -> str:
 
 def inline_yaml(value: object) -> str:
     """Return a plain value as YAML on one line, with `null` in full."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=sys.maxsize, allow_unicode=True)
-    return text.removesuffix("\n").removesuffix("\n...")
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{inline_yaml(key)}: {inline_yaml(below)}' for key, below in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(inline_yaml, value))}]"
+    return _inline_scalar(value)
+
+
+@lru_cache(maxsize=65_536, typed=True)  # True is 1 otherwise
+def _inline_scalar(value: object) -> str:
+    text = yaml.safe_dump([value], default_flow_style=True, width=sys.maxsize, allow_unicode=True)
+    return text.removesuffix("\n")[1:-1]
 
 
 @dataclass(frozen=True)
