@@ -166,9 +166,12 @@ def _connector(
     config = own | _AS_IT_DOES | {key: entry.value for key, entry in lines.items()}
     first = read.get("group.id") or next(iter(read.values()), None)
     line = first.line if first else topics.line
-    connector = FoundConnector(
-        name, _CLASS, config, lines, line, (*consumer.entries, *producer.entries), form="mirrormaker1"
+    entries = (
+        *consumer.entries,
+        *(replace(entry, file=entry.file or producer.file) for entry in producer.entries),
+        *(lines[key] for key in ("topics", "tasks.max") if key in lines and lines[key].line),
     )
+    connector = FoundConnector(name, _CLASS, config, lines, line, entries, form="mirrormaker1")
     return replace(connector, file=consumer.file, start_group=group), notes
 
 
