@@ -81,6 +81,8 @@ class Effects:
         """Tell whether a key without a definition may be read: by a transformation, a converter or a foreign class."""
         if key.startswith(_OPEN_PREFIXES):
             return True
+        if key.startswith("mm2mgr."):
+            return False
         if key.startswith(tuple(f"{converter}." for converter in CONVERTERS)):
             return key.partition("converter.")[0] + "converter" in self.config
         return self.has_plugin and not any(load().history(type_, key) for type_ in CLASSES.values())
@@ -194,7 +196,7 @@ def verbatim_keys(
     old = Effects(type_, before, around)
     for _ in range(_ROUNDS):
         current = Effects(type_, overlaid(after, overlay), new)
-        more = {key: value for key, value in _repairs(old, current) if overlay.get(key, "") != value}
+        more = {key: value for key, value in _repairs(old, current) if key not in overlay or overlay[key] != value}
         if not more:
             break
         overlay |= more

@@ -14,6 +14,7 @@ from mm2mgr.connectors import ConnectorType
 from mm2mgr.imports.inputs import Mirror, Placeholder, alias_text, most_common
 from mm2mgr.imports.settings import Pair
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
+from mm2mgr.spec.files import refused_security
 from mm2mgr.spec.scalars import SECURITY_KEYS, check_address, is_name
 from mm2mgr.text import is_addressable, whole_number
 
@@ -255,7 +256,9 @@ def _security(sides: Iterable[tuple[Mirror, str]]) -> dict[str, str]:
         for key in SECURITY_KEYS:
             votes.setdefault(key, Counter())[own.get(key, "").strip()] += 1
     chosen = {key: counted.most_common(1)[0][0] for key, counted in sorted(votes.items())}
-    return {key: value for key, value in chosen.items() if value}
+    security = {key: value for key, value in chosen.items() if value}
+    refused = refused_security(security)
+    return {key: value for key, value in security.items() if key not in refused}
 
 
 def _factor(alias: str, mirrors: Sequence[Mirror]) -> int:

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from mm2mgr.errors import Mm2mgrError, Problem, SpecError
 from mm2mgr.files import hold_lock, read_regular, replace_file, resolved_within
 from mm2mgr.secrets import remember
-from mm2mgr.spec.models import OVERRIDE_KEYS, Defaults, FlowSettings, Tree
+from mm2mgr.spec.models import OVERRIDE_KEYS, Cluster, Defaults, FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, nearest_place, read_yaml
 
 OVERRIDES = "overrides"
@@ -139,6 +139,17 @@ def check_merged(merged: dict[str, object], of: str) -> tuple[FlowSettings | Non
         from mm2mgr.spec.mistakes import mistakes
 
         return None, mistakes(error, merged, ("defaults", "flows"), of)
+
+
+def refused_security(security: Mapping[str, str]) -> list[str]:
+    """Return the security keys of a cluster whose names or values the declaration does not take."""
+    refused = []
+    for key, value in security.items():
+        try:
+            Cluster.model_validate({"bootstrap_servers": ["kafka:9092"], "security": {key: value}})
+        except ValidationError:
+            refused.append(key)
+    return refused
 
 
 class _Merged:
