@@ -85,6 +85,11 @@ class Mirror:
         return self.origin.form == "dedicated"
 
     @property
+    def start_group(self) -> str:
+        """The consumer group of a MirrorMaker 1, "" for others."""
+        return self.origin.start_group
+
+    @property
     def exactly_once(self) -> bool:
         return bool(self.origin.workers and self.origin.workers.exactly_once)
 
@@ -231,10 +236,10 @@ def known_version(connector: FoundConnector, version: str) -> str:
 def _values_of_java(file: ForeignFile, connector: FoundConnector) -> tuple[dict[str, str], dict[str, str]]:
     """Return a config with the values that Java reads, and those that were meant where they are others."""
     entries: Iterable[Entry] = file.entries or connector.entries
-    read = {(entry.line, entry.key): entry.value for entry in entries}
+    read = {(entry.file, entry.line, entry.key): entry.value for entry in entries}
     config, slips = dict(connector.config), dict[str, str]()
     for key, line in connector.lines.items():
-        value = read.get((line.line, line.key), line.value)
+        value = read.get((line.file, line.line, line.key), line.value)
         if key not in config or value == config[key]:
             continue
         if connector.type and not fault(connector.type, key, load().lines[-1], value):

@@ -309,10 +309,21 @@ class _Maker:
                     yield _row(place, min(verdicts, key=lambda verdict: _RANK.index(verdict.outcome)))
                 elif left_out := self.of_left_out.get(place):
                     yield _row(place, left_out)
+                elif entry.key == "group.id" and (flow := self._flow_from_group(place)):
+                    yield _row(place, _Verdict("kept", ("flows", flow, "start", "group")))
                 elif file.syntax == "dedicated":
                     yield _row(place, _of_driver(file, entry, self.estate))
                 else:
                     yield _row(place, _Verdict("nothing", reason="the connector does not get it"))
+
+    def _flow_from_group(self, place: InputKey) -> str:
+        """Return the flow that goes on where the consumer group of a MirrorMaker 1 stands, "" for none."""
+        for flow, pairs in self.estate.flows.items():
+            for pair in pairs.values():
+                origin = pair.source.origin
+                if origin.start_group and (origin.file, origin.line) == (place.file, place.line):
+                    return flow
+        return ""
 
     def comments(self) -> dict[PathKey, str]:
         """Return the origin of each value of the tree: the first key that it is from, and how many more there are."""
@@ -344,13 +355,13 @@ def _input_keys(file: ForeignFile) -> Iterator[tuple[InputKey, Entry, bool]]:
         groups = [(*connector.entries, *connector.unused) for connector in file.connectors if connector.type]
     yielded_keys: set[InputKey] = set()
     for group in groups:
-        last = {entry.key: entry for entry in group}
+        last = {(entry.file, entry.key): entry for entry in group}
         for entry in group:
             place = InputKey(entry.file or file.path, entry.line, entry.key)
             is_written = bool(entry.path) or file.syntax not in ("json", "yaml")
             if is_written and place not in yielded_keys:
                 yielded_keys.add(place)
-                yield place, entry, last[entry.key] is entry
+                yield place, entry, last[entry.file, entry.key] is entry
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------

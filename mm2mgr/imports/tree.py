@@ -103,7 +103,9 @@ class _Draft:
         ]
 
     def _name_connectors(self, pair: Pair, settings: Settings) -> None:
-        if pair.source.is_dedicated:
+        if pair.source.start_group:
+            settings["start", "group"] = pair.source.start_group
+        if pair.source.origin.form != "connect":
             return
         source, target = pair.source.source, pair.source.target
         usual = f"mm2.{source}.{target}"
@@ -268,6 +270,8 @@ class _Draft:
                 if type_ == "source":
                     moved.append({"from": {"dedicated": pair.name}, "to": f"{pair.flow}:{pair.name}"})
                 continue
+            if mirror.origin.form != "connect":
+                continue  # a MirrorMaker 1, which the flow goes on from by its group
             owner = mirror.config.get(OWNER_KEY, "")
             if owner != self.owner:
                 entry = {"connect": mirror.connect, "connector": mirror.name}
