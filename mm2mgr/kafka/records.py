@@ -234,13 +234,18 @@ _STORED_PARTITIONS = 8  # of each, half a batch is received in vain
 
 
 def stored_record_bytes(
-    access: KafkaAccess, logs: Mapping[TopicPartition, Offsets], record_bytes: float, timeout_seconds: float = 10.0
+    access: KafkaAccess,
+    logs: Mapping[TopicPartition, Offsets],
+    record_bytes: float,
+    timeout_seconds: float = 10.0,
+    partitions: int = _STORED_PARTITIONS,
 ) -> float | None:
     """Return what a record takes in these logs as they are stored, compression and batch headers included.
 
     `record_bytes` is its size before compression. Brokers send batches as they store them, so that is the bytes
-    received by the records in them: within 3 % of the files on disk, with any codec. The newest records are read. None
-    where too little is there, or comes in time.
+    received by the records in them: within 3 % of the files on disk, with any codec. The newest records of the fullest
+    `partitions` are read: fewer of them are less of the topic, and less is received in vain. None where too little is
+    there, or comes in time.
     """
     last, received, records, snapshots = 0, 0, 0, 0
 
@@ -255,7 +260,7 @@ def stored_record_bytes(
         snapshots += 1
 
     chosen = sorted(logs, key=lambda partition: (logs[partition].start - logs[partition].end, partition))[
-        :_STORED_PARTITIONS
+        :partitions
     ]
     window = max(1, int(_STORED_BYTES_WANTED / max(1.0, record_bytes) / max(1, len(chosen))))
     starts = {
