@@ -259,9 +259,7 @@ def stored_record_bytes(
         )
         snapshots += 1
 
-    chosen = sorted(logs, key=lambda partition: (logs[partition].start - logs[partition].end, partition))[
-        :partitions
-    ]
+    chosen = sorted(logs, key=lambda partition: (logs[partition].start - logs[partition].end, partition))[:partitions]
     window = max(1, int(_STORED_BYTES_WANTED / max(1.0, record_bytes) / max(1, len(chosen))))
     starts = {
         partition: max(logs[partition].start, logs[partition].end - window)

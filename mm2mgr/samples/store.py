@@ -534,9 +534,7 @@ def _expire(table: StoredTable, before_ms: int) -> list[str]:
     return list(by_period(old))
 
 
-def _tidy_days(
-    table: StoredTable, now_ms: int, most_of_today: int | None = None, kept_days: int = _KEPT_DAYS
-) -> None:
+def _tidy_days(table: StoredTable, now_ms: int, most_of_today: int | None = None, kept_days: int = _KEPT_DAYS) -> None:
     """Remove days that ended more than `kept_days` ago, and make one file of each day that is over, of today's too where
     these are more than `most_of_today`."""
     state, today = table.snapshot(), day_of(now_ms)

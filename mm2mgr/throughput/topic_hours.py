@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mm2mgr.throughput.rollup import Array
 
 _COLUMNS = ("covered_ms", "records", "bytes")
-_LEAST_COVERED = 0.02
-"""Of an hour: of less than about a minute no hour is made."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +27,8 @@ class TopicHours:
     """What was written to one topic, an entry per hour from `first_hour` (since 1970) on.
 
     `records`: those that offsets counted. `broker_bytes`: those that brokers' own metrics counted, as they came over
-    the wire, and how many records a byte of them is, None where that is not known. `covered`: the share of each hour
-    that was measured, of all partitions together. `record_bytes`: the mean size of key, value and headers; None:
-    unknown.
+    the wire. `covered`: how much of the hour was measured, of `partitions`, in hours, added up. `record_bytes`: the
+    mean size of key, value and headers, `records_per_byte`: how many records a byte of the brokers' is; None: unknown.
     """
 
     cluster: str
@@ -40,6 +37,7 @@ class TopicHours:
     records: Array
     broker_bytes: Array
     covered: Array
+    partitions: Array
     record_bytes: float | None = None
     records_per_byte: float | None = None
 
@@ -90,7 +88,7 @@ class _Sums:
     def __init__(self, hours: range, accepts: Callable[[str, str], bool]) -> None:
         self._hours, self._accepts = hours, accepts
         self._at: dict[tuple[str, str], int | None] = {}
-        self._rows: list[Array] = []  # records, broker bytes, covered
+        self._rows: list[Array] = []  # records, broker bytes, covered, partitions
         self._sized: list[list[float]] = []  # bytes and records of records of known size; bytes and records of brokers
 
     def add(self, hour: int, count: int, rows: RateRows) -> None:
@@ -118,7 +116,7 @@ class _Sums:
             total(raw["bytes"], by_broker & has_records),
             total(raw["records"], by_broker & has_records),
         )
-        share = np.minimum(1.0, covered / (partitions * float(count * HOUR_MS)))
+        share = np.minimum(partitions, covered / float(count * HOUR_MS))
         first, last = max(hour, self._hours.start), min(hour + count, self._hours.stop)
         part = slice(first - self._hours.start, last - self._hours.start)
         for number, code in enumerate(topics.tolist()):
@@ -129,7 +127,8 @@ class _Sums:
             of_hour = self._rows[at][:, part]
             of_hour[0] += records[number] / count
             of_hour[1] += broker_bytes[number] / count
-            of_hour[2] = share[number]
+            of_hour[2] += share[number]
+            of_hour[3] += partitions[number]
             self._sized[at] = [
                 before + float(more[number]) for before, more in zip(self._sized[at], sizes, strict=True)
             ]
@@ -139,7 +138,7 @@ class _Sums:
         if name not in self._at:
             self._at[name] = len(self._rows) if self._accepts(cluster, topic) else None
             if self._at[name] is not None:
-                self._rows.append(np.zeros((3, len(self._hours))))
+                self._rows.append(np.zeros((4, len(self._hours))))
                 self._sized.append([0.0] * 4)
         return self._at[name]
 
@@ -147,12 +146,10 @@ class _Sums:
         found = {}
         for (cluster, topic), at in self._at.items():
             if at is not None:
-                records, broker_bytes, covered = self._rows[at]
                 size, sized, by_brokers, of_brokers = self._sized[at]
                 found[cluster, topic] = TopicHours(
-                    *(cluster, topic, self._hours.start, records, broker_bytes),
-                    np.where(covered >= _LEAST_COVERED, covered, 0.0),
-                    size / sized if sized else None,
-                    of_brokers / by_brokers if by_brokers else None,
+                    *(cluster, topic, self._hours.start, *self._rows[at]),
+                    record_bytes=size / sized if sized else None,
+                    records_per_byte=of_brokers / by_brokers if by_brokers else None,
                 )
         return found
