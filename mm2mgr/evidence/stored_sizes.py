@@ -44,7 +44,7 @@ class StoredSizesReader:
     flows: Sequence[Flow]
     sizes: StoredSizes
     first_look_seconds: float
-    timeout_seconds: float = 10.0
+    timeout_seconds: float = 10.0  # of one call; samples are not delayed by it
     connect: Callable[[KafkaCluster, float], Kafka] = lambda cluster, seconds: Kafka(kafka_access(cluster), seconds)
     name = "stored sizes"
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
@@ -70,7 +70,9 @@ class StoredSizesReader:
         self._thread.shutdown()
 
     def _look(self) -> tuple[str, ...]:
-        notes, clusters, names = list[str](), dict[str, KafkaCluster](), dict[str, set[str]]()
+        clusters: dict[str, KafkaCluster] = {}
+        names: dict[str, set[str]] = {}
+        notes: list[str] = []
         by_source: dict[str, list[Flow]] = {}
         for flow in self.flows:
             by_source.setdefault(flow.source.alias, []).append(flow)

@@ -160,7 +160,7 @@ def _stored_sizes(
 
     flows = [flow for flows in chosen.values() for flow in flows]
     first = min(_LOOKS_EVERY_SECONDS, 0.9 * schedule.interval_seconds)
-    return [StoredSizesReader(flows, StoredSizes(store, warn), first, schedule.timeout_seconds)]
+    return [StoredSizesReader(flows, StoredSizes(store, warn), first)]
 
 
 _LOOKS_EVERY_SECONDS = 60.0

@@ -147,9 +147,9 @@ class _Sums:
         for (cluster, topic), at in self._at.items():
             if at is not None:
                 size, sized, by_brokers, of_brokers = self._sized[at]
+                records, broker_bytes, covered, partitions = self._rows[at]
                 found[cluster, topic] = TopicHours(
-                    *(cluster, topic, self._hours.start, *self._rows[at]),
-                    record_bytes=size / sized if sized else None,
-                    records_per_byte=of_brokers / by_brokers if by_brokers else None,
+                    *(cluster, topic, self._hours.start, records, broker_bytes, covered, partitions),
+                    *(size / sized if sized else None, of_brokers / by_brokers if by_brokers else None),
                 )
         return found
