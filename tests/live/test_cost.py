@@ -25,7 +25,9 @@ WITHIN = 0.03
 PARTITIONS = 2
 GATE = {"plain": ("none", 1000), "packed": ("zstd", 1000), "small": ("none", 100)}
 MATRIX = {
-    f"{codec}-{size}": (codec, size) for codec in ("none", "gzip", "snappy", "lz4", "zstd") for size in (100, 1000, 10_000)
+    f"{codec}-{size}": (codec, size)
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd")
+    for size in (100, 1000, 10_000)
 }
 
 
@@ -69,7 +71,11 @@ def measured(pair: Pair, tree: Tree, topics: Mapping[str, tuple[str, int]], each
     )
     links = 'links: [{between: [src, tgt], rtt: 1ms, price_per_gb: {src->tgt: "0.02", tgt->src: 9}, currency: EUR}]\n'
     text = pair.yaml("cost", flows, "checkpoints: false, heartbeats: false, ", links)
-    tree.write(text.replace("tgt: {bootstrap", "tgt: {price_per_gb_in: 0.05, currency: EUR, bootstrap").replace("connect:\n", "connect:\n"))
+    tree.write(
+        text.replace("tgt: {bootstrap", "tgt: {price_per_gb_in: 0.05, currency: EUR, bootstrap").replace(
+            "connect:\n", "connect:\n"
+        )
+    )
     tree.run("apply", "--yes", "--wait", "90")
     counts = {topic: produce(pair, topic, *kind, each_bytes, 1) for topic, kind in topics.items()}
     arrived(pair, counts)
@@ -82,7 +88,9 @@ def measured(pair: Pair, tree: Tree, topics: Mapping[str, tuple[str, int]], each
         arrived(pair, counts)
         until(lambda: list(Path(store, "stored_sizes").glob("day=*/*.parquet")), bool, "no size was measured", 60)
         seen = len(list(Path(store, "samples").glob("hour=*/*.parquet")))
-        until(lambda: len(list(Path(store, "samples").glob("hour=*/*.parquet"))), lambda now: now > seen + 1, "no sample")
+        until(
+            lambda: len(list(Path(store, "samples").glob("hour=*/*.parquet"))), lambda now: now > seen + 1, "no sample"
+        )
         sampling.terminate()
         sampling.wait(30)
     tree.run("throughput", "--store", store, "--no-spark")
@@ -94,7 +102,9 @@ def measured(pair: Pair, tree: Tree, topics: Mapping[str, tuple[str, int]], each
         line = lines[topic]
         said = line["link_bytes"] / float(report["wire_factor"]), line["into_bytes"]
         rows[topic] = {"own": own, "said": said, "line": line}
-        print(f"{topic}: " + ", ".join(f"{a:.0f} said, {b} own: {a / b - 1:+.2%}" for a, b in zip(said, own, strict=True)))
+        print(
+            f"{topic}: " + ", ".join(f"{a:.0f} said, {b} own: {a / b - 1:+.2%}" for a, b in zip(said, own, strict=True))
+        )
     return rows
 
 
@@ -112,7 +122,9 @@ def judge(rows: Mapping[str, Any]) -> None:
 def test_bytes_are_those_of_the_brokers_logs(pair: Pair, tree: Tree) -> None:
     rows = measured(pair, tree, GATE, 2_000_000)
     judge(rows)
-    assert rows["packed"]["own"][0] < 0.7 * rows["plain"]["own"][0], "the source keeps it compressed, the target does not"
+    assert rows["packed"]["own"][0] < 0.7 * rows["plain"]["own"][0], (
+        "the source keeps it compressed, the target does not"
+    )
     assert rows["packed"]["own"][1] > 0.9 * rows["plain"]["own"][1]
 
 
