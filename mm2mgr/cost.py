@@ -39,7 +39,7 @@ Basis = Literal["stored", "brokers", "uncompressed", "source"]
 BASES: Mapping[Basis, str] = {
     "stored": "as stored, compression included (records counted by offsets, their size measured in the log)",
     "brokers": "brokers' own metrics, compressed as sent",
-    "uncompressed": "key, value and headers before compression, with the log's overhead: less where records are compressed",
+    "uncompressed": "key, value and headers before compression, and the log's overhead: at most, where records are compressed",
     "source": "taken to be as on the source: the target's log was not measured",
 }
 """What a number of bytes comes from, best first: of the first two it is known how much compression leaves."""
@@ -63,7 +63,7 @@ class WrittenTopic(Protocol):
     @property
     def broker_bytes(self) -> Iterable[float]: ...
     @property
-    def covered(self) -> Iterable[float]: ...
+    def covered_hours(self) -> Iterable[float]: ...
     @property
     def partitions(self) -> Iterable[float]: ...
     @property
@@ -85,7 +85,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Volume:
+class MovedBytes:
     """Bytes of a month: those measured, and of the whole month. `covered`: the share of its time that was measured.
     `by_basis`: the measured ones by what they come from."""
 
@@ -107,7 +107,7 @@ class Charge:
     flow: str
     kind: Literal["link", "cluster"]
     place: str
-    volume: Volume
+    volume: MovedBytes
     wire_factor: Decimal
     price_per_gb: Decimal | None
     currency: str
@@ -215,7 +215,7 @@ class _Moved:
         if not self._topics:
             self._name("", f"nothing was measured of a topic that it carries from '{flow.source.alias}'")
 
-    def volume(self, side: Side) -> Volume | None:
+    def volume(self, side: Side) -> MovedBytes | None:
         factors = self._factors[side]
         amounts: dict[int, float] = {}
         covered: dict[int, float] = {}
@@ -223,7 +223,7 @@ class _Moved:
         by_basis: dict[Basis, float] = {}
         for topic, (of_record, of_byte, record_basis, byte_basis) in factors.items():
             hours = self._topics[topic]
-            columns = (hours.records, hours.broker_bytes, hours.covered, hours.partitions)
+            columns = (hours.records, hours.broker_bytes, hours.covered_hours, hours.partitions)
             inside = self.measured.hours
             for hour, (records, sent, time, count) in enumerate(zip(*columns, strict=True), hours.first_hour):
                 if not count:
@@ -240,7 +240,7 @@ class _Moved:
             return None
         self.filled = filled
         bases = {basis: round(by_basis[basis]) for basis in BASES if by_basis.get(basis)}
-        return Volume(round(filled.measured), round(filled.total), filled.covered, bases)
+        return MovedBytes(round(filled.measured), round(filled.total), filled.covered, bases)
 
     def _add_factors(self, topic: str, hours: WrittenTopic) -> None:
         """Set bytes per record and per byte of brokers' metrics, for both sides."""
@@ -257,9 +257,8 @@ class _Moved:
         self._factors["source"][topic] = of_record, 1.0, basis, "brokers"
         if copied is not None:
             per_byte = hours.records_per_byte
-            known = per_byte is not None
-            of_byte = copied * per_byte if per_byte is not None else 1.0
-            self._factors["target"][topic] = copied, of_byte, "stored", "stored" if known else "source"
+            by_records = (1.0, "source") if per_byte is None else (copied * per_byte, "stored")
+            self._factors["target"][topic] = copied, by_records[0], "stored", by_records[1]
         elif plain is not None and not _compresses(flow):  # what the producer sends, whatever the source has stored
             self._factors["target"][topic] = plain, 1.0, "uncompressed", "source"
         else:
@@ -281,7 +280,7 @@ def _compresses(flow: Flow) -> bool:
 
 
 @dataclass(frozen=True)
-class Amount:
+class Money:
     """Money of one currency: for what was measured, and for the whole months."""
 
     currency: str
@@ -314,7 +313,7 @@ class CostLine:
     into_bytes_month: int
     covered: float
     by_basis: Mapping[Basis, int]
-    amounts: tuple[Amount, ...]
+    amounts: tuple[Money, ...]
     unpriced: tuple[str, ...] = ()
     json_keys = (
         "name link_bytes link_bytes_month into_bytes into_bytes_month covered=covered_share by_basis amounts unpriced"
@@ -372,7 +371,7 @@ def _line(name: str, charges: Sequence[Charge]) -> CostLine:
                 so_far + charge.measured_bytes * per_byte,
                 month + charge.month_bytes * per_byte,
             )
-    amounts = tuple(Amount(currency, *money[currency]) for currency in sorted(money))
+    amounts = tuple(Money(currency, *money[currency]) for currency in sorted(money))
     unpriced = dict.fromkeys(charge.place for charge in charges if charge.price_per_gb is None)
     bases: dict[Basis, int] = {basis: by_basis[basis] for basis in BASES if basis in by_basis}
     covered = min((charge.volume.covered for charge in charges), default=0.0)

@@ -424,8 +424,8 @@ class _Expansion:
                 if pair not in pairs:
                     self.report_unknown(("links", index, "price_per_gb", pair), "direction of the link", pair, pairs)
 
-    def _ask_currency(self, path: PathKey, what: str) -> None:
-        self.problem(path, f"{what} is in no currency: write it beside, such as currency: EUR")
+    def _ask_currency(self, path: PathKey, price: str) -> None:
+        self.problem(path, f"{price} is in no currency: write it beside, such as currency: EUR")
 
     def _check_urls(self) -> None:
         """Report one Connect cluster under two names: a plan of one would delete what the other created."""

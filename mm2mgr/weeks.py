@@ -109,13 +109,15 @@ def fill_hours(
     that was never measured has the mean of all others.
     """
     since = min(now_hour - WEEKS * WEEK_HOURS + 1, hours.start)
-    known = {hour: share for hour, share in shares.items() if share > 0 and since <= hour <= now_hour}
-    if not known:
+    measured_shares = {hour: share for hour, share in shares.items() if share > 0 and since <= hour <= now_hour}
+    if not measured_shares:
         return None
-    loads = {hour: amounts[hour] / share for hour, share in known.items() if now_hour - hour < WEEKS * WEEK_HOURS}
+    loads = {
+        hour: amounts[hour] / share for hour, share in measured_shares.items() if now_hour - hour < WEEKS * WEEK_HOURS
+    }
     growth, compared = _weekly_growth(loads, now_hour)
     by_hour: dict[int, tuple[float, float]] = {}
-    for hour, share in known.items():
+    for hour, share in measured_shares.items():
         amount, time = by_hour.get(hour_of_week(hour), (0.0, 0.0))
         level = growth ** ((now_hour - hour) / WEEK_HOURS)
         by_hour[hour_of_week(hour)] = amount + amounts[hour] * level, time + share

@@ -21,7 +21,7 @@ from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.follow import Poll
 from mm2mgr.samples.schema import StoredSizeRow
-from mm2mgr.samples.store import StoredSizes
+from mm2mgr.samples.store import StoredSizeStore
 
 if TYPE_CHECKING:
     from mm2mgr.topology import Flow, KafkaCluster
@@ -42,7 +42,7 @@ class StoredSizesReader:
     """
 
     flows: Sequence[Flow]
-    sizes: StoredSizes
+    sizes: StoredSizeStore
     first_look_seconds: float
     timeout_seconds: float = 10.0  # of one call; samples are not delayed by it
     connect: Callable[[KafkaCluster, float], Kafka] = lambda cluster, seconds: Kafka(kafka_access(cluster), seconds)

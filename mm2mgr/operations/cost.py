@@ -125,9 +125,9 @@ def _stored_sizes(
 ) -> Mapping[tuple[str, str], float]:
     """Return what a record takes in the log of each topic: the mean of the month, else what was measured last."""
     from mm2mgr.samples.schema import HOUR_MS
-    from mm2mgr.samples.store import StoredSizes
+    from mm2mgr.samples.store import StoredSizeStore
 
-    rows = StoredSizes(store, warn).read(read.start * HOUR_MS, max(read.stop, month.stop) * HOUR_MS)
+    rows = StoredSizeStore(store, warn).read(read.start * HOUR_MS, max(read.stop, month.stop) * HOUR_MS)
     last: dict[tuple[str, str], float] = {}
     of_month: dict[tuple[str, str], list[float]] = {}
     for row in rows:

@@ -156,11 +156,11 @@ def _stored_sizes(
     chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, warn: Callable[[str], None], store: Store
 ) -> list[Reader]:
     from mm2mgr.evidence.stored_sizes import StoredSizesReader
-    from mm2mgr.samples.store import StoredSizes
+    from mm2mgr.samples.store import StoredSizeStore
 
     flows = [flow for flows in chosen.values() for flow in flows]
     first = min(_LOOKS_EVERY_SECONDS, 0.9 * schedule.interval_seconds)
-    return [StoredSizesReader(flows, StoredSizes(store, warn), first)]
+    return [StoredSizesReader(flows, StoredSizeStore(store, warn), first)]
 
 
 _LOOKS_EVERY_SECONDS = 60.0

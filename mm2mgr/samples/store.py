@@ -495,7 +495,7 @@ class RehearsalStore:
 _KEPT_DAYS_OF_SIZES = 400  # as roll-ups of days
 
 
-class StoredSizes:
+class StoredSizeStore:
     """What records take in the logs of topics, as looks at them measured it. `warn` as for `LossStore`."""
 
     def __init__(self, store: Store, warn: Callable[[str], None] = _warn) -> None:

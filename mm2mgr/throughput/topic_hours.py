@@ -27,7 +27,7 @@ class TopicHours:
     """What was written to one topic, an entry per hour from `first_hour` (since 1970) on.
 
     `records`: those that offsets counted. `broker_bytes`: those that brokers' own metrics counted, as they came over
-    the wire. `covered`: how much of the hour was measured, of `partitions`, in hours, added up. `record_bytes`: the
+    the wire. `covered_hours`: how much of the hour was measured, of `partitions`, in hours, added up. `record_bytes`: the
     mean size of key, value and headers, `records_per_byte`: how many records a byte of the brokers' is; None: unknown.
     """
 
@@ -36,7 +36,7 @@ class TopicHours:
     first_hour: int
     records: Array
     broker_bytes: Array
-    covered: Array
+    covered_hours: Array
     partitions: Array
     record_bytes: float | None = None
     records_per_byte: float | None = None

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.partitions import TopicPartition
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.kafka_servers import Broker
@@ -42,8 +41,9 @@ def log_bytes(broker: Broker, topic: str) -> int:
     return sum(log.stat().st_size for log in (broker.directory / "data").glob(f"{topic}-[0-9]*/*.log"))
 
 
-def produce(pair: Pair, topic: str, codec: str, size: int, total_bytes: int, seed: int) -> int:
+def produce(pair: Pair, topic: str, kind: tuple[str, int], total_bytes: int, seed: int) -> int:
     """Write so many bytes before compression, half of them noise, and return how many records that are."""
+    codec, size = kind
     drawn, count = random.Random(seed), total_bytes // size
     values = (drawn.randbytes(size // 4).hex().encode().ljust(size) for _ in range(count))
     records = [Message(number % PARTITIONS, b"key", value) for number, value in enumerate(values)]
@@ -77,14 +77,14 @@ def measured(pair: Pair, tree: Tree, topics: Mapping[str, tuple[str, int]], each
         )
     )
     tree.run("apply", "--yes", "--wait", "90")
-    counts = {topic: produce(pair, topic, *kind, each_bytes, 1) for topic, kind in topics.items()}
+    counts = {topic: produce(pair, topic, kind, each_bytes, 1) for topic, kind in topics.items()}
     arrived(pair, counts)
     before = {topic: (log_bytes(pair.src, topic), log_bytes(pair.tgt, f"src.{topic}")) for topic in topics}
     store = str(tree.folder.parent / "samples")
     with tree.start("sample", "--store", store, "--interval", "1s", "--follow") as sampling:
         until(lambda: list(Path(store, "samples").glob("hour=*/*.parquet")), bool, "no sample", 60)
         for topic, kind in topics.items():
-            counts[topic] += produce(pair, topic, *kind, each_bytes, 2)
+            counts[topic] += produce(pair, topic, kind, each_bytes, 2)
         arrived(pair, counts)
         until(lambda: list(Path(store, "stored_sizes").glob("day=*/*.parquet")), bool, "no size was measured", 60)
         seen = len(list(Path(store, "samples").glob("hour=*/*.parquet")))
