@@ -257,8 +257,8 @@ class _Moved:
         self._factors["source"][topic] = of_record, 1.0, basis, "brokers"
         if copied is not None:
             per_byte = hours.records_per_byte
-            by_records = (1.0, "source") if per_byte is None else (copied * per_byte, "stored")
-            self._factors["target"][topic] = copied, by_records[0], "stored", by_records[1]
+            sent: tuple[float, Basis] = (1.0, "source") if per_byte is None else (copied * per_byte, "stored")
+            self._factors["target"][topic] = copied, sent[0], "stored", sent[1]
         elif plain is not None and not _compresses(flow):  # what the producer sends, whatever the source has stored
             self._factors["target"][topic] = plain, 1.0, "uncompressed", "source"
         else:
