@@ -39,7 +39,7 @@ Basis = Literal["stored", "brokers", "uncompressed", "source"]
 BASES: Mapping[Basis, str] = {
     "stored": "as stored, compression included (records counted by offsets, their size measured in the log)",
     "brokers": "brokers' own metrics, compressed as sent",
-    "uncompressed": "key, value and headers before compression, and the log's overhead: at most, where records are compressed",
+    "uncompressed": "records before compression, with the log's overhead: at most that, where they are compressed",
     "source": "taken to be as on the source: the target's log was not measured",
 }
 """What a number of bytes comes from, best first: of the first two it is known how much compression leaves."""

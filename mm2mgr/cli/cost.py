@@ -40,9 +40,10 @@ def _month(text: str) -> str:
 def cost(workspace: Workspace, flows: tuple[str, ...], store: Path, month: str | None, by: By, output: str) -> int:
     """Print what flows move over links and into clusters, and what it costs.
 
-    From the roll-ups of `throughput` and the sizes of stored records that `sample` measures, with `price_per_gb` of links
-    and `price_per_gb_in` of clusters. What was not measured of a month counts as the same hours of the week did; flows
-    and topics of which nothing was measured are named, and never counted as nothing. Asks no cluster, starts no Java.
+    From the roll-ups of `throughput` and the sizes of stored records that `sample` measures, with `price_per_gb` of
+    links and `price_per_gb_in` of clusters. What was not measured of a month counts as the same hours of the week did;
+    flows and topics of which nothing was measured are named, and never counted as nothing. Asks no cluster, starts no
+    Java.
 
     \b
     Example:
@@ -60,6 +61,6 @@ def cost(workspace: Workspace, flows: tuple[str, ...], store: Path, month: str |
         say_lines(cost_markdown(report))
     else:
         say_as(output, report, say_cost)
-    for sentence in report.missing:
+    for sentence in report.sentences:
         complain(sentence, "run `mm2mgr sample` and `mm2mgr throughput` where this flow's source can be read")
     return 1 if report.unmeasured else 0

@@ -293,22 +293,22 @@ def batch_starts(
 
     A broker sends whole batches, and one of them where more would be too much: behind it the client goes on.
     """
-    found: dict[TopicPartition, int] = {}
+    starts: dict[TopicPartition, int] = {}
 
     def take(text: str) -> None:
         for topic in json.loads(text)["topics"].values():
             for of in topic["partitions"].values():
                 partition = TopicPartition(topic["topic"], of["partition"])
                 if partition in positions and of["rxmsgs"] and of["next_offset"] > positions[partition]:
-                    found.setdefault(partition, of["next_offset"])
+                    starts.setdefault(partition, of["next_offset"])
 
     more = {"statistics.interval.ms": 50, "stats_cb": take, "fetch.message.max.bytes": 1, "queued.min.messages": 1}
     deadline = timing.now() + limit_seconds
     if positions:
         with consuming(access, positions, more) as (consume, _):
-            while len(found) < len(positions) and timing.now() < deadline:
+            while len(starts) < len(positions) and timing.now() < deadline:
                 consume(0.05)
-    return found
+    return starts
 
 
 def read(

@@ -59,7 +59,7 @@ class CostReport:
         return str(WIRE_FACTOR)
 
     @property
-    def missing(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """What is in no sum, in sentences."""
         return unmeasured_sentences(self.unmeasured)
 
@@ -87,23 +87,25 @@ def cost(
     from mm2mgr.throughput.topic_hours import measured_months
 
     flows = workspace.flows(order.flows)
-    known = measured_months(order.store)
-    if not known:
+    kept_months = measured_months(order.store)
+    if not kept_months:
         raise Mm2mgrError(f"{order.store} holds no throughput", hint="run `mm2mgr throughput` first")
     now_hour, this_month = int(workspace.now) // _HOUR_SECONDS, hour_of(int(workspace.now * 1000))[: len("2026-10")]
     month = order.month
     if month is not None and _months_of(month) > _months_of(this_month) + _MONTHS_AHEAD:
         raise InvalidArgument("month", f"{month} is more than {_MONTHS_AHEAD} months ahead: nothing is forecast")
-    months = (month,) if month else tuple(known) if order.by == "month" else (this_month,)
+    months = (month,) if month else tuple(kept_months) if order.by == "month" else (this_month,)
     links = workspace.spec.tree.links
-    results = {name: cost_of(flows, links, _measured(flows, order.store, name, now_hour, warn)) for name in months}
+    results = {name: cost_of(flows, links, _read_month(flows, order.store, name, now_hour, warn)) for name in months}
     charges = tuple(charge for result in results.values() for charge in result.charges)
     unmeasured = tuple(missing for result in results.values() for missing in result.unmeasured)
     lines = tuple(cost_lines(charges, order.by, str(workspace.topology.owner)))
     return CostReport(order.by, months, lines, total_line(charges), unmeasured, tuple(_notes(results, now_hour)))
 
 
-def _measured(flows: Sequence[Flow], store: Store, month: str, now_hour: int, warn: Callable[[str], None]) -> Measured:
+def _read_month(
+    flows: Sequence[Flow], store: Store, month: str, now_hour: int, warn: Callable[[str], None]
+) -> Measured:
     from mm2mgr.throughput.topic_hours import month_hours, read_topic_hours
 
     hours = month_hours(month)

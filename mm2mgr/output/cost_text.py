@@ -32,7 +32,7 @@ def cost_markdown(report: CostReport) -> str:
     table = cost_table(report)
     cells = [[escape(cell) for cell in row] for row in table.rows]
     lines = [Table([escape(column) for column in table.columns], cells).markdown(_MOST_BYTES)] if cells else []
-    return "\n".join([*lines, "", *(f"- {escape(note)}" for note in (*report.missing, *report.notes))])
+    return "\n".join([*lines, "", *(f"- {escape(note)}" for note in (*report.sentences, *report.notes))])
 
 
 def cost_table(report: CostReport) -> Table:
@@ -44,7 +44,7 @@ def cost_table(report: CostReport) -> Table:
         (True, ("cost", "of month", "measured")),
     )
     numbers = [name for is_shown, names in heads if is_shown for name in names]
-    columns = [report.by, *_numbered(numbers), "bytes are"]
+    columns = [report.by, *_name_columns(numbers), "bytes are"]
     lines = [*report.lines, *([report.total] if len(report.lines) > 1 and report.by not in {"link", "cluster"} else [])]
     rows = []
     for line in lines:
@@ -56,7 +56,7 @@ def cost_table(report: CostReport) -> Table:
     return Table(columns, rows, right=columns[1:-1], drop=(columns[-1], "measured"))
 
 
-def _numbered(names: list[str]) -> list[str]:
+def _name_columns(names: list[str]) -> list[str]:
     """Return names of columns, of which no two are the same: `of month` follows what it is of."""
     return [f"{names[at - 1]} {name}" if name == "of month" else name for at, name in enumerate(names)]
 

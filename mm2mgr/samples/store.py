@@ -535,8 +535,8 @@ def _expire(table: StoredTable, before_ms: int) -> list[str]:
 
 
 def _tidy_days(table: StoredTable, now_ms: int, most_of_today: int | None = None, kept_days: int = _KEPT_DAYS) -> None:
-    """Remove days that ended more than `kept_days` ago, and make one file of each day that is over, of today's too where
-    these are more than `most_of_today`."""
+    """Remove days that ended more than `kept_days` ago, and make one file of each day that is over, of today's too
+    where these are more than `most_of_today`."""
     state, today = table.snapshot(), day_of(now_ms)
     oldest = day_of(max(0, now_ms - kept_days * _DAY_MS))
     old, new = [file for file in state.files if file.values[0] < oldest], list[DataFile]()

@@ -27,8 +27,9 @@ class TopicHours:
     """What was written to one topic, an entry per hour from `first_hour` (since 1970) on.
 
     `records`: those that offsets counted. `broker_bytes`: those that brokers' own metrics counted, as they came over
-    the wire. `covered_hours`: how much of the hour was measured, of `partitions`, in hours, added up. `record_bytes`: the
-    mean size of key, value and headers, `records_per_byte`: how many records a byte of the brokers' is; None: unknown.
+    the wire. `covered_hours`: how much of the hour was measured, of `partitions`, in hours, added up. `record_bytes`:
+    the mean size of key, value and headers, `records_per_byte`: how many records a byte of the brokers' is; None:
+    unknown.
     """
 
     cluster: str
@@ -52,8 +53,8 @@ def month_hours(month: str) -> range:
 def measured_months(store: Store) -> list[str]:
     """Return the months with a roll-up of a past hour or of a day, oldest first."""
     periods = by_period(throughput_table(store).files())
-    kept = [*past_hours(periods), *(period for period in periods if not is_hour(period))]
-    return sorted({period[: len("2026-10")] for period in kept})
+    whole = [*past_hours(periods), *(period for period in periods if not is_hour(period))]
+    return sorted({period[: len("2026-10")] for period in whole})
 
 
 def read_topic_hours(
@@ -66,11 +67,11 @@ def read_topic_hours(
     table = throughput_table(store)
     files = by_period(table.files())
     names = past_hours(files)
-    wanted = {hour: hour_of(hour * HOUR_MS) for hour in hours}
+    names_of_hours = {hour: hour_of(hour * HOUR_MS) for hour in hours}
     own = set(names)
-    spans = [(hour, 1, name) for hour, name in wanted.items() if name in own]
+    spans = [(hour, 1, name) for hour, name in names_of_hours.items() if name in own]
     with_hours = {name[: len("2026-11-21")] for name in names}
-    days = dict.fromkeys(name[: len("2026-11-21")] for name in wanted.values())
+    days = dict.fromkeys(name[: len("2026-11-21")] for name in names_of_hours.values())
     spans += [
         (hour_start_ms(f"{day}T00") // HOUR_MS, DAY_HOURS, day)
         for day in days
@@ -143,13 +144,13 @@ class _Sums:
         return self._at[name]
 
     def topics(self) -> dict[tuple[str, str], TopicHours]:
-        found = {}
+        by_name = {}
         for (cluster, topic), at in self._at.items():
             if at is not None:
                 size, sized, by_brokers, of_brokers = self._sized[at]
                 records, broker_bytes, covered, partitions = self._rows[at]
-                found[cluster, topic] = TopicHours(
+                by_name[cluster, topic] = TopicHours(
                     *(cluster, topic, self._hours.start, records, broker_bytes, covered, partitions),
                     *(size / sized if sized else None, of_brokers / by_brokers if by_brokers else None),
                 )
-        return found
+        return by_name
