@@ -78,9 +78,11 @@ LAYERS: dict[str, set[str]] = {
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
+    "registry": {"errors", "secrets", "connect"},  # another REST API, over the wire of Connect's
     "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
         "failover",
+        "registry",
         *(
             "text",
             "assignment_text",
@@ -99,6 +101,7 @@ LAYERS: dict[str, set[str]] = {
         ),
         *("connect", "kafka"),
     },
+    "schemas": {"errors", "text", "topology", "registry", "live"},
     "comparison": {  # what the planner and what observes share: a connector that runs, beside the declared one
         *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
         *("connect", "assignment_text"),
@@ -127,7 +130,7 @@ LAYERS: dict[str, set[str]] = {
     "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
     "balance": {"weeks", "text", "off_peak", "partitions", "assignment", "sizing"},
     "observe": {
-        *("defaults", "failover", "remarks", "spec"),
+        *("defaults", "failover", "remarks", "schemas", "spec"),
         "assignment",
         "assignment_text",
         "json_values",
@@ -181,7 +184,7 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
-        *("json_values", "connectors", "text", "log_places"),
+        *("json_values", "connectors", "text", "log_places", "schemas"),
         *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "comparison"),
     },
@@ -346,6 +349,9 @@ PURE = (
     "lint/mirroring",
     "live/questions",
     "live/snapshot",
+    "registry/canonical",
+    "registry/ids",
+    "schemas",
     "comparison",
     "plan",
     "observe/audits",
