@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.endpoints import registry_target
 from mm2mgr.live.questions import KafkaQuestion
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
 RECORDS_PER_PLACE = 10
 """Read at the end and at the start of a log, which may have been written with other schemas."""
 PARTITIONS_PER_TOPIC = 3
-_PARTITIONS_AT_ONCE = 200
 _LIMIT_BYTES = 64_000_000
-_BATCH_BYTES = 65_536
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,9 @@ def read_schema_ids(reach: KafkaReach, topics: Mapping[str, int], seconds: float
 
     The largest partitions are read. Topics are absent of which nothing came in time. Blocks; raises KafkaError.
     """
-    from mm2mgr.kafka.records import read_logs
+    from mm2mgr.kafka.record_windows import read_windows
+    from mm2mgr.kafka.records import Message, ReadLimits, read_logs
 
-    deadline = timing.now() + seconds
     every = [TopicPartition(name, number) for name, count in topics.items() for number in range(count)]
     with reach.connect(seconds) as kafka:
         logs = read_logs(kafka, every).found
@@ -59,15 +56,21 @@ def read_schema_ids(reach: KafkaReach, topics: Mapping[str, int], seconds: float
         of_topic = chosen.setdefault(partition.topic, [])
         if logs[partition].end > logs[partition].start and len(of_topic) < PARTITIONS_PER_TOPIC:
             of_topic.append(partition)
-    done = {topic for topic, partitions in chosen.items() if not partitions}
+
+    def take(message: Message) -> None:
+        samples[message.topic()].add(message.key(), message.value(), message.headers() or ())
+
+    def refuse(partition: TopicPartition, reason: str) -> None:
+        samples[partition.topic].failure = reason
+
     sampled = [partition for partitions in chosen.values() for partition in partitions]
-    left_bytes = _LIMIT_BYTES
-    for place in (_last_records, _first_records):
-        for at in range(0, len(sampled), _PARTITIONS_AT_ONCE):
-            turn = {partition: place(logs[partition]) for partition in sampled[at : at + _PARTITIONS_AT_ONCE]}
-            windows = {partition: window for partition, window in turn.items() if window}
-            if windows and timing.now() < deadline and left_bytes > 0:
-                left_bytes -= _read_windows(reach, windows, samples, deadline, left_bytes)
+    rounds = [
+        {partition: window for partition in sampled if (window := place(logs[partition]))}
+        for place in (_last_records, _first_records)
+    ]
+    limits = ReadLimits(RECORDS_PER_PLACE, _LIMIT_BYTES, seconds)
+    read_windows(reach.access, rounds, limits, take, refuse)
+    done = {topic for topic, partitions in chosen.items() if not partitions}
     done |= {topic for topic, sample in samples.items() if sample.records or sample.failure}
     return {topic: samples[topic].result() for topic in topics if topic in done}
 
@@ -80,40 +83,6 @@ def _first_records(log: Offsets) -> Offsets | None:
     """Return the window at the start of a log, None where the one at its end has these records."""
     end = min(log.start + RECORDS_PER_PLACE, log.end - RECORDS_PER_PLACE)
     return Offsets(log.start, end) if end > log.start else None
-
-
-def _read_windows(
-    reach: KafkaReach,
-    windows: Mapping[TopicPartition, Offsets],
-    samples: Mapping[str, SampleOfTopic],
-    deadline: float,
-    limit_bytes: int,
-) -> int:
-    """Count the records of these windows into the samples; return how many bytes they were."""
-    from mm2mgr.kafka.records import consuming, fault_of, partition_of
-
-    open_windows = dict(windows)
-    read_bytes = 0
-    starts = {partition: window.start for partition, window in windows.items()}
-    limits = {"fetch.message.max.bytes": _BATCH_BYTES, "isolation.level": "read_uncommitted"}
-    with consuming(reach.access, starts, limits) as (consume, _):
-        while open_windows and read_bytes < limit_bytes and (left := deadline - timing.now()) > 0:
-            for message in consume(left):
-                partition = partition_of(message)
-                window = open_windows.get(partition)
-                if window is None:
-                    continue
-                if fault := fault_of(message):
-                    samples[partition.topic].failure = fault.str()
-                    del open_windows[partition]
-                    continue
-                is_record = message.error() is None and message.offset() < window.end
-                if is_record:
-                    samples[partition.topic].add(message.key(), message.value(), message.headers() or ())
-                    read_bytes += len(message.key() or b"") + len(message.value() or b"")
-                if not is_record or message.offset() + 1 >= window.end:
-                    del open_windows[partition]
-    return read_bytes
 
 
 # --- registries -------------------------------------------------------------------------------------------------------
