@@ -69,7 +69,7 @@ class SchemaVerdict:
 
 
 @dataclass(frozen=True)
-class NotJudged:
+class OpenPoint:
     """What is not known of schemas, and why; `kind`: a registry that is not declared, a read that failed, or a sample
     that is not whole, or not in a snapshot."""
 
@@ -86,7 +86,7 @@ class PairSchemas:
     source: str
     target: str
     verdicts: tuple[SchemaVerdict, ...] = ()
-    not_judged: tuple[NotJudged, ...] = ()
+    open_points: tuple[OpenPoint, ...] = ()
     topics: int = 0
 
     @property
@@ -113,7 +113,9 @@ def find_schemas(pairs: Sequence[PairTopics]) -> Steps[list[PairSchemas]]:
             if cluster.model.schema_registry is not None and not isinstance(answer, Mm2mgrError):
                 ids[cluster.alias] |= {schema_id for _, schema_id in _ids_of(answer, pair.topics)}
     lookups = {
-        alias: SchemasById(alias, frozenset(sorted(wanted)[:MOST_LOOKUPS])) for alias, wanted in ids.items() if wanted
+        alias: SchemasById(alias, frozenset(sorted(of_alias)[:MOST_LOOKUPS]))
+        for alias, of_alias in ids.items()
+        if of_alias
     }
     snapshot = yield lookups.values()
     return [judge_pair(pair, by_alias[pair.sampled_at], _side(pair.source, lookups, snapshot),
@@ -145,7 +147,7 @@ def judge_pair(
     """Judge every id of a pair's sample by what both registries have under it."""
     aliases = pair.source.alias, pair.target.alias
     if isinstance(answer, Mm2mgrError):
-        return PairSchemas(*aliases, not_judged=(_failed(pair.sampled_at, "schema ids of records", answer),))
+        return PairSchemas(*aliases, open_points=(_failure_point(pair.sampled_at, "schema ids of records", answer),))
     samples = {topic: answer[topic] for topic in pair.topics if topic in answer}
     verdicts = [
         replace(_verdict(sample.topic, part, schema_id, (source, target)), records=sample.ids[part][schema_id])
@@ -154,16 +156,16 @@ def judge_pair(
     ]
     verdicts.sort(key=lambda verdict: (_ORDER.index(verdict.state), verdict.topic, verdict.part, verdict.schema_id))
     in_doubt = [verdict for verdict in verdicts if verdict.state == "not judged"]
-    not_judged = [*_sides(pair, in_doubt, source, target), *_gaps(pair, samples)]
+    open_points = [*_sides(pair, in_doubt, source, target), *_gaps(pair, samples)]
     reasons: dict[str, list[SchemaVerdict]] = defaultdict(list)
     for verdict in in_doubt:
         if verdict.reason:
             reasons[verdict.reason].append(verdict)
-    not_judged += [
-        NotJudged(aliases[1], f"{few([verdict.name for verdict in group])}: {reason}")
+    open_points += [
+        OpenPoint(aliases[1], f"{few([verdict.name for verdict in group])}: {reason}")
         for reason, group in reasons.items()
     ]
-    return PairSchemas(*aliases, tuple(verdicts), tuple(not_judged), len(samples))
+    return PairSchemas(*aliases, tuple(verdicts), tuple(open_points), len(samples))
 
 
 _ORDER: tuple[State, ...] = ("differs", "absent", "unusable", "not judged", "no id", "equal")
@@ -175,22 +177,22 @@ def _verdict(topic: str, part: Part, schema_id: SchemaId, sides: tuple[Side, Sid
     here, there = _entry(source, schema_id), _entry(target, schema_id)
     if isinstance(source, Mapping) and here is None:
         return SchemaVerdict(topic, part, schema_id, "no id")
-    known = here if isinstance(here, RegisteredSchema) else None
-    found = there if isinstance(there, RegisteredSchema) else None
-    subject = _subject(topic, part, known or found)
-    fingerprints = known.fingerprint if known else "", found.fingerprint if found else ""
+    own = here if isinstance(here, RegisteredSchema) else None
+    theirs = there if isinstance(there, RegisteredSchema) else None
+    subject = _subject(topic, part, own or theirs)
+    fingerprints = own.fingerprint if own else "", theirs.fingerprint if theirs else ""
     state: State = "not judged"
     reason = next((side.message for side in (here, there) if isinstance(side, Mm2mgrError)), "")
-    if known and known.missing:
-        reason = f"the source's registry itself lacks {known.missing}, to which it refers"
-    elif known and isinstance(target, Mapping) and not isinstance(there, Mm2mgrError):
-        if found is None:
+    if own and own.missing:
+        reason = f"the source's registry itself lacks {own.missing}, to which it refers"
+    elif own and isinstance(target, Mapping) and not isinstance(there, Mm2mgrError):
+        if theirs is None:
             state = "absent"
-        elif found.missing:
-            state, reason = "unusable", found.missing
+        elif theirs.missing:
+            state, reason = "unusable", theirs.missing
         else:
-            state = "equal" if found.fingerprint == known.fingerprint else "differs"
-    is_deleted = found is not None and found.is_deleted
+            state = "equal" if theirs.fingerprint == own.fingerprint else "differs"
+    is_deleted = theirs is not None and theirs.is_deleted
     return SchemaVerdict(topic, part, schema_id, state, subject, *fingerprints, 0, reason, is_deleted)
 
 
@@ -209,7 +211,7 @@ def _subject(topic: str, part: Part, schema: RegisteredSchema | None) -> str:
     return (usual or [*names, ""])[0]
 
 
-def _sides(pair: PairTopics, in_doubt: Sequence[SchemaVerdict], source: Side, target: Side) -> Iterator[NotJudged]:
+def _sides(pair: PairTopics, in_doubt: Sequence[SchemaVerdict], source: Side, target: Side) -> Iterator[OpenPoint]:
     """Yield what keeps all ids of a pair from being judged."""
     doubtful = [verdict for verdict in in_doubt if not verdict.reason]
     if not doubtful:
@@ -220,19 +222,19 @@ def _sides(pair: PairTopics, in_doubt: Sequence[SchemaVerdict], source: Side, ta
     for cluster, side in ((pair.source, source), (pair.target, target)):
         if side is None:
             reason = f"{text}, and {cluster.alias} declares no schema registry"
-            yield NotJudged(
+            yield OpenPoint(
                 cluster.alias, reason, f"write `schema_registry: {{url: …}}` for {cluster.alias}", "undeclared"
             )
         elif isinstance(side, Mm2mgrError):
-            yield _failed(cluster.alias, text, side)
+            yield _failure_point(cluster.alias, text, side)
 
 
-def _failed(where: str, subject: str, error: Mm2mgrError) -> NotJudged:
+def _failure_point(where: str, subject: str, error: Mm2mgrError) -> OpenPoint:
     kind: Literal["snapshot", "failed"] = "snapshot" if isinstance(error, NotInSnapshot) else "failed"
-    return NotJudged(where, f"{subject}: {error.one_line}", error.hint or "", kind)
+    return OpenPoint(where, f"{subject}: {error.one_line}", error.hint or "", kind)
 
 
-def _gaps(pair: PairTopics, samples: Mapping[str, TopicSample]) -> Iterator[NotJudged]:
+def _gaps(pair: PairTopics, samples: Mapping[str, TopicSample]) -> Iterator[OpenPoint]:
     """Yield topics of which no record was read."""
     refused: dict[str, list[str]] = defaultdict(list)
     for topic, sample in samples.items():
@@ -241,11 +243,11 @@ def _gaps(pair: PairTopics, samples: Mapping[str, TopicSample]) -> Iterator[NotJ
     for reason, topics in refused.items():
         remedy = f"mm2mgr's login needs Read on {few([f'topic {topic}' for topic in topics])}"
         is_right = "authoriz" in reason.lower()
-        yield NotJudged(pair.sampled_at, f"records of {few(topics)} could not be read: {reason}", remedy * is_right)
+        yield OpenPoint(pair.sampled_at, f"records of {few(topics)} could not be read: {reason}", remedy * is_right)
     late = [topic for topic in pair.topics if topic not in samples]
     if late:
         text = f"records of {number_of(len(late), 'topic')} were not read in time ({few(late)})"
-        yield NotJudged(pair.sampled_at, text, "name fewer flows, or give more time", "sample")
+        yield OpenPoint(pair.sampled_at, text, "name fewer flows, or give more time", "sample")
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -384,15 +384,15 @@ def schema_rows(pairs: Iterable[PairSchemas]) -> Iterator[CheckRow]:
             if verdict.state in BROKEN:
                 effect, fix = effect_of(verdict, pair.source, pair.target), remedy_of(verdict, pair.source)
                 yield CheckRow("failed", pair.target, verdict.name, effect=effect, fix=fix)
-        for unknown in pair.not_judged:
-            what = f"schemas of {pair.source}->{pair.target}"
+        for unknown in pair.open_points:
+            subject = f"schemas of {pair.source}->{pair.target}"
             fix = NOT_STORED if unknown.kind == "snapshot" else unknown.remedy
-            yield CheckRow("unknown", unknown.where, what, effect=f"not judged: {unknown.reason}", fix=fix)
-        if pair.topics and not pair.not_judged:
+            yield CheckRow("unknown", unknown.where, subject, effect=f"not judged: {unknown.reason}", fix=fix)
+        if pair.topics and not pair.open_points:
             no_ids = sum(verdict.state == "no id" for verdict in pair.verdicts)
-            what = f"schemas of {pair.source}->{pair.target}: {number_of(len(pair.equal), 'id')} with equal schemas"
+            subject = f"schemas of {pair.source}->{pair.target}: {number_of(len(pair.equal), 'id')} with equal schemas"
             effect = f"data that begin with a zero byte, not an id: {no_ids}" if no_ids else ""
-            yield CheckRow("ok", pair.target, what, effect=effect)
+            yield CheckRow("ok", pair.target, subject, effect=effect)
 
 
 FIRST_WORKERS = (4, 0)

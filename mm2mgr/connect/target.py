@@ -95,8 +95,8 @@ class ProxyServer:
 class ConnectTarget:
     """One Connect cluster: its alias and the REST URLs of its workers (or of a gateway), tried in this order.
 
-    `renewed` reads credentials and certificates again, as they may have changed. `timeout_seconds` bounds a read. `noun`
-    says what it is, in messages.
+    `renewed` reads credentials and certificates again, as they may have changed. `timeout_seconds` bounds a read.
+    `noun` says what it is, in messages.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The one fan-out: asks clusters and schema registries side by side, each question once, and keeps a failure as a value."""
+"""The one fan-out: asks clusters and registries side by side, each question once, and keeps a failure as a value."""
 
 from __future__ import annotations
 

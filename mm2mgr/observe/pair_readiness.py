@@ -46,7 +46,7 @@ from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Effect, Remark
 from mm2mgr.render import quota_mark
-from mm2mgr.schemas import BROKEN, NotJudged, PairTopics, effect_of, find_schemas, remedy_of
+from mm2mgr.schemas import BROKEN, OpenPoint, PairTopics, effect_of, find_schemas, remedy_of
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, number_of
 from mm2mgr.topics.names import NameFilter, readable
@@ -508,12 +508,12 @@ def _compare_schemas(look: PairLook, logs: PairLogs) -> Steps[None]:
         if deleted := sorted({verdict.name for verdict in pair.equal if verdict.is_deleted}):
             text = f"the registry of {pair.target} has {few(deleted)} as a deleted version only"
             look.remarks.append(Remark(text, "notes", "consumers read it until it is deleted for good"))
-        for unknown in pair.not_judged:
+        for unknown in pair.open_points:
             _note_unjudged_schemas(look, unknown)
 
 
-def _note_unjudged_schemas(look: PairLook, unknown: NotJudged) -> None:
-    """Note what is not known of schemas: not judged where a read failed, unless the source is down with its registry."""
+def _note_unjudged_schemas(look: PairLook, unknown: OpenPoint) -> None:
+    """Note what is not known of schemas: not judged where a read failed, but for the registry of a dead source."""
     is_lost = unknown.where == look.source.alias and look.source_view is None
     if unknown.kind == "failed" and not is_lost:
         look.miss(unknown.where, "schemas", unknown.reason, unknown.remedy)

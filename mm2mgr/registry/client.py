@@ -120,10 +120,10 @@ class _Confluent:
             raise CannotResolve(f"Confluent's API does not know Apicurio's {schema_id.form}s: declare `api: apicurio`")
         kind = "guids" if schema_id.form == "guid" else "ids"
         path = f"/schemas/{kind}/{schema_id.text}"
-        found = await self._object(path, may_be_unknown=schema_id.form == "guid")
-        if found is None:
+        body = await self._object(path, may_be_unknown=schema_id.form == "guid")
+        if body is None:
             return None
-        schema_type, text, references = _confluent_parts(found)
+        schema_type, text, references = _confluent_parts(body)
         fingerprints, missing = await self._references(references, _Budget(), 0)
         number = schema_id.text if kind == "ids" else await self._number_of(schema_id.text)
         subjects, is_deleted = await self._subjects(number) if number else ((), False)
@@ -171,21 +171,21 @@ class _Confluent:
             if budget.left < 0 or depth >= _DEEPEST:
                 raise CannotResolve("its references are too many, or too deep, to be compared")
             path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}?deleted=true"
-            found = await self._object(path)
-            if found is None:
+            body = await self._object(path)
+            if body is None:
                 missing = missing or f"version {version} of {subject}"
                 continue
-            schema_type, text, further = _confluent_parts(found)
+            schema_type, text, further = _confluent_parts(body)
             own, its_missing = await self._references(further, budget, depth + 1)
             fingerprints[name] = fingerprint(schema_type, text, own)
             missing = missing or its_missing
         return fingerprints, missing
 
 
-def _confluent_parts(found: Mapping[str, Any]) -> tuple[str, str, list[Any]]:
-    references = found.get("references")
+def _confluent_parts(body: Mapping[str, Any]) -> tuple[str, str, list[Any]]:
+    references = body.get("references")
     listed = [entry for entry in references if isinstance(entry, dict)] if isinstance(references, list) else []
-    return str(found.get("schemaType") or "AVRO").upper(), found["schema"], listed
+    return str(body.get("schemaType") or "AVRO").upper(), body["schema"], listed
 
 
 def _subjects_of(versions: Iterable[Any]) -> tuple[str, ...]:
