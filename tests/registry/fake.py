@@ -56,7 +56,7 @@ class FakeRegistry:
             return self._apicurio(place[3], place[4:], query)
         return self._confluent(place[1:], query)
 
-    def _confluent(self, place: list[str], query: dict[str, str]) -> tuple[int, str, bytes]:
+    def _confluent(self, place: list[str], query: dict[str, str]) -> tuple[int, str, bytes]:  # noqa: PLR0911  one per path
         with_deleted = query.get("deleted") == "true"
         match place:
             case ["schemas", "ids", number]:
