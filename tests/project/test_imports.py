@@ -73,6 +73,7 @@ LAYERS: dict[str, set[str]] = {
         *("connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics", "truth"),
     },
     "link_forecast": {"text", "link", "link_settings", "defaults", "topology", "truth"},
+    "cluster_mirroring": {"connectors", "text", "topics", "topology", "truth"},
     "ownership_changes": {"text", "spec", "topology"},
     "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes"},
     "templating": {"errors", "files", "defaults"},
@@ -161,7 +162,7 @@ LAYERS: dict[str, set[str]] = {
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
-        "failover",
+        *("cluster_mirroring", "failover"),
     },
     "evidence": {
         "weeks",
@@ -196,6 +197,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
+        "cluster_mirroring",
         "weeks",
         "assignment",
         "off_peak",
@@ -359,6 +361,7 @@ PURE = (
     "registry/canonical",
     "registry/ids",
     "schemas",
+    "cluster_mirroring",
     "comparison",
     "imports",
     "plan",

@@ -46,12 +46,13 @@ def apicurio_jar() -> Path:
 
 
 def _fetch(folder: Path) -> Path:
-    settings, module, archive = folder / "settings.xml", folder / "ivy.xml", folder / "apicurio.tar.gz"
+    settings, module = folder / "settings.xml", folder / "ivy.xml"
+    archive = folder / "apicurio-registry-app.tar.gz"
     settings.write_text(_SETTINGS)
     module.write_text(_MODULE)
     command = [str(find_java().java), "-cp", str(pyspark_jar("ivy")), "org.apache.ivy.Main", "-settings", str(settings)]
     command += ["-ivy", str(module), "-confs", "default", "-cache", str(folder / "ivy"), "-types", "tgz"]
-    command += ["-retrieve", str(archive), "-warn"]
+    command += ["-retrieve", f"{folder}/[artifact].[ext]", "-warn"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert archive.exists(), run.stdout + run.stderr
     return archive
