@@ -1,6 +1,6 @@
 """Whether a flow could move to Cluster Mirroring (KIP-1279), and by which property it could not. Pure.
 
-KIP-1279 (accepted; KAFKA-20186) lets brokers of the target fetch partitions of another cluster, batch by batch: offsets,
+KIP-1279 (KAFKA-20186) lets brokers of the target fetch partitions of another cluster, batch by batch: offsets,
 names and ids of topics stay as they are, a topic has one source, and a mirror topic takes no other writes. No release of
 Kafka has it, so what is said here is of the KIP's text and of its discussion in 2026, and promises nothing.
 """
@@ -18,8 +18,7 @@ from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
 
 NEWEST_WITHOUT = "4.4"
-"""The newest release line of Kafka that was looked at; the development branch has parts of it, under a version of its
-own that is off."""
+"""The newest release line of Kafka that was looked at (November 2026); it is developed for a later one."""
 _OLDEST_SOURCE = (2, 1)  # of the KIP's own tests, and of brokers that clients since 4.0 can use (KIP-896)
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _CONVERTERS = ("key.converter", "value.converter")

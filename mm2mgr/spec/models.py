@@ -231,7 +231,8 @@ class ClusterDefaults(Model, json_schema_extra=_example(replication_factor=3)):
     metrics: Metrics | None = None
     """Systems besides Kafka that know its load; default: end offsets and records of Kafka itself."""
     schema_registry: SchemaRegistry | None = None
-    """Where the schemas of its records are. Default: no schemas are checked."""
+    """Where the schemas of its records are. A cluster's own one replaces that of the defaults as a whole. Default: no
+    schemas are checked."""
 
 
 class Cluster(ClusterDefaults, json_schema_extra=_example(bootstrap_servers=["dc1-k1:9092"])):

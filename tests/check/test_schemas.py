@@ -12,6 +12,8 @@ from mm2mgr import schemas
 from mm2mgr.check.judge import schema_rows
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.expand import expand
+from mm2mgr.lint.rules import lint
+from mm2mgr.lint.tree import from_tree
 from mm2mgr.live import read as live_read
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, run_steps
@@ -20,6 +22,7 @@ from mm2mgr.live.snapshot import Question, Snapshot
 from mm2mgr.live.snapshot_file import KINDS
 from mm2mgr.registry.client import CannotResolve, RegistryError
 from mm2mgr.registry.ids import Part, RegisteredSchema, SchemaId, TopicSample
+from mm2mgr.render import render
 from mm2mgr.schemas import PairSchemas, PairTopics, find_schemas, judge_pair
 from mm2mgr.spec.files import load
 from mm2mgr.timing import wait_for
@@ -231,3 +234,26 @@ def test_errors_of_one_id_hide_no_other(tmp_path: Path) -> None:
         pair_of(estate(tmp_path)), sample({"value": {SEVEN: 1, NINE: 1}}), sides, {SEVEN: None, NINE: None}
     )
     assert [verdict.state for verdict in judged.verdicts] == ["absent", "not judged"]
+
+
+def test_a_clusters_own_registry_replaces_that_of_the_defaults_as_a_whole(tmp_path: Path) -> None:
+    basic = "{username: u, password: '${env:P}'}"
+    defaults = f"defaults: {{clusters: {{schema_registry: {{url: 'http://r:1', auth: {{basic: {basic}}}}}}}}}\n"
+    own = ", schema_registry: {url: 'http://own:1', auth: {bearer: '${env:T}'}}"
+    topology = expand(load([write(tmp_path, x=defaults + TREE.format(dc1=own, agg=""))]))
+    mine, shared = (topology.clusters[alias].model.schema_registry for alias in ("dc1", "agg"))
+    assert mine is not None
+    assert shared is not None
+    assert (mine.url, shared.url) == (["http://own:1"], ["http://r:1"])
+    assert mine.auth is not None
+    assert (mine.auth.basic, mine.auth.bearer) == (None, "${env:T}")
+
+
+def test_a_password_in_clear_is_a_finding_of_lint(tmp_path: Path) -> None:
+    own = ", schema_registry: {url: 'http://own:1', auth: {bearer: 'clear-token'}}"
+    spec = load([write(tmp_path, x=TREE.format(dc1=own, agg=""))])
+    topology = expand(spec)
+    found = lint(from_tree(topology, render(topology), spec))
+    said = [f"{finding.message} {finding.fix}" for finding in found if "schema registry of 'dc1'" in finding.message]
+    assert said
+    assert "clear-token" not in "".join(said)
