@@ -1,8 +1,8 @@
 """Whether a flow could move to Cluster Mirroring (KIP-1279), and by which property it could not. Pure.
 
-KIP-1279 (KAFKA-20186) lets brokers of the target fetch partitions of another cluster, batch by batch: offsets,
-names and ids of topics stay as they are, a topic has one source, and a mirror topic takes no other writes. No release of
-Kafka has it, so what is said here is of the KIP's text and of its discussion in 2026, and promises nothing.
+KIP-1279 (KAFKA-20186) lets brokers of the target fetch partitions of another cluster, batch by batch: offsets, names
+and ids of topics stay as they are, a topic has one source, and a mirror topic takes no other writes. No release of Kafka
+has it, so what is said here is of the KIP's text and of its discussion in 2026, and promises nothing.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _alterations(flow: Flow, connectors: Sequence[Connector]) -> Iterator[str]:
 
 def _versions(flow: Flow) -> Iterator[str]:
     version = flow.source.limits.version
-    known = kafka_version(version) if version else None
-    if known and numbers(known) < _OLDEST_SOURCE:
+    read_version = kafka_version(version) if version else None
+    if read_version and numbers(read_version) < _OLDEST_SOURCE:
         yield f"the brokers of {flow.source.alias} are older than 2.1 ({version})"
 
 
