@@ -1,8 +1,8 @@
 """Whether a flow could move to Cluster Mirroring (KIP-1279), and by which property it could not. Pure.
 
 KIP-1279 (KAFKA-20186) lets brokers of the target fetch partitions of another cluster, batch by batch: offsets, names
-and ids of topics stay as they are, a topic has one source, and a mirror topic takes no other writes. No release of Kafka
-has it, so what is said here is of the KIP's text and of its discussion in 2026, and promises nothing.
+and ids of topics stay as they are, a topic has one source, and a mirror topic takes no other writes. No release of
+Kafka has it, so what is said here is of the KIP's text and of its discussion in 2026, and promises nothing.
 """
 
 from __future__ import annotations
