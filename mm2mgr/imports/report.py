@@ -19,6 +19,7 @@ from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import Surroundings, estate_of_files
 from mm2mgr.lint.rules import RULES, lint
+from mm2mgr.log_places import START_KEY
 from mm2mgr.secrets import mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.scalars import is_name
@@ -192,7 +193,7 @@ def make_report(
 
 def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str]:
     for cluster in estate.clusters.values():
-        for other in cluster.other_servers:
+        for other in cluster.other_servers:  # one alias, several clusters: each connector keeps its own
             mine = ",".join(cluster.servers)
             most = f"most connectors have the brokers {mine}, others {other}"
             yield f"alias {cluster.alias}: {most}: these are kept verbatim"
@@ -232,6 +233,11 @@ class _Maker:
         for key in mirror.config:
             if place := mirror.lines.get(key):
                 self.verdicts.setdefault(place, []).append(self._verdict(judged, key, old, new))
+        for entry in mirror.origin.entries if mirror.origin.start_group else ():
+            if entry.key == "group.id":
+                place = InputKey(entry.file or mirror.file, entry.line, entry.key)
+                path = self._path_of(judged.connector.origins.get(START_KEY))
+                self.verdicts[place] = [_Verdict("kept", path, "the flow goes on where this group is")]
 
     def leave_out(self, left: LeftOut) -> None:
         """Record that nothing of a connector is kept."""
@@ -344,13 +350,13 @@ def _input_keys(file: ForeignFile) -> Iterator[tuple[InputKey, Entry, bool]]:
         groups = [(*connector.entries, *connector.unused) for connector in file.connectors if connector.type]
     yielded_keys: set[InputKey] = set()
     for group in groups:
-        last = {entry.key: entry for entry in group}
+        last = {(entry.file, entry.key): entry for entry in group}
         for entry in group:
-            place = InputKey(file.path, entry.line, entry.key)
-            is_written = bool(entry.path) or file.syntax in ("dedicated", "properties")
+            place = InputKey(entry.file or file.path, entry.line, entry.key)
+            is_written = bool(entry.path) or file.syntax not in ("json", "yaml")
             if is_written and place not in yielded_keys:
                 yielded_keys.add(place)
-                yield place, entry, last[entry.key] is entry
+                yield place, entry, last[entry.file, entry.key] is entry
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------
