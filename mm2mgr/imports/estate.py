@@ -297,7 +297,7 @@ def _connects(
             kafka,
             reason,
             not reason.startswith("a guess"),
-            list(urls.get(name, [f"http://{name.lower().replace('_', '-')}:8083"])),
+            list(urls.get(name, [f"http://connect-{name.lower().replace('_', '-')}:8083"])),
             version or (next(iter(versions)) if len(versions) == 1 else None),
             any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in own),
             "connector" if security and len(brought) * 2 > len(here) else "worker",
@@ -314,7 +314,7 @@ def _home(name: str, mirrors: Sequence[Mirror], estate: ImportedEstate, kafkas: 
         return kafkas[name], "as given"
     if all(mirror.is_dedicated for mirror in mirrors):
         targets = [mirror.target for mirror in mirrors if mirror.type == "source"]
-        return most_common(targets), "a dedicated MirrorMaker uses its target, and so should its new workers"
+        return most_common(targets), "its new workers are to use the target, as the MirrorMaker before them"
     for mirror in mirrors:
         servers = {part.strip() for part in mirror.workers.get(_SERVERS, "").split(",")}
         for alias, cluster in estate.clusters.items():

@@ -19,6 +19,7 @@ from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import Surroundings, estate_of_files
 from mm2mgr.lint.rules import RULES, lint
+from mm2mgr.log_places import START_KEY
 from mm2mgr.secrets import mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.scalars import is_name
@@ -192,7 +193,7 @@ def make_report(
 
 def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str]:
     for cluster in estate.clusters.values():
-        for other in cluster.other_servers:
+        for other in cluster.other_servers:  # one alias, several clusters: each connector keeps its own
             mine = ",".join(cluster.servers)
             most = f"most connectors have the brokers {mine}, others {other}"
             yield f"alias {cluster.alias}: {most}: these are kept verbatim"
@@ -232,6 +233,11 @@ class _Maker:
         for key in mirror.config:
             if place := mirror.lines.get(key):
                 self.verdicts.setdefault(place, []).append(self._verdict(judged, key, old, new))
+        for entry in mirror.origin.entries if mirror.origin.start_group else ():
+            if entry.key == "group.id":
+                place = InputKey(entry.file or mirror.file, entry.line, entry.key)
+                path = self._path_of(judged.connector.origins.get(START_KEY))
+                self.verdicts[place] = [_Verdict("kept", path, "the flow goes on where this group is")]
 
     def leave_out(self, left: LeftOut) -> None:
         """Record that nothing of a connector is kept."""
@@ -309,21 +315,10 @@ class _Maker:
                     yield _row(place, min(verdicts, key=lambda verdict: _RANK.index(verdict.outcome)))
                 elif left_out := self.of_left_out.get(place):
                     yield _row(place, left_out)
-                elif entry.key == "group.id" and (flow := self._flow_from_group(place)):
-                    yield _row(place, _Verdict("kept", ("flows", flow, "start", "group")))
                 elif file.syntax == "dedicated":
                     yield _row(place, _of_driver(file, entry, self.estate))
                 else:
                     yield _row(place, _Verdict("nothing", reason="the connector does not get it"))
-
-    def _flow_from_group(self, place: InputKey) -> str:
-        """Return the flow that goes on where the consumer group of a MirrorMaker 1 stands, "" for none."""
-        for flow, pairs in self.estate.flows.items():
-            for pair in pairs.values():
-                origin = pair.source.origin
-                if origin.start_group and (origin.file, origin.line) == (place.file, place.line):
-                    return flow
-        return ""
 
     def comments(self) -> dict[PathKey, str]:
         """Return the origin of each value of the tree: the first key that it is from, and how many more there are."""

@@ -137,7 +137,9 @@ def _of_source(mirror: Mirror) -> Iterator[tuple[Path, object]]:
     yield ("refresh_interval",), seconds_text(config.get("refresh.topics.interval.seconds", "600"))
     if (state := (mirror.origin.state or "").lower()) in ("paused", "stopped"):
         yield ("state",), state
-    if start := config.get(START_KEY):
+    if group := mirror.origin.start_group:
+        yield ("start", "group"), group
+    elif start := config.get(START_KEY):
         of_group = start.startswith(GROUP_PREFIX)
         path = ("start", "group") if of_group else ("start",)
         yield path, start.removeprefix(GROUP_PREFIX) if of_group else start

@@ -76,6 +76,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
+    from mm2mgr.operations.cost import CostOrder, CostReport, cost
     from mm2mgr.operations.failback import Failback, FailbackOrder, LostOffsets, failover_back
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
     from mm2mgr.operations.failover_rehearsal import RehearsedPair, failover_rehearse
@@ -220,6 +221,7 @@ _HOMES: Mapping[str, str] = {
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
         "observe.way_back": "WayBack",
+        "operations.cost": "CostOrder CostReport cost",
         "operations.failback": "Failback FailbackOrder LostOffsets failover_back",
         "operations.failover": "CheckedPair check_and_keep failover_check",
         "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget "

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mm2mgr.cluster_mirroring import MirroringAdvice, advise_flow
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.formats.sources import read_sources
@@ -27,10 +28,18 @@ class ImportedFolder:
     out: Path | None = None
     written: tuple[Path, ...] = ()
     passed_over: tuple[str, ...] = ()
+    with_advice: bool = False
     json_keys = (
         "summary=report.summary written passed_over rows=report.rows left_out=report.left_out"
-        " placeholders=report.placeholders advice=report.advice notes=report.notes"
+        " placeholders=report.placeholders advice=report.advice notes=report.notes cluster_mirroring"
     )
+
+    @property
+    def cluster_mirroring(self) -> tuple[MirroringAdvice, ...]:
+        """Whether Cluster Mirroring (KIP-1279) could take each flow; nothing unless it was asked for."""
+        tree = self.tree
+        flows = tree.flows if self.with_advice else ()
+        return tuple(advise_flow(flow, flows, tree.connectors) for flow in flows)
 
     @property
     def report(self) -> ImportReport:
@@ -38,12 +47,17 @@ class ImportedFolder:
 
 
 def import_sources(
-    sources: Sequence[Path], options: ImportOptions = ImportOptions(), out: Path | None = None
+    sources: Sequence[Path],
+    options: ImportOptions = ImportOptions(),
+    out: Path | None = None,
+    *,
+    with_advice: bool = False,
 ) -> ImportedFolder:
     """Read files and folders, and return the tree that keeps their connectors as they are.
 
     With `out`, a folder that is empty or not there, the tree is written to it. SpecError with all that cannot be read;
-    Mm2mgrError with nothing written where `out` holds something already.
+    Mm2mgrError with nothing written where `out` holds something already. `with_advice`: also whether Cluster Mirroring
+    could take each flow.
     """
     options = _check_options(options)
     if out is not None:
@@ -54,7 +68,7 @@ def import_sources(
         raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(passed_over[:3]) or None)
     tree = import_tree(files, options)
     written = _write(tree, out) if out is not None else ()
-    return ImportedFolder(tree, out, written, passed_over)
+    return ImportedFolder(tree, out, written, passed_over, with_advice)
 
 
 def _check_options(options: ImportOptions) -> ImportOptions:

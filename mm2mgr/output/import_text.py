@@ -36,6 +36,8 @@ def say_import(imported: ImportedFolder, *, everything: bool = False) -> None:
         say()
     for text in (*imported.passed_over, *report.notes):
         say(text)
+    for advice in imported.cluster_mirroring:
+        say(f"{advice.flow}: {advice.sentence}")
     say(sum_text(imported), style="bold")
     for line in next_steps(imported):
         if line.startswith("mm2mgr "):
@@ -116,6 +118,10 @@ def import_markdown(imported: ImportedFolder) -> str:
             f"| {code(item.place)} | {code(item.rule)} | {escape(item.message)} | {escape(item.fix)} |"
             for item in report.advice
         ]
+        lines.append("")
+    if imported.cluster_mirroring:
+        lines += ["## Cluster Mirroring", ""]
+        lines += [f"- {code(advice.flow)}: {escape(advice.sentence)}" for advice in imported.cluster_mirroring]
         lines.append("")
     if report.placeholders:
         lines += ["## To set on the workers", ""]
