@@ -94,6 +94,9 @@ class _Expansion:
         own: PathKey = ("clusters", alias)
         layers: list[PathKey] = [("defaults", "clusters"), own]
         merged, written = self._layers(layers)
+        registry = self.tree.clusters[alias].schema_registry
+        if registry is not None:  # a whole value: half of one login and half of another are none
+            merged["schema_registry"] = registry
         model = Cluster.model_validate(merged)
         if model.price_per_gb_in is not None and model.currency is None:
             at = next((path for path in reversed(layers) if (*path, "price_per_gb_in") in self.spec.places), own)

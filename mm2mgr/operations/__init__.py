@@ -94,7 +94,16 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.imports import ImportedFolder, import_sources
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
-    from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
+    from mm2mgr.operations.lint import (
+        Explained,
+        LintOptions,
+        LintReport,
+        OtherLine,
+        explain,
+        explain_files,
+        lint,
+        lint_rules,
+    )
     from mm2mgr.operations.pause import (
         FlowOffsets,
         ResetOffsets,
@@ -226,7 +235,7 @@ _HOMES: Mapping[str, str] = {
         "imports.report": "ImportReport ReportRow",
         "imports.tree": "ImportOptions ImportedTree",
         "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
-        "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
+        "operations.lint": "Explained LintOptions LintReport OtherLine explain explain_files lint lint_rules",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",
