@@ -40,6 +40,7 @@ from mm2mgr.live.rights import LogIn
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, ask, side_by_side
 from mm2mgr.observe.read import ObserveOptions, read_connect
 from mm2mgr.observe.reading import LiveConnector, SeenConnect
+from mm2mgr.observe.way_back import offset_syncs_place
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Remark
 from mm2mgr.render import connectors_of
@@ -113,6 +114,17 @@ class PairLook:
         mark = self.pair.flows[0].selection.internal_separator
         other = self.target if self._syncs_on_source else self.source
         return f"mm2-offset-syncs{mark}{other.alias}{mark}internal"
+
+    @cached_property
+    def syncs_of_way_there(self) -> OffsetSyncRecords | None:
+        """The offset syncs of the other direction, where it keeps names as this one does: what it brought to the source
+        was never mirrored back."""
+        ways = [flow for flow in self.pair.topology.flows if flow.pair == f"{self.target.alias}->{self.source.alias}"]
+        if not ways or any(flow.settings.replication_policy != "identity" for flow in (*ways, *self.pair.flows)):
+            return None
+        place = offset_syncs_place(ways[0])
+        is_other = place != (self.syncs_at, self.syncs_topic)
+        return OffsetSyncRecords(*place) if is_other and ways[0].settings.offset_syncs.enabled else None
 
     @property
     def checkpoints_topic(self) -> str:
@@ -272,7 +284,8 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
     }
     offsets = {alias: CommittedOffsets(alias, groups) for alias, groups in names.items() if groups}
     snapshot = yield [
-        *(question for question in (of_checkpoints, of_syncs) if _is_listed(look, question)),
+        *(question for question in (of_checkpoints, of_syncs) if is_listed(look, question)),
+        *(question for question in [look.syncs_of_way_there] if question and is_listed(look, question)),
         *offsets.values(),
         *refusals.values(),
         *(kind(alias) for alias in names for kind in (GroupMembers, Quotas, ClusterAcls)),
@@ -285,8 +298,8 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
     states = {
         alias: look.take(snapshot, GroupMembers(alias), "groups", Right("Describe", "cluster")) for alias in names
     }
-    checkpoints = _take_internal(look, snapshot, of_checkpoints, "checkpoints")
-    syncs = _take_internal(look, snapshot, of_syncs, "offset syncs")
+    checkpoints = take_internal(look, snapshot, of_checkpoints, "checkpoints")
+    syncs = take_internal(look, snapshot, of_syncs, "offset syncs")
     on_target = commits.get(target, GroupOffsets()) if look.target_view else None
     read = PairGroups(
         (commits.get(source) or GroupOffsets()).offsets,
@@ -329,16 +342,16 @@ def _last_known_commits(
     return committed
 
 
-def _is_listed(look: PairLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
+def is_listed(look: PairLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
     view = look.view(question.cluster)
     return view is not None and question.topic in view.partitions
 
 
-def _take_internal(
+def take_internal(
     look: PairLook, snapshot: Snapshot, question: CheckpointRecords | OffsetSyncRecords, noun: str
 ) -> Any:
-    """Return what an internal topic holds; None where it is not there, or could not be read."""
-    if not _is_listed(look, question):
+    """Return what an internal topic holds; None where it is not there, or could not be read, which is then noted."""
+    if not is_listed(look, question):
         return None
     return look.take(snapshot, question, f"{noun} ({question.topic})", Right("Read", "topic", question.topic))
 
