@@ -21,14 +21,18 @@ from mm2mgr.apply.failover_writes import COMMAND, FailoverWriter, read_failover_
 from mm2mgr.apply.history import Recorder, author
 from mm2mgr.apply.leases import Leases, take_lease, wait_for_lease
 from mm2mgr.apply.waves import Event
+from mm2mgr.check.judge import commands
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import PairReadiness
-from mm2mgr.failover.group_offsets import Written
+from mm2mgr.failover.group_offsets import Written, order_groups
 from mm2mgr.failover.journal import FailoverJournal
 from mm2mgr.failover.runbook import PairNames, Runbook, RunbookFacts, RunbookStep, runbook
 from mm2mgr.failover.stages import MirrorFacts, PairConnector
+from mm2mgr.kafka.acls import Right
 from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.principals import principal_of
 from mm2mgr.live.reach import Limits
+from mm2mgr.live.rights import Permissions, RightsOf
 from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.observe.memory import Memory
 from mm2mgr.observe.pair_look import FailoverOptions, PairToJudge
@@ -36,7 +40,9 @@ from mm2mgr.observe.pair_progress import mirror_facts, quota_clients, readiness_
 from mm2mgr.observe.state_file import StorePlace, keep_looks, load, read_looks, state_file
 from mm2mgr.operations.failover import flows_of_pair, with_commands
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.remarks import Remark
 from mm2mgr.samples.schema import Store
+from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
 
@@ -57,6 +63,8 @@ class LivePair:
     warnings: list[str] = field(default_factory=list)
     writer: FailoverWriter | None = None
     connectors: tuple[PairConnector, ...] = ()
+    allowed: set[Right] = field(default_factory=set)
+    """Rights that the login is known to have on the target."""
 
     @property
     def pair(self) -> str:
@@ -86,7 +94,38 @@ class LivePair:
         if readiness.looked is not None:
             warnings += keep_looks(self.store, self.aliases, readiness.looked)
         self.warnings += [warning for warning in warnings if warning not in self.warnings]
+        if missing := self._missing_rights(readiness):
+            readiness = replace(readiness, remarks=(*readiness.remarks, missing))
         return with_commands(self.workspace, readiness), self._with_connectors(facts, shown)
+
+    def _missing_rights(self, readiness: PairReadiness) -> Remark | None:
+        """Return what the login may not do that writing the groups takes; what is not told shows when it is tried."""
+        alias = self.aliases[1]
+        orders = [order for order in order_groups(readiness.groups, {}) if order.action == "write"]
+        rights = {Right("Read", "group", order.group) for order in orders}
+        rights |= {Right("Read", "topic", place.topic) for order in orders for place in order.changes}
+        question = RightsOf(alias, rights=tuple(sorted(rights - self.allowed, key=str)))
+        if not question.rights:
+            return None
+
+        def ask_rights() -> Steps[Permissions | None]:
+            answer = (yield [question]).get(question)
+            return None if isinstance(answer, Mm2mgrError) else answer
+
+        told = self.workspace.ask(ask_rights(), _LIMITS) or {}
+        missing = []
+        for right in question.rights:
+            permission = told.get(right.kind, {}).get(right.name, {}).get(right.operation)
+            if permission == "no":
+                missing.append(right)
+            elif permission == "yes":
+                self.allowed.add(right)
+        if not missing:
+            return None
+        text = f"{alias}: mm2mgr's login may not write the offsets of groups: it needs {few(list(map(str, missing)))}"
+        access = kafka_access(self.flows[0].target)
+        lines = commands([(access.bootstrap_servers, principal_of(access).name, right) for right in missing])
+        return Remark(f"{text} ({lines[0]})" if lines else text, "blocks", "give it these rights")
 
     def look(self) -> MirrorFacts:
         judged = PairToJudge(self.workspace.topology, self.workspace.connectors, tuple(self.flows))

@@ -10,6 +10,7 @@ import pytest
 
 from mm2mgr.failover.journal import JOURNAL, parse_journal
 from mm2mgr.kafka import groups as kafka_groups
+from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import GroupState
 from mm2mgr.live.questions import OffsetsSince, RecordlessEnds, TextsByKey
 from mm2mgr.live.snapshot import Question
@@ -330,3 +331,13 @@ def test_offsets_of_the_target_are_not_set_back(estate: Runnable) -> None:
     assert "is ahead of where it may start" in " ".join(estate.run(code=1).err.split())
     assert (writes_of(estate), estate.altered) == ([], [])
     estate.target.logs[REMOTE] = Offsets(0, 800)
+
+
+def test_rights_that_writing_the_groups_takes_are_named_before_the_pair_is_stopped(estate: Runnable) -> None:
+    estate.target.denied = {Right("Read", "group", "billing")}
+    said = estate.run(code=1)
+    assert "east: mm2mgr's login may not write the offsets of groups: it needs Read on group billing" in said.err
+    assert "--operation Read --group billing" in said.err
+    assert set(estate.states.values()) == {"RUNNING"}
+    estate.target.denied = set()
+    assert "done: " in estate.run().out
