@@ -18,7 +18,7 @@ from mm2mgr import defaults
 from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import Unread
-from mm2mgr.failover.kept import KeptLooks
+from mm2mgr.failover.kept import AnewPlace, KeptLooks
 from mm2mgr.failover.syncs import CheckpointLog, OffsetSyncLog
 from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import GroupOffsets, GroupState
@@ -48,9 +48,12 @@ from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, number_of
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.topology import Flow, KafkaCluster, Topology
+from mm2mgr.truth.keys import kafka_version
+from mm2mgr.truth.reach import numbers
 
 Answer = TypeVar("Answer")
 SAMPLE = 20
+_TELLS_OFFSETS = (3, 5)
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,14 @@ class PairLook:
     @property
     def source_connectors(self) -> list[LiveConnector]:
         return [live for live in self.connect.connectors.values() if live.desired.type == "source"]
+
+    @property
+    def silence_of_workers(self) -> str:
+        """Why the workers do not tell how far they have mirrored, "" where their release does (KIP-875)."""
+        version = kafka_version(self.connect.version or self.pair.flows[0].connect.model.version or "")
+        if not version or numbers(version)[:2] >= _TELLS_OFFSETS:
+            return ""
+        return f"workers of Kafka {version} do not tell how far they have mirrored: 3.5 and newer do (KIP-875)"
 
     def takes_group(self, group: str) -> bool:
         """Tell whether a group is to be judged: MirrorMaker's own exclusions are no groups of applications."""
@@ -394,7 +405,8 @@ def _upstream(look: PairLook, remote: TopicPartition) -> TopicPartition | None:
 @dataclass(frozen=True)
 class PairLogs:
     """Logs of mirrored topics on both sides; `remotes`: names on the target by topic. `open_ends`: the ends before open
-    transactions, where they could be read. `snapshot` has settings of topics."""
+    transactions, where they could be read. `snapshot` has settings of topics. `anew`: partitions whose topic was made
+    anew on the source since earlier looks."""
 
     remotes: Mapping[str, str]
     source: Mapping[TopicPartition, Offsets]
@@ -404,6 +416,7 @@ class PairLogs:
     snapshot: Snapshot
     source_ids: Mapping[str, str] = field(default_factory=dict)
     target_ids: Mapping[str, str] = field(default_factory=dict)
+    anew: Mapping[TopicPartition, AnewPlace] = field(default_factory=dict)
 
     def are_topics_of(self, topic: str, earlier: KeptLooks) -> bool:
         """Tell whether a topic of the source and its remote topic are known to be those of earlier looks."""
@@ -462,7 +475,9 @@ def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
         {} if question not in of_ids or isinstance(answer := snapshot.get(question), Mm2mgrError) else answer
         for question in (here_ids, there_ids)
     )
-    return PairLogs(remotes, source, target, open_ends or {}, settings, snapshot, source_ids, target_ids)
+    earlier = look.pair.earlier
+    anew = earlier.made_anew(remotes, source_ids, target_ids) if earlier else {}
+    return PairLogs(remotes, source, target, open_ends or {}, settings, snapshot, source_ids, target_ids, anew)
 
 
 def _join_logs(look: PairLook, snapshot: Snapshot, questions: Sequence[TopicLogs]) -> dict[TopicPartition, Offsets]:

@@ -22,7 +22,7 @@ from mm2mgr.failover.check import (
     bounds_of,
 )
 from mm2mgr.failover.differences import SHARE_GROUPS, acl_gaps, quota_gaps, streams_states
-from mm2mgr.failover.kept import KeptLooks
+from mm2mgr.failover.kept import AnewPlace, KeptLooks
 from mm2mgr.failover.reverse import BackBound, ReverseSyncs
 from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
 from mm2mgr.failover.translation import MirroredEnds, TargetFacts, Translation, translate_all
@@ -50,6 +50,7 @@ from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Remark
 from mm2mgr.render import quota_mark
+from mm2mgr.samples.schema import utc_text
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, number_of
 from mm2mgr.topics.names import NameFilter, readable
@@ -61,6 +62,7 @@ _MOST_TIMES = 1_000  # partitions that are behind, of which one record each is r
 _MOST_MARKS = 500  # records read on the target to find the one that a group reads next
 _MOST_COUNTED = 200  # positions within what came from the target, whose records are read on both sides
 _SYNC_SECONDS = 60.0
+_NO_CONNECTOR = "its connector was not read, or is not applied"
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ def judged_pair(pair: PairToJudge, memory: Memory, clock: Callable[[], float]) -
     positions = yield from _with_records_of_way_there(look, logs, positions, ways)
     positions = yield from _with_samples(look, logs, positions)
     _compare_clusters(look, groups, logs)
+    look.remarks += _anew_remarks(look, groups, logs)
     _note_groups(look, groups, positions)
     _note_connectors(look)
     readiness = PairReadiness(
@@ -132,7 +135,11 @@ def reading_of_pair(look: PairLook, logs: PairLogs, begun_at: float, taken_at: f
 
 
 def _positions(
-    look: PairLook, groups: PairGroups, logs: PairLogs, reading: Reading, lags: Mapping[str, FlowLag]
+    look: PairLook,
+    groups: PairGroups,
+    logs: PairLogs,
+    reading: Reading,
+    lags: Mapping[str, FlowLag],
 ) -> tuple[list[GroupPosition], dict[int, BackBound]]:
     """Return the positions of all groups in mirrored partitions, partition by partition, and what offset syncs of the
     way there tell of some, by their numbers."""
@@ -159,7 +166,10 @@ def _positions(
         if log is not None:
             ends = (*_kept_ends(look, logs, partition), MirroredEnds(log.end, end, stored.get(partition)))
             facts = TargetFacts(log, ends, transactional=flow.id not in plain)
-        syncs = _syncs_of(look, groups, logs, partition)
+        syncs, anew = _syncs_of(look, groups, logs, partition), logs.anew.get(partition)
+        if anew is not None:  # nothing that tells of the old topic tells of this one
+            syncs = anew.syncs_since(syncs, logs.source[partition].start if partition in logs.source else 0)
+            facts = facts and replace(facts, ends=(MirroredEnds(facts.log.end, end),))
         offsets = [offset for _, offset in members]
         translations: Sequence[Translation | None] = (
             translate_all(offsets, syncs, facts) if facts else [None] * len(members)
@@ -167,11 +177,14 @@ def _positions(
         way = _way_there(look, groups, logs, partition, translations)
         earlier_end = None if look.pair.earlier is None or look.source_view else look.pair.earlier.ends.get(partition)
         known_end = earlier_end.source if earlier_end else end  # of no use for the translation: it is older than `log`
-        proven = _Proven(here.values() if believed and _is_level(look, partition, stored, end) else ())
+        is_believed = believed and anew is None and _is_level(look, partition, stored, end)
+        proven = _Proven(here.values() if is_believed else ())
         for (group, committed), by_syncs in zip(members, translations, strict=True):
             translation = by_syncs
             checkpoint, written_at = here.get(group, (None, None))
             contradiction = _contradiction(end, committed, syncs)
+            if anew is not None and not syncs:
+                contradiction = f"{_anew_text(look, anew)}, and its records are not mirrored from their start on"
             if way and log and not contradiction and (back := _back_of(way, committed, translation, syncs)):
                 ways[len(positions)] = back
                 if translation is None or translation.offset is None:
@@ -208,7 +221,10 @@ def _way_there(
     """Return the offset syncs by which the other direction brought a partition to the source, where they may tell more
     than those of this one. That they cannot be read is noted where nothing else tells."""
     question, log = look.syncs_of_way_there, logs.target.get(partition)
+    earlier = look.pair.earlier
     if question is None or log is None or logs.remotes[partition.topic] != partition.topic:
+        return None
+    if earlier is not None and logs.are_other_topics(partition.topic, earlier):
         return None
     if any(translation is None or translation.offset is None for translation in translations):
         answer = take_internal(look, groups.snapshot, question, "offset syncs of the way there")
@@ -274,6 +290,27 @@ def _with_back(position: GroupPosition, back: BackBound, counted: BackBound | No
         return position
     repeats = counted.repeats if is_only or position.bounds is None else min(counted.repeats, position.bounds.repeats)
     return replace(position, bounds=PositionBounds(counted.offset, repeats), reason=counted.reason)
+
+
+def _anew_text(look: PairLook, anew: AnewPlace) -> str:
+    return f"the topic was made anew on {look.source.alias} after {utc_text(anew.at)}"
+
+
+def _anew_remarks(look: PairLook, groups: PairGroups, logs: PairLogs) -> Iterator[Remark]:
+    """Yield the topics that were made anew on the source and of which not all that they have now is mirrored."""
+    topics: dict[str, AnewPlace] = {}
+    for partition, anew in logs.anew.items():
+        start = logs.source[partition].start if partition in logs.source else 0
+        if not anew.syncs_since(_syncs_of(look, groups, logs, partition), start):
+            topics.setdefault(partition.topic, anew)
+    if topics:
+        first = min(topics.values(), key=lambda anew: anew.at)
+        text = (
+            f"{number_of(len(topics), 'topic')} made anew on {look.source.alias} after {utc_text(first.at)}"
+            f" ({few(sorted(topics))}): the target has records of the old, and not those that the new had first"
+        )
+        remedy = "delete the remote topics, and `mm2mgr offsets reset` the flows, so that all of it is mirrored"
+        yield Remark(text, "blocks", remedy)
 
 
 def _deleted_unread(translation: Translation | None, committed: int, source: Offsets | None) -> int:
@@ -359,7 +396,11 @@ def _stored_positions(lags: Mapping[str, FlowLag]) -> dict[TopicPartition, int |
 
 
 def look_to_keep(
-    look: PairLook, groups: PairGroups, logs: PairLogs, lags: Mapping[str, FlowLag], at: float
+    look: PairLook,
+    groups: PairGroups,
+    logs: PairLogs,
+    lags: Mapping[str, FlowLag],
+    at: float,
 ) -> KeptLooks | None:
     """Return what was read of the source in a look that began `at`, for the day on which it does not answer.
 
@@ -397,6 +438,7 @@ def look_to_keep(
         at if has_syncs else 0.0,
         {} if has_all else dict.fromkeys(commits, at),
         ids if has_ends else {},
+        logs.anew if has_ends else {},
     )
 
 
@@ -596,7 +638,7 @@ def _recovery(
     for flow in look.pair.flows:
         lag = lags.get(flow.id)
         if lag is None or lag.unknown is not None:
-            reason = (lag.unknown if lag else None) or "its connector was not read, or is not applied"
+            reason = look.silence_of_workers or (lag.unknown if lag else None) or _NO_CONNECTOR
             return RecoveryPoint(reason=f"{flow.id}: {reason}")
         # Heartbeats are not read here: they do not count.
         if unread := [partition for partition in lag.unread if not flow.selection.is_heartbeats(partition.topic)]:
@@ -692,7 +734,12 @@ def _changed_source_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
     topics = sorted(topic for topic in {partition.topic for partition in earlier.ends} if look.flow_of(topic))
     gone = [name for name in topics if name not in view.partitions and (alias, name) not in look.refused_topics]
     ids = {topic: source_id for topic, (source_id, _) in earlier.topic_ids.items()}
-    anew = [topic for topic in topics if topic in ids and logs.source_ids.get(topic, ids[topic]) != ids[topic]]
+    made_anew = {partition.topic for partition in logs.anew}
+    anew = [
+        topic
+        for topic in topics
+        if topic in ids and topic not in made_anew and logs.source_ids.get(topic, ids[topic]) != ids[topic]
+    ]
     for names, change in ((gone, "gone from"), (anew, "created again on")):
         if names:
             text = f"{number_of(len(names), 'topic')} {change} {alias} since the last look ({few(names)})"

@@ -474,3 +474,17 @@ def test_offset_syncs_of_the_way_there_that_may_not_be_read_are_named_where_noth
     told = estate.mm2mgr("failover", "check", "east->a", code=1).out
     assert "offset syncs of the way there (mm2-offset-syncs.east.internal)" in told
     assert "Read" in told
+
+
+def test_a_topic_that_was_made_anew_on_the_source_since_a_look_is_refused(site: Site, mm2mgr: Command) -> None:
+    estate = Estate(site, mm2mgr, flows(FORWARD, RETURN))
+    estate.settle(stopped=False)
+    estate.mm2mgr("failover", "check", PAIR, "-o", "json", code=2)
+    site.east.connectors[THERE].state = "STOPPED"
+    estate.settle()
+    estate.journal()
+    assert estate.mm2mgr("failover", "back", PAIR).out
+    estate.a.ids["orders"] = "another"
+    said = estate.mm2mgr("failover", "back", PAIR, code=1).out
+    assert "the topic was made anew on A after 20" in said
+    assert "delete these topics on a" in said
