@@ -209,8 +209,8 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
             "kind",
             "string",
             "",
-            "sync, group (what it committed) or end of a partition; anew: its topic was made anew on the source after that"
-            " time; all syncs, all groups, all ends: the time at which all of them were read",
+            "sync, group (what it committed) or end of a partition; anew: its topic was made anew on the source after"
+            " that time; all syncs, all groups, all ends: the time at which all of them were read",
         ),
         TableColumn("group", "string", "", "name of the consumer group, of a group", True),
         TableColumn("topic", "string", "", "name of the topic on the source; empty where the row is of none"),
