@@ -186,3 +186,23 @@ def play_loss(seed: int) -> bool:
 def test_what_a_lost_after_the_failover_goes_back_and_nothing_else() -> None:
     known = sum(play_loss(seed) for seed in range(300))
     assert known > 150
+
+
+def test_of_very_many_lost_ranges_the_last_are_joined_and_none_is_left_out() -> None:
+    others = [TopicPartition("orders", number) for number in range(1, 4)]
+    many = tuple(Range(offset, offset + 1) for offset in range(0, 16_000, 2))
+    few = (Range(3, 4), Range(8, 9))
+    begins = [
+        Beginning(HERE, Offsets(0, 9), 5, 7, lost=few),
+        *(Beginning(place, Offsets(0, 9), 5, 7, lost=many) for place in others),
+    ]
+    begins.append(Beginning(TopicPartition("bills", 0), Offsets(0, 9), 5, 7, lost=many))
+    prepared = Prepared.from_beginnings("a->b", "test", 1.0, begins)
+    assert parse_prepared(prepared.texts(), "test", "a->b") == [prepared]
+    assert max(len(text) for text in prepared.texts().values()) < 500_000
+    assert sum(len(prepared.lost[place]) for place in (HERE, *others)) <= 10_000
+    assert prepared.lost[HERE] == few
+    assert prepared.at_most == set(others), "what lies between is named as well: at most"
+    assert prepared.lost[others[0]][-1].end == 15_999
+    told = {offset for place, lost, _, _ in known_lost([prepared]) if place == others[0] for offset in range(*lost)}
+    assert told >= {lost.first for lost in many}
