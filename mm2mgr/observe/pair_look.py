@@ -71,13 +71,17 @@ class FailoverOptions:
 
 @dataclass(frozen=True)
 class PairToJudge:
-    """The flows of a pair, and how to judge it. `earlier`: what was read before, for a source that does not answer."""
+    """The flows of a pair, and how to judge it. `earlier`: what was read before, for a source that does not answer.
+
+    `silence`: why the source is not asked at all ("": it is), since it did not answer a moment ago.
+    """
 
     topology: Topology
     connectors: Sequence[Connector]
     flows: Sequence[Flow]
     options: FailoverOptions = FailoverOptions()
     earlier: KeptLooks | None = None
+    silence: str = ""
 
 
 @dataclass
@@ -219,7 +223,7 @@ def look_at_pair(pair: PairToJudge) -> Steps[PairLook]:
     aliases = pair.flows[0].source.alias, pair.flows[0].target.alias
     connect, snapshot = yield from side_by_side(
         read_connect(pair.topology, name, chosen, declared, ObserveOptions()),
-        ask([LogIn(alias) for alias in aliases]),
+        ask([LogIn(alias) for alias in aliases if not (pair.silence and alias == aliases[0])]),
     )
     look = PairLook(pair, connect)
     _take_logins(look, snapshot)
@@ -231,8 +235,11 @@ def look_at_pair(pair: PairToJudge) -> Steps[PairLook]:
 def _take_logins(look: PairLook, snapshot: Snapshot) -> None:
     """Keep what mm2mgr's own login sees of both clusters. A source that does not answer is what this is for."""
     for cluster in (look.source, look.target):
-        answer, is_source = snapshot.get(LogIn(cluster.alias)), cluster is look.source
-        if isinstance(answer, Mm2mgrError):
+        is_source = cluster is look.source
+        answer = None if is_source and look.pair.silence else snapshot.get(LogIn(cluster.alias))
+        if answer is None:
+            reason, hint = look.pair.silence, ""
+        elif isinstance(answer, Mm2mgrError):
             reason, hint = answer.one_line, answer.hint or ""
         else:
             look.principals[cluster.alias] = answer.principal.name

@@ -26,6 +26,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import PairReadiness
 from mm2mgr.failover.group_offsets import Written, order_groups
 from mm2mgr.failover.journal import FailoverJournal
+from mm2mgr.failover.kept import KeptLooks
 from mm2mgr.failover.runbook import PairNames, Runbook, RunbookFacts, RunbookStep, runbook
 from mm2mgr.failover.stages import MirrorFacts, PairConnector
 from mm2mgr.kafka.acls import Right
@@ -65,6 +66,8 @@ class LivePair:
     connectors: tuple[PairConnector, ...] = ()
     allowed: set[Right] = field(default_factory=set)
     """Rights that the login is known to have on the target."""
+    silence: str = ""
+    """Why the source is not asked any more."""
 
     @property
     def pair(self) -> str:
@@ -84,7 +87,7 @@ class LivePair:
     def judge(self) -> tuple[PairReadiness, MirrorFacts]:
         earlier, warnings = read_looks(self.store, self.aliases)
         options = FailoverOptions(self.order.only, translated=True, sample=self.sample)
-        judged = PairToJudge(self.workspace.topology, self.workspace.connectors, tuple(self.flows), options, earlier)
+        judged = self._pair_to_judge(options, earlier)
         (readiness, facts), shown = self.workspace.ask(
             side_by_side(
                 readiness_and_facts(judged, self._memory, time.time, self.order.cutoff_at), self._read_connectors()
@@ -93,10 +96,16 @@ class LivePair:
         )
         if readiness.looked is not None:
             warnings += keep_looks(self.store, self.aliases, readiness.looked)
+        elif self.order.mode == "disaster":  # each look would wait for it anew
+            self.silence = "not at the beginning either, and it was not asked again"
         self.warnings += [warning for warning in warnings if warning not in self.warnings]
         if missing := self._missing_rights(readiness):
             readiness = replace(readiness, remarks=(*readiness.remarks, missing))
         return with_commands(self.workspace, readiness), self._with_connectors(facts, shown)
+
+    def _pair_to_judge(self, options: FailoverOptions, earlier: KeptLooks | None = None) -> PairToJudge:
+        topology, connectors = self.workspace.topology, self.workspace.connectors
+        return PairToJudge(topology, connectors, tuple(self.flows), options, earlier, self.silence)
 
     def _missing_rights(self, readiness: PairReadiness) -> Remark | None:
         """Return what the login may not do that writing the groups takes; what is not told shows when it is tried."""
@@ -128,7 +137,7 @@ class LivePair:
         return Remark(f"{text} ({lines[0]})" if lines else text, "blocks", "give it these rights")
 
     def look(self) -> MirrorFacts:
-        judged = PairToJudge(self.workspace.topology, self.workspace.connectors, tuple(self.flows))
+        judged = self._pair_to_judge(FailoverOptions())
         facts, shown = self.workspace.ask(
             side_by_side(mirror_facts(judged, self._memory, time.time, self.order.cutoff_at), self._read_connectors()),
             _LIMITS,
