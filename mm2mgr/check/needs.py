@@ -207,8 +207,10 @@ def own_needs(
     existing: ExistingNames,
     login_on: Callable[[str], ClientLogin],
 ) -> Iterator[RequiredRight]:
-    """Yield what mm2mgr itself needs for history, leases, quotas, declared audits and failovers, starts and take-overs; `login_on`:
-    its login by alias."""
+    """Yield what mm2mgr itself needs for history, leases, quotas, declared audits and failovers, starts and take-overs.
+
+    `login_on`: its login by alias.
+    """
     connects = [topology.connects[name] for name in {connector.connect for connector in connectors}]
     flow_ids = {flow_id for connector in connectors for flow_id in connector.flows}
     flows = topology.flows_of(flow_ids)

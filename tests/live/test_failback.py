@@ -156,9 +156,8 @@ def fail_over(tree: Tree, here: str, there: str, *options: str) -> Any:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("disasters", [(), (1, 2)])
 def test_there_and_back_three_times_under_continuous_traffic_with_kept_names(
-    disasters: tuple[int, ...], pair: Pair, tree: Tree, moving: Moving, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, tree: Tree, moving: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group that lags behind moves with the producer, mostly within what came from the other side. In a disaster the
     pair stops while the producer goes on."""
@@ -175,7 +174,7 @@ def test_there_and_back_three_times_under_continuous_traffic_with_kept_names(
     here, there = "src", "tgt"
     for number in range(6):
         moving.until_written(300)
-        if number in disasters:
+        if number in {1, 2}:
             tree.run("stop", f"{here}->{there}", "--yes")
             moving.until_written(len(moving.writing.stored[topic]) + 20 if moving.writing else 0)
             moving.stop()
@@ -199,7 +198,7 @@ def test_there_and_back_three_times_under_continuous_traffic_with_kept_names(
     read.update(consume(sides[here], "app", [topic]))
 
     lost = hold_sides_to_each_other(tree, moving)
-    assert bool(lost) == bool(disasters)
+    assert lost
     assert set(moving.produced) - lost <= set(read), "the group has skipped none"
     again = sum(read.values()) - len(read)
     print(f"{len(moving.produced)} ids, {len(lost)} lost and listed, {again} read again of at most {named}")
