@@ -209,10 +209,10 @@ def advise(files: Sequence[ForeignFile], version: str) -> list[Finding]:
     """Return what lint finds wrong in these files, but for hints."""
     findings = lint(estate_of_files(files, Surroundings(version=version)), RULES)
     loud = (finding for finding in findings if finding.silenced is None and finding.severity != "info")
-    return [finding for finding in loud if finding.rule != _SECRET]
+    return [finding for finding in loud if finding.rule != _REPLACED_RULE]
 
 
-_SECRET = "secret-in-clear"  # what an import itself replaces
+_REPLACED_RULE = "secret-in-clear"  # what an import itself replaces
 
 
 class _Maker:
