@@ -400,7 +400,7 @@ EFFECTS = {
 
 # A plan file is read and written beside what it means; a time in the history is read,
 # never asked for, and a forecast writes a day.
-ALLOWED = {"planfile": {"os", "pathlib"}, "history": {"datetime"}, "forecast": {"datetime"}}
+ALLOWED = {"planfile": {"os", "pathlib"}, "history": {"datetime"}, "forecast": {"datetime"}, "tree": {"pathlib"}}
 
 
 @dataclass(frozen=True)
