@@ -67,13 +67,13 @@ def with_live_order(desired: Config, live: Config) -> dict[str, str]:
 
     def value(key: str) -> str:
         before, after = live.get(key), desired[key]
-        is_alike = before is not None and before != after and _is_set(key, desired, live)
-        return before if is_alike and before and sorted(_items(before)) == sorted(_items(after)) else after
+        is_alike = before is not None and before != after and is_set(key, desired, live)
+        return before if is_alike and before and sorted(list_items(before)) == sorted(list_items(after)) else after
 
     return {key: value(key) for key in desired}
 
 
-def _is_set(key: str, *configs: Config) -> bool:
+def is_set(key: str, *configs: Config) -> bool:
     """Tell whether the items of a key have no order, for Kafka's own filters and by the items themselves."""
     if key.endswith("bootstrap.servers"):
         return True
@@ -132,7 +132,7 @@ class _Sides:
 
     def _both(self, key: str, definition: Key) -> tuple[object, object]:
         sides = (config.get(key, definition.default) for config in (self.live, self.desired))
-        first, other = (None if value is None else _meaning(key, value, definition.type) for value in sides)
+        first, other = (None if value is None else meaning(key, value, definition.type) for value in sides)
         return first, other
 
     def _is_off(self, key: str) -> bool:
@@ -146,7 +146,7 @@ class _Sides:
         live, other = self.live.get(key), self.desired.get(key)
         if key not in _SETS - {"bootstrap.servers"} or live is None or other is None:
             return False
-        return {java_pattern(item) for item in _items(live)} == {java_pattern(item) for item in _items(other)}
+        return {java_pattern(item) for item in list_items(live)} == {java_pattern(item) for item in list_items(other)}
 
     def _plain(self, client: ConfiguredClient, key: str) -> str:
         return next((name for layer in client.client.layers if (name := layer.plain(key))), "")
@@ -157,21 +157,23 @@ class _Sides:
         if client.client.worker_prefixes and client.own_value(plain) is None:
             text = self.workers.client.get(plain, text)  # the workers' own clients are what theirs are made from
         definition = load().find(client.client.kind, plain, client.setting.version)
-        return None if text is None else _meaning(plain, text, definition.type if definition else "")
+        return None if text is None else meaning(plain, text, definition.type if definition else "")
 
 
-def _meaning(key: str, text: str, kind: str) -> object:
+def meaning(key: str, text: str, kind: str) -> object:
+    """Return what a value of a key of this type means: equal for two spellings of the same."""
     text = text.strip()
     if key in _SETS:
-        return frozenset(_items(text))
+        return frozenset(list_items(text))
     if kind == "list":
-        return tuple(_items(text))
+        return tuple(list_items(text))
     if key == "connector.class":
         return PLUGIN_CLASS if is_plugin_class(text) else type_of(text) or text
     return text.lower() if kind == "boolean" else text
 
 
-def _items(text: str) -> Iterator[str]:
+def list_items(text: str) -> Iterator[str]:
+    """Yield the items of a LIST as Kafka splits it."""
     return (item for part in text.split(",") if (item := part.strip()))
 
 

@@ -103,6 +103,10 @@ LAYERS: dict[str, set[str]] = {
         *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
         *("connect", "assignment_text"),
     },
+    "imports": {  # configs of others as a tree, and whether both are the same
+        *("json_values", "connectors", "text", "errors", "secrets", "formats", "defaults", "spec", "truth", "topics"),
+        *("topology", "comparison", "assignment_text"),
+    },
     "lint": {
         "metric_sources",
         *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
@@ -220,6 +224,7 @@ LAYERS: dict[str, set[str]] = {
             "connect",
             "kafka",
             "comparison",
+            "imports",
             "plan",
             "apply",
             "observe",
@@ -241,8 +246,8 @@ LAYERS: dict[str, set[str]] = {
     "output": {  # values of everything that is shown
         *("balance", "failover"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
-        *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
-        *("evidence", "sizing", "operations", "audit", "timing"),
+        *("truth", "lint", "live", "comparison", "imports", "plan", "apply", "observe", "problems", "check"),
+        *("throughput", "evidence", "sizing", "operations", "audit", "timing"),
     },
     "serve": {"json_values", "timing", "errors", "failover", "problems", "operations", "output"},  # of problems kinds
     "cli": {
@@ -347,6 +352,7 @@ PURE = (
     "live/questions",
     "live/snapshot",
     "comparison",
+    "imports",
     "plan",
     "observe/audits",
     "observe/beside_records",
