@@ -148,6 +148,7 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.NO: "not good, or not judged: something could not be read or written",
         ExitCode.DIFFERS: "good with the numbers of its last line",
     },
+    "render": {ExitCode.NO: "with `--format`: a setting cannot be said in that form, and nothing is written"},
     "sandbox status": {ExitCode.NO: "a broker or worker is down"},
 }  # fmt: skip
 """What the answers of a command are, beside what every command has in common; one that is not named has the common ones

@@ -235,7 +235,7 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
     for item in root.items:
         yield from connectors(item, name)
     own = root.word("name") or root.word("connectorName")
-    state = root.word("status", "connector", "state") or root.word("state") or None
+    state = root.word("status", "connector", "state") or root.word("state") or root.word("initial_state") or None
     for key, _, node in root.members:
         if node.kind in ("object", "list"):
             inner = (

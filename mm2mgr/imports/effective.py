@@ -108,10 +108,17 @@ class EffectiveConnector:
             return None
         if self.definition_of(client, plain) is None and not self.has_plugins(client):
             return None
+        if plain.startswith(("sasl.", "ssl.")) and not self._speaks(client, plain.partition(".")[0]):
+            return None
         if plain == ADDRESS and own and client.own_value(ADDRESS) is None:
             servers = self.properties.get(ADDRESS)
             return None if servers is None else Value(ADDRESS, servers.strip(), "workers", ADDRESS)
         return client.value(plain)
+
+    def _speaks(self, client: ConfiguredClient, kind: str) -> bool:
+        """Tell whether a client's security.protocol has SASL, or TLS; a placeholder may be any."""
+        protocol = client.value("security.protocol")
+        return protocol is None or "${" in protocol.value or kind.upper() in protocol.value.upper()
 
     def has_plugins(self, client: ConfiguredClient) -> bool:
         """Tell whether classes that are not Kafka's get the whole config of a client, and may read any key of it."""

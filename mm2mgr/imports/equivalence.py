@@ -206,8 +206,8 @@ def _match(
             nearest = min(((_distance(a, b), i, j) for i, a in enumerate(left) for j, b in enumerate(free)))
             same.append((left.pop(nearest[1]), free.pop(nearest[2])))
         pairs += same
-        rest += [_alone(connector, group, is_old=True) for connector in left]
-        rest += [_alone(connector, group, is_old=False) for connector in free]
+        rest += [_alone(connector, group, is_old=True) for connector in left if not _is_off(connector, group[0])]
+        rest += [_alone(connector, group, is_old=False) for connector in free if not _is_off(connector, group[0])]
     return pairs, rest
 
 
@@ -219,6 +219,18 @@ def _groups(connectors: Sequence[FoundConnector]) -> dict[_Group, list[FoundConn
             source, target = (connector.config.get(f"{side}.cluster.alias", "") for side in ("source", "target"))
             groups[type_, source.strip(), target.strip() or "target"].append(connector)
     return groups
+
+
+_SWITCHES = {
+    "source": ("enabled",),
+    "checkpoint": ("enabled", "emit.checkpoints.enabled"),
+    "heartbeat": ("emit.heartbeats.enabled",),
+}
+
+
+def _is_off(connector: FoundConnector, type_: ConnectorType) -> bool:
+    """Tell whether a connector has no task: none of its kind would do the same."""
+    return any(connector.config.get(switch, "true").strip().lower() == "false" for switch in _SWITCHES[type_])
 
 
 def _distance(before: FoundConnector, after: FoundConnector) -> tuple[bool, int]:
@@ -335,7 +347,7 @@ class _Rows:
 
     def _of_state(self) -> Iterator[SettingDifference]:
         old, new = self.old.connector, self.new.connector
-        if "dedicated" not in (old.form, new.form) and old.name != new.name:
+        if self.old.type == "source" and "dedicated" not in (old.form, new.form) and old.name != new.name:
             effect = "offsets are stored under the name: it begins again unless they move along"
             yield SettingDifference(
                 self.name, CONNECTOR, "name", old.name, new.name, effect, "name", _line(old, "name")

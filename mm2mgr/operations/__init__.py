@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.balance.ways import Way, compare_ways
     from mm2mgr.check.judge import Checked
     from mm2mgr.evidence.read import Changes, EvidenceOptions
+    from mm2mgr.export import Export, ExportFormat, Refusal, StrimziApi
     from mm2mgr.failover.check import FailoverVerdict, GroupPosition, GroupReadiness, PairReadiness
     from mm2mgr.failover.kept import KeptLooks
     from mm2mgr.failover.rehearsal import (
@@ -105,7 +106,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.plugin import PluginWritten, write_plugin
     from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport, rebalance
-    from mm2mgr.operations.render import Rendered, init, render, rules, schema
+    from mm2mgr.operations.render import Rendered, export, init, render, rules, schema, write_export
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
     from mm2mgr.operations.serve import (
         AuditsOrder,
@@ -190,6 +191,7 @@ _HOMES: Mapping[str, str] = {
         "balance.rules": "BalanceHistory BalanceRules LoadLook",
         "balance.ways": "Way compare_ways",
         "check.judge": "Checked",
+        "export": "Export ExportFormat Refusal StrimziApi",
         "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
         "failover.kept": "KeptLooks",
         "failover.runbook": "Runbook",
@@ -223,7 +225,7 @@ _HOMES: Mapping[str, str] = {
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
-        "operations.render": "Rendered init render rules schema",
+        "operations.render": "Rendered export init render rules schema write_export",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
         "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder RollUpsOrder "
         "ServeOrder "

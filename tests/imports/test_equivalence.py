@@ -77,6 +77,7 @@ def compared(changes: dict[str, str | None], config: dict[str, str], kafka: str 
             [(CONNECTOR, "transforms"), (CONNECTOR, "transforms.drop.type")],
         ),
         ({"emit.offset-syncs.enabled": "false"}, None),
+        ({"source.cluster.sasl.mechanism": "PLAIN", "source.cluster.ssl.keystore.location": "/k"}, []),  # PLAINTEXT
         ({"mm2mgr.owner": "team"}, []),
         ({"replication.policy.class": "com.example.Policy", "com.example.rule": "x"}, None),
         ({"name": "other"}, [(CONNECTOR, "name")]),
@@ -197,13 +198,17 @@ def test_a_missing_and_an_extra_connector_differ() -> None:
     assert result.connectors == 0
 
 
+SECURED = {
+    **SOURCE,
+    **{f"{side}.cluster.security.protocol": "SASL_SSL" for side in ("source", "target")},
+}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{}";'
 
 
 def test_a_secret_that_became_a_placeholder_is_a_condition() -> None:
     key = "source.cluster.sasl.jaas.config"
-    before = {**SOURCE, key: JAAS.format("hunter22"), "target.cluster.ssl.key.password": "hunter33"}
-    after = {**SOURCE, key: JAAS.format("${env:DC1}"), "target.cluster.ssl.key.password": "${env:AGG}"}
+    before = {**SECURED, key: JAAS.format("hunter22"), "target.cluster.ssl.key.password": "hunter33"}
+    after = {**SECURED, key: JAAS.format("${env:DC1}"), "target.cluster.ssl.key.password": "${env:AGG}"}
     result = compare_connectors([found(before)], [found(after)], "4.3.1")
     assert result.outcome == "equal"
     assert {(place.placeholder, place.keys) for place in result.secrets} == {
@@ -216,7 +221,7 @@ def test_a_secret_that_became_a_placeholder_is_a_condition() -> None:
 
 
 def test_a_placeholder_cannot_hold_two_secrets() -> None:
-    before = {**SOURCE, "source.cluster.ssl.key.password": "hunter22", "target.cluster.ssl.key.password": "hunter33"}
+    before = {**SECURED, "source.cluster.ssl.key.password": "hunter22", "target.cluster.ssl.key.password": "hunter33"}
     after = {key: "${env:ALL}" if key.endswith("password") else value for key, value in before.items()}
     result = compare_connectors([found(before)], [found(after)], "4.3.1")
     assert result.outcome == "differs"
@@ -224,8 +229,8 @@ def test_a_placeholder_cannot_hold_two_secrets() -> None:
 
 
 def test_another_secret_differs_and_is_not_shown() -> None:
-    before = {**SOURCE, "source.cluster.sasl.jaas.config": JAAS.format("hunter22")}
-    after = {**SOURCE, "source.cluster.sasl.jaas.config": JAAS.format("hunter33")}
+    before = {**SECURED, "source.cluster.sasl.jaas.config": JAAS.format("hunter22")}
+    after = {**SECURED, "source.cluster.sasl.jaas.config": JAAS.format("hunter33")}
     result = compare_connectors([found(before)], [found(after)], "4.3.1")
     assert rows(result)[0] == ("source consumer", "sasl.jaas.config")
     assert "hunter" not in json.dumps(to_json(result))

@@ -103,6 +103,9 @@ LAYERS: dict[str, set[str]] = {
         *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
         *("connect", "assignment_text"),
     },
+    "export": {  # rendered connectors in forms of other tools
+        *("assignment_text", "connectors", "formats", "log_places", "render", "secrets", "spec", "topology", "truth"),
+    },
     "imports": {  # configs of others as a tree, and whether both are the same
         *("json_values", "connectors", "text", "errors", "secrets", "formats", "defaults", "spec", "truth", "topics"),
         *("topology", "comparison", "assignment_text"),
@@ -224,6 +227,7 @@ LAYERS: dict[str, set[str]] = {
             "connect",
             "kafka",
             "comparison",
+            "export",
             "imports",
             "plan",
             "apply",
@@ -343,6 +347,7 @@ PURE = (
     "topics",
     "topology",
     "expand",
+    "export",
     "sizing",
     "balance",
     "check",
