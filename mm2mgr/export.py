@@ -90,7 +90,7 @@ def _refuse_everywhere(connector: Connector) -> Iterator[Refusal]:
         yield Refusal(connector.name, "catch_up", reason, "remove `catch_up`, or apply with mm2mgr")
 
 
-def _numbered(names: Sequence[str], suffix: str) -> list[str]:
+def _file_names(names: Sequence[str], suffix: str) -> list[str]:
     """Return a file's name for each of some names, none twice on any file system."""
     used: dict[str, int] = {}
     result = []
@@ -113,7 +113,7 @@ def _refuse_json(connector: Connector, topology: Topology) -> Iterator[Refusal]:
 
 def _json(connectors: Sequence[Connector]) -> tuple[tuple[ExportedFile, ...], str]:
     bodies = [_body(connector) for connector in connectors]
-    names = _numbered([f"{connector.connect}.{connector.name}" for connector in connectors], ".json")
+    names = _file_names([f"{connector.connect}.{connector.name}" for connector in connectors], ".json")
     files = tuple(ExportedFile(name, _json_text(body)) for name, body in zip(names, bodies, strict=True))
     return files, _json_text(bodies[0] if len(bodies) == 1 else bodies)
 
@@ -159,7 +159,7 @@ def _refuse_strimzi(connectors: Sequence[Connector]) -> Iterator[Refusal]:
 
 
 def _strimzi(connectors: Sequence[Connector], api: StrimziApi) -> tuple[tuple[ExportedFile, ...], str]:
-    names = _numbered([connector.name for connector in connectors], ".yaml")
+    names = _file_names([connector.name for connector in connectors], ".yaml")
     texts = [yaml_text(_resource(connector, api)) for connector in connectors]
     return tuple(map(ExportedFile, names, texts)), "---\n".join(texts)
 
@@ -272,7 +272,7 @@ _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 def _escape(text: str, *, is_key: bool = False) -> str:
     """Escape what java.util.Properties would not read as it is."""
 
-    def escaped(char: str) -> str:
+    def escape_char(char: str) -> str:
         if char in _ESCAPED:
             return _ESCAPED[char]
         if is_key and char in " =:#!":
@@ -282,5 +282,5 @@ def _escape(text: str, *, is_key: bool = False) -> str:
         units = char.encode("utf-16-be")
         return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
-    result = "".join(map(escaped, text))
+    result = "".join(map(escape_char, text))
     return f"\\{result}" if result.startswith(" ") else result

@@ -161,7 +161,7 @@ class _Sides:
 
 
 def meaning(key: str, text: str, kind: str) -> object:
-    """Return what a value of a key of this type means: equal for two spellings of the same."""
+    """Return a value in a form to compare: a list of filters as a set, a truth value in small letters."""
     text = text.strip()
     if key in _SETS:
         return frozenset(list_items(text))

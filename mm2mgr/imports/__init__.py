@@ -1,1 +1,1 @@
-"""What an import makes of configs of others: proof that a tree gives each client what it got. Pure."""
+"""Turns connectors and mm2.properties that exist into a tree that keeps them as they are, and reports on each key."""
