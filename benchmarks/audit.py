@@ -3,7 +3,8 @@
 Each run is a fresh process, timed from its first read on, so without the start of a Spark session, and CPU seconds are those
 of that time, of the process and all that it started, by a control group of its own where this user may make one: else those of
 processes that nobody waits for are lost. The bare consumer reads the very ranges that the audit reads, in as many
-processes with the same settings, and looks at nothing. The executors have one core each and had their Python workers started.
+processes with the same settings, and looks at nothing. An executor has one core, as in a container: it, its Python worker and
+the threads of both are bound to a core each, and so are the one and the two consumers it stands beside. Its worker had started.
 `--warm` audits a small part of the logs before the clock, as sessions that stay have done; a JVM's first job costs more.
 Brokers share the cores with what is measured: their CPU seconds stand beside those of each kind of process, and the gain of two
 executors over one beside its bound, what a second bare consumer gains in the same run.
@@ -24,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -260,7 +261,7 @@ def _since(before: Counter[str]) -> dict[str, Any]:
     return {"cpu": sum(spent.values()), "kinds": ", ".join(f"{kind} {spent[kind]:.1f}" for kind in sorted(spent))}
 
 
-def _bare(servers: dict[str, str], processes: int, *, is_warm: bool = False) -> dict[str, Any]:
+def _bare(servers: dict[str, str], processes: int, *, is_warm: bool = False, is_bound: bool = False) -> dict[str, Any]:
     order = _order(servers)
     (flow,) = order.flows
     sides = [(flow.source, part.source) for part in flow.partitions] + [
@@ -269,21 +270,24 @@ def _bare(servers: dict[str, str], processes: int, *, is_warm: bool = False) -> 
     shares = [sides[number::processes] for number in range(processes)]
     began, cpu = time.perf_counter(), _cpu()
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        counts = list(pool.map(_consume, shares))
+        work = [pool.submit(_consume, share, number if is_bound else None) for number, share in enumerate(shares)]
+        counts = [consumed.result() for consumed in work]
     seconds = time.perf_counter() - began
     return {"seconds": seconds, **_since(cpu), "says": f"{sum(counts):,} messages"}
 
 
 def _consumer(servers: dict[str, str], processes: int, *, is_warm: bool) -> dict[str, Any]:
-    return _bare(servers, 1)
+    return _bare(servers, 1, is_bound=True)
 
 
 def _consumers(servers: dict[str, str], processes: int, *, is_warm: bool) -> dict[str, Any]:
-    return _bare(servers, 2)
+    return _bare(servers, 2, is_bound=True)
 
 
-def _consume(sides: list[tuple[LogAccess, LogWindow]]) -> int:
+def _consume(sides: list[tuple[LogAccess, LogWindow]], core: int | None) -> int:
     count = 0
+    if core is not None:
+        _bind(psutil.Process(), core)
     for alias in TOPICS:
         own = [(access, window) for access, window in sides if access.alias == alias]
         if not own:
@@ -342,9 +346,31 @@ def _cluster(servers: dict[str, str], count: int, *, is_warm: bool) -> dict[str,
         # Tasks of a barrier run at the same time: one in each executor, whose Python worker then is there.
         spark.sparkContext.parallelize(range(count), count).barrier().mapPartitions(_import_audit).collect()
         spark.range(1).count()
+        _bind_executors()
         return _on(spark, servers, is_warm=is_warm)
     finally:
         spark.stop()
+
+
+def _bind_executors() -> None:
+    """Bind each executor with its Python workers to a core of its own: else their Kafka clients use a second one."""
+    executors = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                executors.append(process)
+    for core, executor in enumerate(executors):
+        for process in [executor, *executor.children(recursive=True)]:
+            with suppress(psutil.Error):
+                _bind(process, core)
+
+
+def _bind(process: psutil.Process, core: int) -> None:
+    """Bind all threads of a process, and those that they start, to that core of those this process may use."""
+    cores = sorted(os.sched_getaffinity(0))
+    for thread in process.threads():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(thread.id, {cores[core % len(cores)]})
 
 
 def _import_audit(_: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes rendered connectors in the forms of other tools: Connect's JSON, Strimzi's KafkaConnector, mm2.properties. Pure.
+"""Writes rendered connectors for other tools: Connect's JSON, Strimzi's KafkaConnector, mm2.properties. Pure.
 
 What a form cannot say is a refusal, never left out: whoever uses it gets the same connectors, or a reason. `mm2mgr.*`
 marks stay where the form has them, so that mm2mgr's own commands find the connectors.
@@ -33,7 +33,7 @@ _MEMBERS = ("name", "connector.class", "tasks.max")  # of a KafkaConnector's spe
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ExportRefusal:
     """What a form cannot say: a key of a connector ("" for the connector as a whole), the reason, and what to write."""
 
     connector: str
@@ -57,7 +57,7 @@ class Export:
     format: ExportFormat
     files: tuple[ExportedFile, ...]
     document: str = field(repr=False)
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[ExportRefusal, ...] = ()
 
 
 def export(
@@ -76,18 +76,18 @@ def export(
     return Export(form, *(_json(connectors) if form == "json" else _strimzi(connectors, api)))
 
 
-def _refuse_everywhere(connector: Connector) -> Iterator[Refusal]:
+def _refuse_everywhere(connector: Connector) -> Iterator[ExportRefusal]:
     for key, value in connector.config.items():
         if mask(key, value) != value:
             where = connector.origins[key].where if key in connector.origins else ""
             reason = f"a secret stands there in clear{f' ({where})' if where else ''}, and no file of an export has one"
-            yield Refusal(connector.name, key, reason, "write a placeholder of the workers, such as ${file:…}")
+            yield ExportRefusal(connector.name, key, reason, "write a placeholder of the workers, such as ${file:…}")
     if START_KEY in connector.config:
         reason = "where a flow begins is written as stored offsets by `mm2mgr apply`, and is in no config"
-        yield Refusal(connector.name, START_KEY, reason, "remove `start`, or create this flow with mm2mgr apply")
+        yield ExportRefusal(connector.name, START_KEY, reason, "remove `start`, or create this flow with mm2mgr apply")
     if is_limited(connector.config):
         reason = "a catch-up limit is a quota of the target's brokers, which `mm2mgr apply` writes"
-        yield Refusal(connector.name, "catch_up", reason, "remove `catch_up`, or apply with mm2mgr")
+        yield ExportRefusal(connector.name, "catch_up", reason, "remove `catch_up`, or apply with mm2mgr")
 
 
 def _file_names(names: Sequence[str], suffix: str) -> list[str]:
@@ -104,11 +104,11 @@ def _file_names(names: Sequence[str], suffix: str) -> list[str]:
 # --- Connect's JSON ---------------------------------------------------------------------------------------------------
 
 
-def _refuse_json(connector: Connector, topology: Topology) -> Iterator[Refusal]:
+def _refuse_json(connector: Connector, topology: Topology) -> Iterator[ExportRefusal]:
     version = kafka_version(topology.connects[connector.connect].model.version or "")
     if connector.state not in (None, "RUNNING") and version and numbers(version) < _INITIAL_STATE:
         reason = f"Connect {version} takes no state with a config (KIP-980: since 3.7)"
-        yield Refusal(connector.name, "state", reason, f"remove `state`, and ask Connect for {connector.state}")
+        yield ExportRefusal(connector.name, "state", reason, f"remove `state`, and ask Connect for {connector.state}")
 
 
 def _json(connectors: Sequence[Connector]) -> tuple[tuple[ExportedFile, ...], str]:
@@ -135,7 +135,7 @@ def _plain(config: Mapping[str, str]) -> dict[str, str]:
 # --- Strimzi ----------------------------------------------------------------------------------------------------------
 
 
-def _refuse_strimzi(connectors: Sequence[Connector]) -> Iterator[Refusal]:
+def _refuse_strimzi(connectors: Sequence[Connector]) -> Iterator[ExportRefusal]:
     clusters: dict[str, str] = {}
     for connector in connectors:
         if not _SUBDOMAIN.fullmatch(connector.name):
@@ -143,19 +143,19 @@ def _refuse_strimzi(connectors: Sequence[Connector]) -> Iterator[Refusal]:
                 "its name is the resource's, and Kubernetes takes small letters, digits, - and . only: under another "
                 "name it would begin again"
             )
-            yield Refusal(
+            yield ExportRefusal(
                 connector.name, "name", reason, "choose --format json, or names of clusters and flows like these"
             )
         if not _LABEL.fullmatch(connector.connect):
             reason = f"Connect cluster '{connector.connect}' cannot be the value of the label strimzi.io/cluster"
-            yield Refusal(connector.name, "", reason, "name it under `connect` as its KafkaConnect is named")
+            yield ExportRefusal(connector.name, "", reason, "name it under `connect` as its KafkaConnect is named")
         other = clusters.setdefault(connector.name, connector.connect)
         if other != connector.connect:
             reason = f"Connect clusters {other} and {connector.connect} both have it, and a namespace has one resource"
-            yield Refusal(connector.name, "name", reason, "export the flows of each Connect cluster by themselves")
+            yield ExportRefusal(connector.name, "name", reason, "export the flows of each Connect cluster alone")
         if not connector.config.get("tasks.max", "1").isdecimal():
             reason = f"tasksMax is a number, and this is {connector.config['tasks.max']}"
-            yield Refusal(connector.name, "tasks.max", reason, "write a number of tasks")
+            yield ExportRefusal(connector.name, "tasks.max", reason, "write a number of tasks")
 
 
 def _strimzi(connectors: Sequence[Connector], api: StrimziApi) -> tuple[tuple[ExportedFile, ...], str]:
@@ -190,19 +190,20 @@ def _ends(connector: Connector) -> _Pair:
     return connector.config["source.cluster.alias"], connector.config["target.cluster.alias"]
 
 
-def _refuse_properties(connectors: Sequence[Connector]) -> Iterator[Refusal]:
+def _refuse_properties(connectors: Sequence[Connector]) -> Iterator[ExportRefusal]:
     sources: dict[_Pair, Connector] = {}
     for connector in connectors:
         pair = _ends(connector)
         if is_plugin_class(connector.config.get("connector.class", "")):
             reason = "a dedicated MirrorMaker starts MirrorMaker's own class only"
-            yield Refusal(connector.name, "connector.class", reason, "remove `balance: plugin`")
+            yield ExportRefusal(connector.name, "connector.class", reason, "remove `balance: plugin`")
         if connector.state not in (None, "RUNNING"):
             reason = "a dedicated MirrorMaker has no state of connectors"
-            yield Refusal(connector.name, "state", reason, "remove `state`")
+            yield ExportRefusal(connector.name, "state", reason, "remove `state`")
         if connector.type == "source" and (other := sources.setdefault(pair, connector)) is not connector:
-            reason = f"a dedicated MirrorMaker has one source connector per pair, and {other.name} is that of {'->'.join(pair)}"
-            yield Refusal(connector.name, "", reason, "join their topics in one flow")
+            taken = f"{other.name} is that of {'->'.join(pair)}"
+            reason = f"a dedicated MirrorMaker has one source connector per pair, and {taken}"
+            yield ExportRefusal(connector.name, "", reason, "join their topics in one flow")
     for pair, of_pair in _by_pair(connectors).items():
         for key in sorted({key for connector in of_pair for key in _pair_keys(connector)}):
             values = {connector.config[key]: connector for connector in of_pair if key in _pair_keys(connector)}
@@ -212,7 +213,7 @@ def _refuse_properties(connectors: Sequence[Connector]) -> Iterator[Refusal]:
                     f"a dedicated MirrorMaker has one value for the pair {'->'.join(pair)}: here it is "
                     f"{mask(key, first.config[key])}, and {mask(key, second.config[key])} in {second.name}"
                 )
-                yield Refusal(first.name, key, reason, "make them equal, or choose another format")
+                yield ExportRefusal(first.name, key, reason, "make them equal, or choose another format")
 
 
 def _by_pair(connectors: Sequence[Connector]) -> dict[_Pair, list[Connector]]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.balance.ways import Way, compare_ways
     from mm2mgr.check.judge import Checked
     from mm2mgr.evidence.read import Changes, EvidenceOptions
-    from mm2mgr.export import Export, ExportFormat, Refusal, StrimziApi
+    from mm2mgr.export import Export, ExportFormat, ExportRefusal, StrimziApi
     from mm2mgr.failover.check import FailoverVerdict, GroupPosition, GroupReadiness, PairReadiness
     from mm2mgr.failover.kept import KeptLooks
     from mm2mgr.failover.rehearsal import (
@@ -194,7 +194,7 @@ _HOMES: Mapping[str, str] = {
         "balance.rules": "BalanceHistory BalanceRules LoadLook",
         "balance.ways": "Way compare_ways",
         "check.judge": "Checked",
-        "export": "Export ExportFormat Refusal StrimziApi",
+        "export": "Export ExportFormat ExportRefusal StrimziApi",
         "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
         "failover.kept": "KeptLooks",
         "failover.runbook": "Runbook",

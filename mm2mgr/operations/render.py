@@ -20,6 +20,7 @@ from mm2mgr.spec.mistakes import json_schema
 
 if TYPE_CHECKING:
     from mm2mgr.export import Export, ExportFormat, StrimziApi
+    from mm2mgr.imports.equivalence import SettingDifference
 
 _LONGEST_NAME = 50
 
@@ -69,7 +70,7 @@ def export(
     The text is read back, and each client must get what it gets from the tree; what differs is a refusal. `api` is the
     version of Strimzi's resources.
     """
-    from mm2mgr.export import Refusal
+    from mm2mgr.export import ExportRefusal
     from mm2mgr.export import export as write_export
     from mm2mgr.formats.recognise import read_file
     from mm2mgr.imports.effective import with_declared_workers
@@ -90,16 +91,17 @@ def export(
     ]
     compared = compare_connectors(declared, written, newest)
     refusals = tuple(
-        Refusal(
-            row.connector,
-            row.key,
-            f"the {row.client or 'connector'} would get {row.shown_new or 'nothing'} instead of {row.shown_old or 'nothing'}"
-            f" ({row.changes})",
-            "declare it so that both are equal, or choose another format",
+        ExportRefusal(
+            row.connector, row.key, _unequal(row), "declare it so that both are equal, or choose another format"
         )
         for row in (*compared.differences, *compared.open)
     )
     return replace(result, files=(), document="", refusals=refusals) if refusals else result
+
+
+def _unequal(row: SettingDifference) -> str:
+    would = f"the {row.client or 'connector'} would get {row.shown_new or 'nothing'}"
+    return f"{would} instead of {row.shown_old or 'nothing'} ({row.changes})"
 
 
 def write_export(export: Export, folder: Path) -> list[Path]:
