@@ -24,7 +24,7 @@ from mm2mgr.imports.effective import (
     effective,
     meaning_of,
 )
-from mm2mgr.secrets import is_secret, mask
+from mm2mgr.secrets import MASK, is_placeholder, is_secret, mask
 from mm2mgr.topics.automaton import shortest
 from mm2mgr.topics.names import machine_of
 from mm2mgr.truth.keys import kafka_version, load
@@ -34,6 +34,7 @@ Outcome = Literal["equal", "differs", "open"]
 CONNECTOR = "connector"
 """Where a client's name stands: the connector's own setting."""
 WORKERS_OWN = "what the workers have"
+_OWN_WORKERS = {"dedicated", "mirrormaker1"}  # forms that bring their own process
 _MOST_STATES = 20_000
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 
@@ -43,7 +44,8 @@ class SettingDifference:
     """A setting that one of two equal connectors gets otherwise; `client` is `connector` for its own settings.
 
     Without a `key` the client, or (`client` "") the connector, is there on one side only. `written_as` is the key of
-    the old config that decides it, `line` its line, 0 where nothing is written.
+    the old config that decides it, with its `file` and `line`, or those of the connector. `sensitive`: the old file
+    marks the value as a secret.
     """
 
     connector: str
@@ -53,16 +55,23 @@ class SettingDifference:
     new: str | None = field(repr=False)
     changes: str
     written_as: str = ""
+    file: str = ""
     line: int = 0
-    json_keys = "connector client key old=shown_old new=shown_new changes written_as line"
+    sensitive: bool = False
+    json_keys = "connector client key old=shown_old new=shown_new changes written_as file line"
 
     @property
     def shown_old(self) -> str | None:
-        return None if self.old is None else mask(self.key, self.old)
+        return self._shown(self.old)
 
     @property
     def shown_new(self) -> str | None:
-        return None if self.new is None else mask(self.key, self.new)
+        return self._shown(self.new)
+
+    def _shown(self, value: str | None) -> str | None:
+        if value is None:
+            return None
+        return MASK if self.sensitive and not is_placeholder(value) else mask(self.key, value)
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,7 @@ class IdleKey:
 
     connector: str
     key: str
+    file: str = ""
     line: int = 0
 
 
@@ -256,7 +266,8 @@ def _alone(connector: FoundConnector, group: _Group, *, is_old: bool) -> Setting
     text = f"{type_} connector of {source}->{target}"
     changes = (_LOSS if is_old else _GAIN)[type_]
     old, new = (text, None) if is_old else (None, text)
-    return SettingDifference(connector.name, "", "", old, new, changes, line=connector.line if is_old else 0)
+    file, line = (connector.file, connector.line) if is_old else ("", 0)
+    return SettingDifference(connector.name, "", "", old, new, changes, "", file, line)
 
 
 # --- one connector ----------------------------------------------------------------------------------------------------
@@ -281,7 +292,7 @@ def _compare(before: FoundConnector, after: FoundConnector, version: str, later:
 
 def _workers_after(before: FoundConnector, after: FoundConnector) -> FoundWorkers | None:
     """Return the workers of the new side: with the old ones' properties where these stay, and a tree only declares."""
-    if before.workers is None or before.form == "dedicated" or not (after.workers is None or _is_declared(after)):
+    if before.workers is None or before.form in _OWN_WORKERS or not (after.workers is None or _is_declared(after)):
         return after.workers
     if after.workers is None:
         return before.workers
@@ -347,16 +358,16 @@ class _Rows:
 
     def _of_state(self) -> Iterator[SettingDifference]:
         old, new = self.old.connector, self.new.connector
-        if self.old.type == "source" and "dedicated" not in (old.form, new.form) and old.name != new.name:
+        if self.old.type == "source" and not {old.form, new.form} & _OWN_WORKERS and old.name != new.name:
             effect = "offsets are stored under the name: it begins again unless they move along"
             yield SettingDifference(
-                self.name, CONNECTOR, "name", old.name, new.name, effect, "name", _line(old, "name")
+                self.name, CONNECTOR, "name", old.name, new.name, effect, "name", *old.place_of("name")
             )
         classes = [meaning("connector.class", side.class_name, "class") for side in (old, new)]
         if classes[0] != classes[1]:
             effect = "another class assigns partitions to tasks"
-            key, line = "connector.class", _line(old, "connector.class")
-            yield SettingDifference(self.name, CONNECTOR, key, old.class_name, new.class_name, effect, key, line)
+            key, place = "connector.class", old.place_of("connector.class")
+            yield SettingDifference(self.name, CONNECTOR, key, old.class_name, new.class_name, effect, key, *place)
         if old.state and new.state and old.state != new.state:
             yield SettingDifference(self.name, CONNECTOR, "state", old.state, new.state, "whether it runs")
         once = [("disabled", "enabled")[side.setting.exactly_once] for side in (self.old, self.new)]
@@ -387,7 +398,9 @@ class _Rows:
         written = (old.written_as if old and old.origin == "connector" else None) or ""
         texts = [None if value is None else value.value for value in (old, new)]
         return SettingDifference(
-            self.name, client, key, texts[0], texts[1], changes, written, _line(self.old.connector, written)
+            *(self.name, client, key, texts[0], texts[1], changes, written),
+            *(self.old.connector.place_of(written)),
+            sensitive=written in self.old.connector.sensitive,
         )
 
     # --- what decides nothing -----------------------------------------------------------------------------------------
@@ -398,12 +411,7 @@ class _Rows:
         for key in sorted(before.keys() | after.keys()):
             ends = (before.get(key), after.get(key))
             if ends[0] != ends[1] and key not in ("name", "connector.class") and not key.startswith("mm2mgr."):
-                yield IdleKey(self.name, key, _line(self.old.connector, key))
-
-
-def _line(connector: FoundConnector, key: str) -> int:
-    entry = connector.lines.get(key)
-    return entry.line if entry else 0
+                yield IdleKey(self.name, key, *self.old.connector.place_of(key))
 
 
 def _example(old: str, new: str) -> str | None:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.failover.runbook import Runbook
     from mm2mgr.failover.stages import FailoverStage, StageProgress
+    from mm2mgr.imports.equivalence import Equivalence, IdleKey, SecretPlace, SettingDifference
     from mm2mgr.imports.report import ImportReport, ReportRow
     from mm2mgr.imports.tree import ImportedTree, ImportOptions
     from mm2mgr.json_values import to_json
@@ -92,6 +93,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
+    from mm2mgr.operations.import_check import check_import
     from mm2mgr.operations.imports import ImportedFolder, import_sources
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
@@ -222,8 +224,10 @@ _HOMES: Mapping[str, str] = {
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
+        "operations.import_check": "check_import",
         "operations.imports": "ImportedFolder import_sources",
         "imports.report": "ImportReport ReportRow",
+        "imports.equivalence": "Equivalence IdleKey SecretPlace SettingDifference",
         "imports.tree": "ImportOptions ImportedTree",
         "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",

@@ -68,7 +68,7 @@ def import_sources(
     options = _check_options(options)
     if out is not None:
         _refuse_folder(out)
-    files, passed_over = _read(sources)
+    files, passed_over = read_sources(sources)
     if not any(connector.type for file in files for inner in (file, *file.within) for connector in inner.connectors):
         names = ", ".join(map(str, sources))
         raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(passed_over[:3]) or None)
@@ -93,7 +93,9 @@ def _check_options(options: ImportOptions) -> ImportOptions:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(sources: Sequence[Path]) -> tuple[list[ForeignFile], tuple[str, ...]]:
+def read_sources(sources: Sequence[Path]) -> tuple[list[ForeignFile], tuple[str, ...]]:
+    """Read files, and those in folders; return them and, as sentences, what was passed over. SpecError with all that
+    cannot be read."""
     files: list[ForeignFile] = []
     problems: list[Problem] = []
     passed_over: list[str] = []

@@ -1,0 +1,46 @@
+"""`import --check` compares a tree with the connectors that it was made from, client by client. Nothing is contacted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
+from mm2mgr.imports.effective import with_declared_workers
+from mm2mgr.imports.equivalence import Equivalence, compare_connectors
+from mm2mgr.operations.imports import read_sources
+from mm2mgr.operations.workspace import Workspace
+from mm2mgr.truth.keys import kafka_version, load
+
+
+def check_import(
+    workspace: Workspace, sources: Sequence[Path], kafka: str | None = None, worker: Path | None = None
+) -> Equivalence:
+    """Compare what each client of the sources' connectors effectively gets with what it gets from a tree.
+
+    `kafka` is the version of the workers where neither sources nor tree say it; without, all known lines are compared,
+    and what only some of them show is open. `worker` has the properties of the workers that run the old connectors.
+    """
+    if kafka is not None and (not (version := kafka_version(kafka)) or not load().knows(version)):
+        raise InvalidArgument("kafka", f"{kafka} is no Kafka version that is known, such as 3.9")
+    files, passed_over = read_sources(sources)
+    old = [connector for file in files for inner in (file, *file.within) for connector in inner.connectors]
+    if not any(connector.type for connector in old):
+        names = ", ".join(map(str, sources))
+        raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(passed_over[:3]) or None)
+    topology = workspace.topology
+    new = [with_declared_workers(connector, topology.connects, topology.clusters) for connector in workspace.connectors]
+    return compare_connectors(_with_workers(old, worker), new, kafka)
+
+
+def _with_workers(connectors: Sequence[FoundConnector], worker: Path | None) -> list[FoundConnector]:
+    """Return connectors with the properties of a file where their own say nothing of their workers."""
+    if worker is None:
+        return list(connectors)
+    from mm2mgr.lint.reading import read_worker
+
+    facts = read_worker(worker)
+    workers = FoundWorkers(facts.properties or {}, facts.version, facts.policy)
+    return [replace(connector, workers=connector.workers or workers) for connector in connectors]
