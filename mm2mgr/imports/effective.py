@@ -48,6 +48,7 @@ _CONNECTOR_PLUGINS = (
     *("forwarding.admin.class", "metric.reporters"),
 )
 _NAMED_ELSEWHERE = frozenset({"name", "connector.class", "source.cluster.alias", "target.cluster.alias"})
+_OF_PROCESSES = frozenset({"config.providers", "security.providers"})  # defined for connectors, and read by none
 _PREFIXES_OF_PLUGINS = ("transforms.", "predicates.", "topic.creation.")
 
 
@@ -94,7 +95,7 @@ class EffectiveConnector:
         """Return the plain keys that config, workers, Connect or MirrorMaker set for a client."""
         names = {*client.written, *framework_defaults(client.client, self.setting, load())}
         for prefix in client.client.worker_prefixes:
-            inherited = {key.removeprefix(prefix) for key in self.properties if key.startswith(prefix)}
+            inherited = {key.removeprefix(prefix) for key in self.properties if key.startswith(prefix)} - {"client.id"}
             names |= inherited if prefix else {key for key in inherited if self.definition_of(client, key)}
         return names | ({ADDRESS} if client.client.worker_prefixes else set())
 
@@ -134,7 +135,12 @@ class EffectiveConnector:
 
     def reads(self, key: str) -> bool:
         """Tell whether something of the connector reads a key that is no client's."""
-        if key in _NAMED_ELSEWHERE or key in CLUSTER_KEYS or (key == "tasks.max" and self.type == "heartbeat"):
+        if (
+            key in _NAMED_ELSEWHERE
+            or key in CLUSTER_KEYS
+            or key in _OF_PROCESSES
+            or (key == "tasks.max" and self.type == "heartbeat")
+        ):
             return False
         if key == ASSIGNMENT_KEY:
             return is_plugin_class(self.connector.class_name)

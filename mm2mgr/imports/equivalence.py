@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.comparison.differences import is_set, list_items, meaning
 from mm2mgr.connectors import ConnectorType, type_of
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
+from mm2mgr.formats.templates import template_in
 from mm2mgr.imports.effective import (
     CONVERTERS,
     POLICY,
@@ -45,7 +46,8 @@ class SettingDifference:
 
     Without a `key` the client, or (`client` "") the connector, is there on one side only. `written_as` is the key of
     the old config that decides it, with its `file` and `line`, or those of the connector. `sensitive`: the old file
-    marks the value as a secret.
+    marks the value as a secret. `lines`: the only lines of Kafka with this difference, while that of the workers is not
+    known; () for all.
     """
 
     connector: str
@@ -58,7 +60,8 @@ class SettingDifference:
     file: str = ""
     line: int = 0
     sensitive: bool = False
-    json_keys = "connector client key old=shown_old new=shown_new changes written_as file line"
+    lines: tuple[str, ...] = ()
+    json_keys = "connector client key old=shown_old new=shown_new changes written_as file line lines"
 
     @property
     def shown_old(self) -> str | None:
@@ -76,7 +79,7 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class SecretPlace:
-    """A placeholder that has to hold a secret which the old config has in clear, and the keys that it is for."""
+    """A placeholder that has to hold what the old config has in clear, or as a template, and the keys it is for."""
 
     placeholder: str
     keys: tuple[str, ...]
@@ -135,8 +138,8 @@ def compare_connectors(
 
     `kafka` is the version of workers that no file names. Where a connector's file says nothing of its workers, they are
     those of its counterpart, as they stay on their Connect cluster; so do the properties that the new side, a tree,
-    does not have. Dedicated MirrorMakers, whose driver is its own workers, move to others. Raises ValueError for a
-    version of a line that is not known.
+    does not have. Dedicated MirrorMakers, whose driver is its own workers, move to others. A version before the oldest
+    known line is judged as that one, and one that cannot be placed as the newest.
     """
     pairs, rest = _match(old, new)
     differences: list[SettingDifference] = [*rest]
@@ -151,8 +154,7 @@ def compare_connectors(
         judged = [_compare(before, after, *case) for case in cases]
         in_all = set(judged[0].differences).intersection(*(set(case.differences) for case in judged[1:]))
         differences += (row for row in judged[0].differences if row in in_all)
-        in_some = dict.fromkeys(row for case in judged for row in (*case.differences, *case.open))
-        open_ += (row for row in in_some if row not in in_all)
+        open_ += _rows_of_some(cases, judged, in_all)
         idle += judged[-1].idle
         secrets += judged[-1].secrets
         clients += judged[-1].clients
@@ -169,6 +171,19 @@ def compare_connectors(
     )
 
 
+def _rows_of_some(
+    cases: Sequence[tuple[str, str]], judged: Sequence[_Judged], in_all: Set[SettingDifference]
+) -> Iterator[SettingDifference]:
+    """Yield what not all versions show, with the lines that show it; without their version no policy is known."""
+    lines: dict[SettingDifference, list[str]] = defaultdict(list)
+    for (_, version), case in zip(cases, judged, strict=True):
+        for row in (*case.differences, *case.open):
+            if row not in in_all and not (row.key == POLICY and len(cases) > 1):
+                lines[row].append(load().line(version))
+    for row, shown in lines.items():
+        yield replace(row, lines=tuple(shown) if len(shown) < len(cases) else ())
+
+
 def _versions(before: FoundConnector, after: FoundConnector, kafka: str | None) -> list[tuple[str, str]]:
     """Return the versions to judge both by: those that are known, else every known line."""
     named = [connector.workers.version if connector.workers else None for connector in (before, after)]
@@ -177,14 +192,26 @@ def _versions(before: FoundConnector, after: FoundConnector, kafka: str | None) 
     first = first or asked or other
     other = other or first
     if first and other:
-        load().line(first), load().line(other)  # raise for unknown ones
-        return [(first, other)]
+        return [(_judged_by(first), _judged_by(other))]
     return [(release, release) for release in load().releases.values()]
+
+
+def _judged_by(version: str) -> str:
+    """Return a version of a known line: the oldest one stands for those before it."""
+    try:
+        return version if load().knows(version) else load().releases[load().lines[0]]
+    except ValueError:  # another vendor's own numbering
+        return load().releases[load().lines[-1]]
 
 
 def _assumptions(pairs: Sequence[tuple[FoundConnector, FoundConnector]], kafka: str | None) -> Iterator[str]:
     if any(before.workers is None and (after.workers is None or _is_declared(after)) for before, after in pairs):
         yield "the workers' properties are not known: they are taken to set nothing for clients of connectors"
+    named = [connector.workers.version for pair in pairs for connector in pair if connector.workers]
+    versions = {version for text in (*named, kafka) if (version := kafka_version(text or ""))}
+    yield from (
+        f"Kafka {text} is judged as {_judged_by(text)}" for text in sorted(versions) if text != _judged_by(text)
+    )
     if kafka is None and any(len(_versions(*pair, None)) > 1 for pair in pairs):
         yield "the workers' Kafka version is not known: all known lines were compared"
 
@@ -383,7 +410,7 @@ class _Rows:
 
     def _is_same(self, key: str, old: Value | None, new: Value | None, scope: str) -> bool:
         if old is None or new is None:
-            return old is new
+            return old is new or self._is_default(key, old or new, scope)
         if old.value == new.value:
             return True
         meanings = []
@@ -393,6 +420,17 @@ class _Rows:
         if isinstance(meanings[0], frozenset) and not is_set(key, self.old.config, self.new.config):
             meanings = [tuple(list_items(value.value)) for value in (old, new)]
         return meanings[0] == meanings[1]
+
+    def _is_default(self, key: str, value: Value | None, scope: str) -> bool:
+        """Tell whether a value of one side is empty, or the default of a key for which the other side is too old."""
+        if value is None or not value.value:
+            return value is not None
+        definitions = [load().find(scope, key, side.version) for side in (self.old, self.new)]
+        definition = next((definition for definition in definitions if definition), None)
+        if None not in definitions or definition is None or definition.default is None:
+            return False
+        texts = (value.value, definition.default)
+        return len({meaning_of(key, text, definition.type) for text in texts}) == 1
 
     def _row(self, client: str, key: str, old: Value | None, new: Value | None, changes: str) -> SettingDifference:
         written = (old.written_as if old and old.origin == "connector" else None) or ""
@@ -440,7 +478,7 @@ def _held_secrets(row: SettingDifference) -> list[tuple[str, str]] | None:
         row.old is None
         or row.new is None
         or "${" not in row.new
-        or not (is_secret(row.key) or row.shown_old != row.old)
+        or not (is_secret(row.key) or row.shown_old != row.old or template_in(row.old))
     ):
         return None
     parts = _PLACEHOLDER.split(row.new)

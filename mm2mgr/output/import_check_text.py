@@ -50,7 +50,8 @@ def _say_rows(rows: Sequence[SettingDifference]) -> None:
 def _cells(row: SettingDifference) -> tuple[str, ...]:
     place = f" ({':'.join(_place(row))})" if row.file or row.line else ""
     old, new = (_NOTHING if text is None else text or '""' for text in (row.shown_old, row.shown_new))
-    return row.client or "all of it", row.key, old, new, f"{row.changes}{place}"
+    lines = f", on Kafka {', '.join(row.lines)} only" if row.lines else ""
+    return row.client or "all of it", row.key, old, new, f"{row.changes}{lines}{place}"
 
 
 def _place(row: SettingDifference) -> Iterator[str]:
