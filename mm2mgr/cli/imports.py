@@ -105,7 +105,7 @@ def import_(
     else:
         say_as(output, imported, lambda value: say_import(value, everything=everything))
     if out is not None:
-        result = operations.check_import(replace(workspace, files=(out,)), sources, kafka)
+        result = operations.check_import(replace(workspace, files=(out,)), sources, kafka, assume_newest=True)
         talk(f"checked: {verdict(result)}; see mm2mgr import … --check {out}")
     return int(ExitCode.LOOK if imported.report.decisions else ExitCode.YES)
 

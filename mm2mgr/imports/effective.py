@@ -188,7 +188,8 @@ class EffectiveConnector:
             from_workers = self.properties.get(key)
             if from_workers is not None:
                 return Value(key, from_workers.strip(), "workers", key)
-            usual = definition.default if definition and self.properties else None
+            has_all = "key.converter" in self.properties  # workers do not start without; a tree has none of theirs
+            usual = definition.default if definition and has_all else None
             return None if usual is None else Value(key, usual, "Kafka")
         default = self._default(key)
         return None if default is None else Value(key, default, "Kafka")

@@ -37,6 +37,7 @@ CONNECTOR = "connector"
 WORKERS_OWN = "what the workers have"
 _OWN_WORKERS = {"dedicated", "mirrormaker1"}  # forms that bring their own process
 _MOST_STATES = 20_000
+_MOST_COMPARED = 2_500
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 
 
@@ -239,6 +240,10 @@ def _match(
         matched = {id(connector) for pair in same for connector in pair}
         left = [connector for connector in before if id(connector) not in matched]
         free = [connector for connector in after if id(connector) not in matched]
+        if len(left) * len(free) > _MOST_COMPARED:  # so many of one pair were hardly all renamed and altered
+            same += zip(sorted(left, key=_topics_of), sorted(free, key=_topics_of), strict=False)
+            count = min(len(left), len(free))
+            left, free = sorted(left, key=_topics_of)[count:], sorted(free, key=_topics_of)[count:]
         while left and free:
             nearest = min(((_distance(a, b), i, j) for i, a in enumerate(left) for j, b in enumerate(free)))
             same.append((left.pop(nearest[1]), free.pop(nearest[2])))
@@ -272,8 +277,11 @@ def _is_off(connector: FoundConnector, type_: ConnectorType) -> bool:
 
 def _distance(before: FoundConnector, after: FoundConnector) -> tuple[bool, int]:
     """Return how unlike two connectors are: other topics first."""
-    topics = (frozenset(list_items(side.config.get("topics", ".*"))) for side in (before, after))
-    return len(set(topics)) > 1, len(set(before.config.items()) ^ set(after.config.items()))
+    return _topics_of(before) != _topics_of(after), len(set(before.config.items()) ^ set(after.config.items()))
+
+
+def _topics_of(connector: FoundConnector) -> list[str]:
+    return sorted(list_items(connector.config.get("topics", ".*")))
 
 
 _LOSS = {

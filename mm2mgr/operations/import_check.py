@@ -16,15 +16,23 @@ from mm2mgr.truth.keys import kafka_version, load
 
 
 def check_import(
-    workspace: Workspace, sources: Sequence[Path], kafka: str | None = None, worker: Path | None = None
+    workspace: Workspace,
+    sources: Sequence[Path],
+    kafka: str | None = None,
+    worker: Path | None = None,
+    *,
+    assume_newest: bool = False,
 ) -> Equivalence:
     """Compare what each client of the sources' connectors effectively gets with what it gets from a tree.
 
     `kafka` is the version of the workers where neither sources nor tree say it; without, all known lines are compared,
-    and what only some of them show is open. `worker` has the properties of the workers that run the old connectors.
+    and what only some of them show is open, or only the newest with `assume_newest`, as an import judges. `worker` has
+    the properties of the workers that run the old connectors.
     """
     if kafka is not None and (not (version := kafka_version(kafka)) or not load().knows(version)):
         raise InvalidArgument("kafka", f"{kafka} is no Kafka version that is known, such as 3.9")
+    if kafka is None and assume_newest:
+        kafka = load().releases[load().lines[-1]]
     files, passed_over = read_sources(sources)
     old = [connector for file in files for inner in (file, *file.within) for connector in inner.connectors]
     if not any(connector.type for connector in old):
