@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     help="Compare this tree with the sources, client by client; nothing is written.",
 )
 @option("--worker", type=FILE, help="With --check: connect-distributed.properties of the workers that run the sources.")
+@option(
+    "--advise", is_flag=True, help="Also say which flows Cluster Mirroring (KIP-1279) could take, and why others not."
+)
 @option("--all", "everything", is_flag=True, help="Also list the keys that are kept, and those with Kafka's defaults.")
 @output_in("text", "json", "markdown")
 @click.pass_obj
@@ -58,6 +61,7 @@ def import_(
     kafkas: tuple[str, ...],
     tree: Path | None,
     worker: Path | None,
+    advise: bool,
     everything: bool,
     output: str,
 ) -> int:
@@ -99,7 +103,7 @@ def import_(
         owner, kafka, _urls(connects), dict(_pairs(kafkas, "--workers-kafka")), workspace.templates
     )
     with invalid_arguments():
-        imported = operations.import_sources(sources, options, out)
+        imported = operations.import_sources(sources, options, out, with_advice=advise)
     if output == "markdown":
         say_lines(import_markdown(imported))
     else:

@@ -231,7 +231,8 @@ def config_of(connector: FoundConnector) -> dict[str, str]:
         entry = connector.lines.get(key)
         if entry is None or entry.raw == "null":
             return value
-        return java_value(entry) if isinstance(entry, Line) else entry.value
+        is_line = isinstance(entry, Line) and entry.raw != f'"{entry.value}"'  # lines may come from YAML, too
+        return java_value(entry) if is_line else entry.value
 
     return {key: text(key, value) for key, value in connector.config.items()}
 

@@ -17,6 +17,7 @@ from mm2mgr.connectors import ConnectorType, type_of
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
 from mm2mgr.formats.templates import template_in
 from mm2mgr.imports.effective import (
+    ADDRESS,
     CONVERTERS,
     POLICY,
     EffectiveConnector,
@@ -309,7 +310,7 @@ def _alone(connector: FoundConnector, group: _Group, *, is_old: bool) -> Setting
 
 
 def _compare(before: FoundConnector, after: FoundConnector, version: str, later: str) -> _Judged:
-    old = effective(before, version, before.workers or after.workers)
+    old = effective(before, version, _workers_before(before, after))
     new = effective(after, later, _workers_after(before, after))
     rows, unknown, secrets = _Rows(old, new), [], []
     differing: list[SettingDifference] = []
@@ -323,6 +324,16 @@ def _compare(before: FoundConnector, after: FoundConnector, version: str, later:
     decided = {row.written_as for row in (*differing, *unknown)} | {row.key for row in differing}
     idle = tuple(row for row in rows.idle() if row.key not in decided)
     return _Judged(tuple(differing), tuple(unknown), tuple(secrets), idle, len({*old.clients, *new.clients}))
+
+
+def _workers_before(before: FoundConnector, after: FoundConnector) -> FoundWorkers | None:
+    """Return the workers of the old side; where these stay, they use the Kafka that the tree declares as theirs."""
+    if before.workers is None:
+        return after.workers
+    if before.form in _OWN_WORKERS or ADDRESS in before.workers.properties or not _is_declared(after):
+        return before.workers
+    declared = after.workers.properties if after.workers else {}
+    return replace(before.workers, properties={**declared, **before.workers.properties})
 
 
 def _workers_after(before: FoundConnector, after: FoundConnector) -> FoundWorkers | None:

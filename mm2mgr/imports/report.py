@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.connectors import Connector, ConnectorType
@@ -16,6 +16,10 @@ from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
 from mm2mgr.imports.estate import ImportedEstate, LeftOut
 from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
+from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.reading import Surroundings, estate_of_files
+from mm2mgr.lint.rules import RULES, lint
+from mm2mgr.log_places import START_KEY
 from mm2mgr.secrets import mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.scalars import is_name
@@ -58,6 +62,17 @@ class ReportRow:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What `lint` says of an input, which is imported as it behaves: nothing is improved in silence."""
+
+    place: str
+    rule: str
+    severity: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True)
 class ConnectorLeftOut:
     """A connector that the tree does not declare."""
 
@@ -74,11 +89,12 @@ class ImportReport:
     rows: tuple[ReportRow, ...]
     left_out: tuple[ConnectorLeftOut, ...] = ()
     placeholders: tuple[Placeholder, ...] = ()
+    advice: tuple[Advice, ...] = ()
     notes: tuple[str, ...] = ()
     connectors: int = 0
     flows: int = 0
     comments: dict[PathKey, str] = field(default_factory=dict, repr=False, compare=False)
-    json_keys = "summary rows left_out placeholders notes"
+    json_keys = "summary rows left_out placeholders advice notes"
 
     @property
     def counts(self) -> Mapping[Outcome, int]:
@@ -145,6 +161,7 @@ def make_report(
     estate: ImportedEstate,
     judged: Sequence[Judged],
     lines: Sequence[TreeLine],
+    version: str,
 ) -> ImportReport:
     """Return the report on every key of these files."""
     maker = _Maker(estate, lines)
@@ -152,11 +169,21 @@ def make_report(
         maker.judge(pair)
     for left in estate.left_out:
         maker.leave_out(left)
-    rows = tuple(maker.rows(files))
+    rows = {(row.file, row.line, row.key): row for row in maker.rows(files)}
+    advice: list[Advice] = []
+    for finding in advise(files, version):
+        row = rows.get((finding.spot.file, finding.spot.line, finding.spot.key))
+        if row and row.outcome == "nothing":  # lint says why, and what to write in this file
+            rows[row.file, row.line, row.key] = replace(row, reason=finding.message, fix=finding.fix)
+        else:
+            more = f" (and {finding.more} more like this)" if finding.more else ""
+            place = str(finding.spot)
+            advice.append(Advice(place, finding.rule, finding.severity, finding.message + more, finding.fix))
     return ImportReport(
-        rows,
+        tuple(rows.values()),
         tuple(ConnectorLeftOut(left.mirror.name, left.mirror.place, left.reason, left.fix) for left in estate.left_out),
         tuple(estate.placeholders),
+        tuple(advice),
         tuple(_notes(files, estate)),
         estate.connectors,
         sum(len(pairs) for pairs in estate.flows.values()),
@@ -166,7 +193,7 @@ def make_report(
 
 def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str]:
     for cluster in estate.clusters.values():
-        for other in cluster.other_servers:
+        for other in cluster.other_servers:  # one alias, several clusters: each connector keeps its own
             mine = ",".join(cluster.servers)
             most = f"most connectors have the brokers {mine}, others {other}"
             yield f"alias {cluster.alias}: {most}: these are kept verbatim"
@@ -176,6 +203,12 @@ def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str
         for connector in file.connectors:
             if connector.type is None:
                 yield f"{file.path}:{connector.line}: {connector.name} is a {connector.class_name}, and not imported"
+
+
+def advise(files: Sequence[ForeignFile], version: str) -> list[Finding]:
+    """Return what lint finds wrong in these files, but for hints."""
+    findings = lint(estate_of_files(files, Surroundings(version=version)), RULES)
+    return [finding for finding in findings if finding.silenced is None and finding.severity != "info"]
 
 
 class _Maker:
@@ -200,6 +233,11 @@ class _Maker:
         for key in mirror.config:
             if place := mirror.lines.get(key):
                 self.verdicts.setdefault(place, []).append(self._verdict(judged, key, old, new))
+        for entry in mirror.origin.entries if mirror.origin.start_group else ():
+            if entry.key == "group.id":
+                place = InputKey(entry.file or mirror.file, entry.line, entry.key)
+                path = self._path_of(judged.connector.origins.get(START_KEY))
+                self.verdicts[place] = [_Verdict("kept", path, "the flow goes on where this group is")]
 
     def leave_out(self, left: LeftOut) -> None:
         """Record that nothing of a connector is kept."""
@@ -312,13 +350,13 @@ def _input_keys(file: ForeignFile) -> Iterator[tuple[InputKey, Entry, bool]]:
         groups = [(*connector.entries, *connector.unused) for connector in file.connectors if connector.type]
     yielded_keys: set[InputKey] = set()
     for group in groups:
-        last = {entry.key: entry for entry in group}
+        last = {(entry.file, entry.key): entry for entry in group}
         for entry in group:
-            place = InputKey(file.path, entry.line, entry.key)
-            is_written = bool(entry.path) or file.syntax in ("dedicated", "properties")
+            place = InputKey(entry.file or file.path, entry.line, entry.key)
+            is_written = bool(entry.path) or file.syntax not in ("json", "yaml")
             if is_written and place not in yielded_keys:
                 yielded_keys.add(place)
-                yield place, entry, last[entry.key] is entry
+                yield place, entry, last[entry.file, entry.key] is entry
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------
@@ -335,6 +373,9 @@ def _dead(mirror: Mirror, key: str) -> str:
     except Mm2mgrError as error:
         return error.message
     _, colon, reason = verdict.partition("does nothing: ")
+    if reason.endswith("does not have it") and (history := load().history(mirror.type, key)):
+        lines = history[0].exists_in
+        return f"{reason}: {lines[0]} to {lines[-1]} do"
     return reason if colon else f"no client of this connector reads it in Kafka {mirror.version}"
 
 

@@ -23,10 +23,16 @@ from mm2mgr.imports.write import write_document
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
+from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
 """The files of an imported tree: clusters and Connect clusters, flows, connectors that change hands."""
+_LISTS: Mapping[str, tuple[str, ...]] = {
+    "topics.exclude": ("topics", "exclude"),
+    "config.properties.exclude": ("sync", "exclude_properties"),
+    "groups.exclude": ("checkpoints", "groups", "exclude"),
+}
 _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 
 
@@ -53,6 +59,7 @@ class ImportedTree:
     connectors: tuple[Connector, ...] = field(default=(), repr=False)
     """What the tree renders, without secrets."""
     mirrors: tuple[Mirror, ...] = field(default=(), repr=False)
+    flows: tuple[Flow, ...] = field(default=(), repr=False)
     json_keys = "report"
 
 
@@ -65,8 +72,8 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
     draft.settle()
     estate.placeholders = draft.placeholders_in_use([*preparation.placeholders.values(), *estate.placeholders])
-    report = make_report(files, estate, draft.judge_pairs(), draft.lines())
-    return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors))
+    report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version)
+    return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors), draft.flows)
 
 
 class _Draft:
@@ -131,7 +138,8 @@ class _Draft:
             for document in read_yaml(Path(name), write_document(values, {}, is_compact=False).encode())
         ]
         self.spec = spec_of(documents, tuple(self.values))
-        self.connectors = render(expand(self.spec), self.options.templates)
+        topology = expand(self.spec)
+        self.flows, self.connectors = topology.flows, render(topology, self.options.templates)
 
     def rendered_by_flow(self) -> Mapping[tuple[str, ConnectorType, str], Connector]:
         """Return the rendered connectors by flow (source connectors only), type and pair."""
@@ -155,7 +163,7 @@ class _Draft:
     def places_of(self, mirror: Mirror) -> tuple[WorkerSetting, WorkerSetting]:
         """Return where a connector runs, and where it is going to."""
         connect = self.estate.connects[mirror.connect]
-        servers = ",".join(self.estate.clusters[connect.kafka].servers)
+        servers = ",".join(self.estate.clusters[connect.kafka].servers if connect.is_kafka_known else ())
         after = around_of(mirror, servers)
         if not mirror.is_dedicated:
             return after, after
@@ -169,7 +177,10 @@ class _Draft:
                 continue
             for key, value in verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror)).items():
                 for flow, of_pair in self._owners(pair, type_):
-                    self.settings[flow][of_pair]["verbatim", type_, key] = value
+                    settings = self.settings[flow][of_pair]
+                    settings["verbatim", type_, key] = value
+                    if settings.get(_LISTS.get(key, ())):
+                        settings[_LISTS[key]] = []  # the whole list is verbatim
                     added = True
         return added
 
@@ -265,7 +276,7 @@ class _Draft:
         moved: list[object] = []
         for pair, type_, mirror, _ in self.matches():
             if mirror.is_dedicated:
-                if type_ == "source":
+                if type_ == "source" and mirror.origin.form == "dedicated":
                     moved.append({"from": {"dedicated": pair.name}, "to": f"{pair.flow}:{pair.name}"})
                 continue
             owner = mirror.config.get(OWNER_KEY, "")
@@ -287,7 +298,9 @@ class _Draft:
 
     def texts(self, report: ImportReport) -> dict[str, str]:
         """Return the files, with the origin of each value at the end of its line."""
-        comments: dict[PathKey, str] = report.comments
+        comments: dict[PathKey, str] = dict(report.comments)
+        for name in self.estate.connects.keys() - self.options.urls.keys():
+            comments["connect", name, "url"] = "to be set: the REST URL of its workers"
         return {name: write_document(values, comments, _HEADS[name]) for name, values in self.values.items()}
 
 

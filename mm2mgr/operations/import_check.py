@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
+from mm2mgr.formats.sources import read_sources
 from mm2mgr.imports.effective import with_declared_workers
 from mm2mgr.imports.equivalence import Equivalence, compare_connectors
-from mm2mgr.operations.imports import read_sources
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.truth.keys import kafka_version, load
 
@@ -22,22 +22,24 @@ def check_import(
     worker: Path | None = None,
     *,
     assume_newest: bool = False,
+    topics: str = "",
 ) -> Equivalence:
     """Compare what each client of the sources' connectors effectively gets with what it gets from a tree.
 
     `kafka` is the version of the workers where neither sources nor tree say it; without, all known lines are compared,
     and what only some of them show is open, or only the newest with `assume_newest`, as an import judges. `worker` has
-    the properties of the workers that run the old connectors.
+    the properties of the workers that run the old connectors, `topics` the list of topics of a MirrorMaker 1 whose
+    command is not among the sources.
     """
     if kafka is not None and (not (version := kafka_version(kafka)) or not load().knows(version)):
         raise InvalidArgument("kafka", f"{kafka} is no Kafka version that is known, such as 3.9")
     if kafka is None and assume_newest:
         kafka = load().releases[load().lines[-1]]
-    files, passed_over = read_sources(sources)
-    old = [connector for file in files for inner in (file, *file.within) for connector in inner.connectors]
+    read = read_sources(sources, topics=topics)
+    old = [connector for file in read.files for connector in file.connectors]
     if not any(connector.type for connector in old):
         names = ", ".join(map(str, sources))
-        raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(passed_over[:3]) or None)
+        raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(map(str, read.notes[:3])) or None)
     topology = workspace.topology
     new = [with_declared_workers(connector, topology.connects, topology.clusters) for connector in workspace.connectors]
     return compare_connectors(_with_workers(old, worker), new, kafka)

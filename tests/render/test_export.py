@@ -14,13 +14,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.connectors import PACKAGE, Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.export import ExportedFile, ExportFormat
+from mm2mgr.export import export as build
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.recognise import read_file
-from mm2mgr.imports.effective import with_declared_workers
+from mm2mgr.imports.effective import config_of, with_declared_workers
 from mm2mgr.imports.equivalence import CONNECTOR, compare_connectors
 from mm2mgr.operations import Export, Workspace, export, write_export
+from mm2mgr.secrets import mask
 from tests.examples import draw_examples
 from tests.render.test_order import KEYS, PATTERNS, Tree, trees, written
 from tests.spec.trees import BASE, FLOW, write
@@ -291,5 +294,60 @@ def test_a_changed_key_is_reported_at_the_clients_that_read_it(tmp_path: Path) -
         if not reported:
             assert compared.outcome == "equal"
             assert key.startswith("mm2mgr.") or {row.key for row in compared.idle} == {key}
+
+    holds()
+
+
+# --- any text, without a tree -----------------------------------------------------------------------------------------
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12) | st.sampled_from(
+    [
+        "true",
+        "null",
+        "~",
+        "1e3",
+        "0x1f",
+        "${file:/a b:c}",
+        " lead",
+        "trail ",
+        "a\\.b",
+        "#no",
+        "! no",
+        "x: y",
+        "- z",
+        "'",
+        '"',
+        "",
+        "…",
+        "😀",
+    ]
+)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_any_text_comes_back(tmp_path: Path, form: ExportFormat) -> None:
+    """Keys and values that a template of somebody's own may write, as the reader of the other tool takes them."""
+    topology = of(tmp_path, x=BASE + FLOW).topology
+
+    @draw_examples(30, 10_000)
+    @given(
+        st.dictionaries(
+            st.sampled_from([f"{prefix}{key}" for prefix in ("source.consumer.", "transforms.t.", "") for key in KEYS])
+            | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).map("z.{}".format),
+            TEXTS,
+        )
+    )
+    def holds(more: dict[str, str]) -> None:
+        config = {"name": "n", "connector.class": f"{PACKAGE}.MirrorSourceConnector", "tasks.max": "2"}
+        config |= {"source.cluster.alias": "a", "target.cluster.alias": "b", **more}
+        result = build([Connector("n", "source", "w", "a->b", ("f:a->b",), config)], topology, form)
+        if result.refusals:
+            assert any(mask(key, value) != value for key, value in config.items())
+            return
+        [connector, *_] = [each for each in read_back(result.files) if each.type == "source"]
+        after = config_of(connector)
+        if form == "properties":
+            after = {key: text for key, text in after.items() if key in config} | {"name": "n"}
+        assert after == config | ({"connector.class": after["connector.class"]} if form == "properties" else {})
 
     holds()
