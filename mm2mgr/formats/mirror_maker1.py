@@ -166,9 +166,10 @@ def _connector(
     config = own | _AS_IT_DOES | {key: entry.value for key, entry in lines.items()}
     first = read.get("group.id") or next(iter(read.values()), None)
     line = first.line if first else topics.line
-    connector = FoundConnector(
-        name, _CLASS, config, lines, line, (*consumer.entries, *producer.entries), form="mirrormaker1"
-    )
+    of_producer = (replace(entry, file=entry.file or producer.file) for entry in producer.entries)
+    of_command = (lines[key] for key in ("topics", "tasks.max") if key in lines)
+    entries = (*consumer.entries, *of_producer, *of_command)
+    connector = FoundConnector(name, _CLASS, config, lines, line, entries, form="mirrormaker1")
     return replace(connector, file=consumer.file, start_group=group), notes
 
 

@@ -36,12 +36,16 @@ _SYNCS_OFF = "emit.offset-syncs.enabled"
 
 @dataclass(frozen=True)
 class WorkerSetting:
-    """What decides besides the config: Kafka's version, the workers' properties and exactly-once, their own Kafka."""
+    """What decides besides the config: Kafka's version, the workers' properties and exactly-once, their own Kafka.
+
+    Where `is_known` is false, nobody knows what the workers give their clients.
+    """
 
     version: str
     workers: Mapping[str, str] = field(default_factory=dict, repr=False)
     exactly_once: bool = False
     home_servers: str = ""
+    is_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,11 @@ class Effects:
             client.name: ConfiguredClient(client, setting, config, around.workers, winners(client, config))
             for client in clients(type_, setting)
         }
-        self.setting = setting
+        self._by_key: dict[str, list[KeyReader]] = {}
+        for name, client in self.clients.items():
+            for plain, key in client.written.items():
+                if self.is_known(client, plain):
+                    self._by_key.setdefault(key, []).append(KeyReader(name, plain))
         self.has_plugin = any(not value.strip().startswith(KAFKA) for key in _PLUGINS if (value := config.get(key)))
 
     def definition(self, key: str) -> Key | None:
@@ -73,18 +81,15 @@ class Effects:
         """Tell whether a key without a definition may be read: by a transformation, a converter or a foreign class."""
         if key.startswith(_OPEN_PREFIXES):
             return True
+        if key.startswith("mm2mgr."):
+            return False
         if key.startswith(tuple(f"{converter}." for converter in CONVERTERS)):
             return key.partition("converter.")[0] + "converter" in self.config
         return self.has_plugin and not any(load().history(type_, key) for type_ in CLASSES.values())
 
     def readers(self, key: str) -> list[KeyReader]:
         """Return who gets the value of this key: nobody for one that does nothing, or that another key outranks."""
-        readers = [
-            KeyReader(name, plain)
-            for name, client in self.clients.items()
-            for plain, written in client.written.items()
-            if written == key and self.is_known(client, plain)
-        ]
+        readers = list(self._by_key.get(key, ()))
         if self.definition(key) or (not self.is_of_client(key) and self.is_open(key)):
             readers.append(KeyReader("", key))
         return readers
@@ -129,6 +134,8 @@ class Effects:
             return None
         value = client.value(reader.plain)
         text = value.value if value else None
+        if client.client.worker_prefixes and not self.around.is_known and client.own_value(reader.plain) is None:
+            text = None  # theirs, whatever that is
         if reader.plain == "bootstrap.servers" and client.client.worker_prefixes:
             text = (own.value if (own := client.own_value(reader.plain)) else None) or self.around.home_servers
         definition = load().find(client.client.kind, reader.plain, self.around.version)
@@ -142,6 +149,8 @@ class Effects:
                 return False
             return self.value(reader) == _meaning(reader.plain, definition.default, definition.type)
         client = self.clients[reader.client]
+        if client.client.worker_prefixes and not self.around.is_known:
+            return False
         bare = replace(client, config={}, workers={}, written={}).value(reader.plain)
         definition = load().find(client.client.kind, reader.plain, self.around.version)
         kind = definition.type if definition else ""
@@ -187,7 +196,7 @@ def verbatim_keys(
     old = Effects(type_, before, around)
     for _ in range(_ROUNDS):
         current = Effects(type_, overlaid(after, overlay), new)
-        more = {key: value for key, value in _repairs(old, current) if overlay.get(key, "") != value}
+        more = {key: value for key, value in _repairs(old, current) if key not in overlay or overlay[key] != value}
         if not more:
             break
         overlay |= more
@@ -237,4 +246,4 @@ def differs(reader: KeyReader, old: Effects, new: Effects) -> bool:
 
 def without_workers(around: WorkerSetting) -> WorkerSetting:
     """Return the surroundings without properties of workers, as new ones have none that are known."""
-    return replace(around, workers={})
+    return replace(around, workers={}, is_known=True)

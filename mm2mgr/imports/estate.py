@@ -14,6 +14,7 @@ from mm2mgr.connectors import ConnectorType
 from mm2mgr.imports.inputs import Mirror, Placeholder, alias_text, most_common
 from mm2mgr.imports.settings import Pair
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
+from mm2mgr.spec.files import refused_security
 from mm2mgr.spec.scalars import SECURITY_KEYS, check_address, is_name
 from mm2mgr.text import is_addressable, whole_number
 
@@ -61,6 +62,7 @@ class DeclaredConnect:
     name: str
     kafka: str
     why_kafka: str
+    is_kafka_known: bool
     urls: list[str]
     version: str | None = None
     exactly_once: bool = False
@@ -254,7 +256,9 @@ def _security(sides: Iterable[tuple[Mirror, str]]) -> dict[str, str]:
         for key in SECURITY_KEYS:
             votes.setdefault(key, Counter())[own.get(key, "").strip()] += 1
     chosen = {key: counted.most_common(1)[0][0] for key, counted in sorted(votes.items())}
-    return {key: value for key, value in chosen.items() if value}
+    security = {key: value for key, value in chosen.items() if value}
+    refused = refused_security(security)
+    return {key: value for key, value in security.items() if key not in refused}
 
 
 def _factor(alias: str, mirrors: Sequence[Mirror]) -> int:
@@ -292,7 +296,8 @@ def _connects(
             name,
             kafka,
             reason,
-            list(urls.get(name, [f"http://{name.lower().replace('_', '-')}:8083"])),
+            not reason.startswith("a guess"),
+            list(urls.get(name, [f"http://connect-{name.lower().replace('_', '-')}:8083"])),
             version or (next(iter(versions)) if len(versions) == 1 else None),
             any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in own),
             "connector" if security and len(brought) * 2 > len(here) else "worker",
@@ -309,7 +314,7 @@ def _home(name: str, mirrors: Sequence[Mirror], estate: ImportedEstate, kafkas: 
         return kafkas[name], "as given"
     if all(mirror.is_dedicated for mirror in mirrors):
         targets = [mirror.target for mirror in mirrors if mirror.type == "source"]
-        return most_common(targets), "a dedicated MirrorMaker uses its target, and so should its new workers"
+        return most_common(targets), "its new workers are to use the target, as the MirrorMaker before them"
     for mirror in mirrors:
         servers = {part.strip() for part in mirror.workers.get(_SERVERS, "").split(",")}
         for alias, cluster in estate.clusters.items():

@@ -82,7 +82,8 @@ class Mirror:
 
     @property
     def is_dedicated(self) -> bool:
-        return self.origin.form == "dedicated"
+        """Whether it runs in a process of its own, so that Connect has no connector of it."""
+        return self.origin.form != "connect"
 
     @property
     def exactly_once(self) -> bool:
@@ -125,6 +126,9 @@ class Preparation:
         target = target or "target"  # MirrorConnectorConfig.TARGET_CLUSTER_ALIAS_DEFAULT
         type_ = connector.type
         assert type_ is not None
+        for key in connector.sensitive & config.keys():
+            if not is_placeholder(value := config[key]):
+                config = {**config, key: self._placeholder(value, key, "", (source, target), lines[key].place)}
         clear = dict(self._without_secrets(config, lines, source, target, connector.name))
         own = connector.workers.properties if connector.workers else {}
         workers = dict(self._without_secrets(own, {}, target, target, connector.name))
@@ -140,7 +144,9 @@ class Preparation:
             version,
             connector,
             slips,
-            frozenset(key for key, value in clear.items() if value != config[key]),
+            frozenset(
+                key for key, value in clear.items() if value != connector.config.get(key, value) and key not in slips
+            ),
             workers,
         )
 
@@ -150,7 +156,7 @@ class Preparation:
         """Name the Connect cluster: as the file does, after a file or folder of several connectors, or the target."""
         if self.connects == (ALL_THERE,):
             return ALL_THERE
-        if connector.form == "dedicated":  # on Connect, heartbeats run beside the flow that carries them
+        if connector.form != "connect":  # on Connect, heartbeats run beside the flow that carries them
             return alias_text(source if connector.type == "heartbeat" else target)
         if connector.owner:
             return alias_text(connector.owner)
@@ -180,11 +186,15 @@ class Preparation:
         for part in sorted(secrets, key=len, reverse=True):
             if part in value:
                 option = _option(value, part)
-                variable = self._variable(part, key, option, source, target)
-                self.placeholders.setdefault(variable, Placeholder(variable, option or key, "secret", place))
+                text = self._placeholder(part, key, option, (source, target), place)
                 before = rf"({re.escape(option)}\s*=\s*\\?[\"']?)" if option else "()"
-                value = re.sub(before + re.escape(part), rf"\g<1>${{env:{variable}}}", value)
+                value = _with_part_replaced(value, before + re.escape(part), text)
         return value
+
+    def _placeholder(self, secret: str, key: str, option: str, ends: tuple[str, str], place: str) -> str:
+        variable = self._variable(secret, key, option, *ends)
+        self.placeholders.setdefault(variable, Placeholder(variable, option or key, "secret", place))
+        return f"${{env:{variable}}}"
 
     def _without_templates(self, key: str, value: str, source: str, target: str, place: str) -> str:
         """Return a value with a placeholder for what a template or a shell fills in."""
@@ -231,10 +241,10 @@ def known_version(connector: FoundConnector, version: str) -> str:
 def _values_of_java(file: ForeignFile, connector: FoundConnector) -> tuple[dict[str, str], dict[str, str]]:
     """Return a config with the values that Java reads, and those that were meant where they are others."""
     entries: Iterable[Entry] = file.entries or connector.entries
-    read = {(entry.line, entry.key): entry.value for entry in entries}
+    read = {(entry.file, entry.line, entry.key): entry.value for entry in entries}
     config, slips = dict(connector.config), dict[str, str]()
     for key, line in connector.lines.items():
-        value = read.get((line.line, line.key), line.value)
+        value = read.get((line.file, line.line, line.key), line.value)
         if key not in config or value == config[key]:
             continue
         if connector.type and not fault(connector.type, key, load().lines[-1], value):
@@ -262,6 +272,10 @@ def _option(value: str, part: str) -> str:
     """Return the name of the option of a JAAS string that has a value."""
     match = re.search(rf"([\w.]+)\s*=\s*\\?[\"']?{re.escape(part)}", value)
     return match[1] if match else ""
+
+
+def _with_part_replaced(value: str, pattern: str, text: str) -> str:
+    return re.sub(pattern, lambda match: match[1] + text, value)
 
 
 def _holds_only_placeholders(part: str) -> bool:

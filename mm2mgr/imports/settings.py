@@ -94,7 +94,9 @@ class Pair:
 
 def around_of(mirror: Mirror, home_servers: str) -> WorkerSetting:
     """Return where a connector runs, as far as its input says."""
-    return WorkerSetting(mirror.version, mirror.workers, mirror.exactly_once, home_servers)
+    return WorkerSetting(
+        mirror.version, mirror.workers, mirror.exactly_once, home_servers, is_known=bool(mirror.workers)
+    )
 
 
 def read_settings(pair: Pair, shared: Pair) -> Settings:
@@ -135,7 +137,9 @@ def _of_source(mirror: Mirror) -> Iterator[tuple[Path, object]]:
     yield ("refresh_interval",), seconds_text(config.get("refresh.topics.interval.seconds", "600"))
     if (state := (mirror.origin.state or "").lower()) in ("paused", "stopped"):
         yield ("state",), state
-    if start := config.get(START_KEY):
+    if group := mirror.origin.start_group:
+        yield ("start", "group"), group
+    elif start := config.get(START_KEY):
         of_group = start.startswith(GROUP_PREFIX)
         path = ("start", "group") if of_group else ("start",)
         yield path, start.removeprefix(GROUP_PREFIX) if of_group else start
@@ -202,7 +206,8 @@ def _other_keys(mirror: Mirror) -> Iterator[tuple[Path, object]]:
         definition = effects.definition(key)
         if definition and definition.default is not None and definition.default.strip() == value.strip():
             continue  # Kafka's own default
-        yield (block, key), value
+        if (key, value) != ("offsets.storage.topic", f"mm2mgr-offsets.{mirror.connect}.internal"):  # its usual name
+            yield (block, key), value
     first, until = defaults.METRIC_NAMES_VERSIONS
     number = tuple(int(part) for part in re.findall(r"\d+", mirror.version)[:2])
     if has_metric_names and first <= number < until:
