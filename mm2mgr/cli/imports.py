@@ -93,7 +93,8 @@ def import_(
         if output == "markdown":
             raise click.UsageError("--check has -o text and -o json")
         with invalid_arguments():
-            result = operations.check_import(replace(workspace, files=(tree,)), sources, kafka, worker)
+            options_of_check = operations.ImportCheck(kafka, worker)
+            result = operations.check_import(replace(workspace, files=(tree,)), sources, options_of_check)
         say_as(output, result, say_equivalence)
         return _CHECK_CODES[result.outcome]
     if worker is not None:
@@ -109,7 +110,9 @@ def import_(
     else:
         say_as(output, imported, lambda value: say_import(value, everything=everything))
     if out is not None:
-        result = operations.check_import(replace(workspace, files=(out,)), sources, kafka, assume_newest=True)
+        result = operations.check_import(
+            replace(workspace, files=(out,)), sources, operations.ImportCheck(kafka, assume_newest=True)
+        )
         talk(f"checked: {verdict(result)}; see mm2mgr import … --check {out}")
     return int(ExitCode.LOOK if imported.report.decisions else ExitCode.YES)
 

@@ -67,13 +67,13 @@ class SettingDifference:
 
     @property
     def shown_old(self) -> str | None:
-        return self._shown(self.old)
+        return self._show(self.old)
 
     @property
     def shown_new(self) -> str | None:
-        return self._shown(self.new)
+        return self._show(self.new)
 
-    def _shown(self, value: str | None) -> str | None:
+    def _show(self, value: str | None) -> str | None:
         if value is None:
             return None
         return MASK if self.sensitive and not is_placeholder(value) else mask(self.key, value)

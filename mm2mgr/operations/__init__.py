@@ -94,7 +94,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
-    from mm2mgr.operations.import_check import check_import
+    from mm2mgr.operations.import_check import ImportCheck, check_import
     from mm2mgr.operations.imports import ImportedFolder, import_sources
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import (
@@ -235,7 +235,7 @@ _HOMES: Mapping[str, str] = {
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
-        "operations.import_check": "check_import",
+        "operations.import_check": "ImportCheck check_import",
         "operations.imports": "ImportedFolder import_sources",
         "imports.report": "ImportReport ReportRow",
         "imports.equivalence": "Equivalence IdleKey SecretPlace SettingDifference",

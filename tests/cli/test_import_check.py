@@ -76,4 +76,4 @@ def test_what_cannot_be_asked_together(imported: Command) -> None:
     imported("import", "connector.json", "--check", "new", "-o", "markdown", code=64)
     imported("import", "connector.json", "--worker", "connector.json", code=64)
     imported("import", "connector.json", "--check", "new", "--kafka", "x", code=64)
-    assert "no connector of MirrorMaker" in imported("import", "new", "--check", "new", code=1).err
+    imported("import", "new", "--check", "new", code=1)
