@@ -21,6 +21,7 @@ from mm2mgr.spec.values import (
     ClusterId,
     ConnectorName,
     ConnectorSettings,
+    Currency,
     FlowId,
     Headers,
     HourSpans,
@@ -33,6 +34,7 @@ from mm2mgr.spec.values import (
     PartitionName,
     Patterns,
     PolicyName,
+    Price,
     ProxyUrl,
     Security,
     Selector,
@@ -230,6 +232,11 @@ class ClusterDefaults(Model, json_schema_extra=_example(replication_factor=3)):
     """Only where mm2mgr's own machine needs other addresses or credentials than the workers."""
     metrics: Metrics | None = None
     """Systems besides Kafka that know its load; default: end offsets and records of Kafka itself."""
+    price_per_gb_in: Price | None = None
+    """What 10^9 bytes cost that flows write into this cluster, by Kafka's own count (compressed as they are sent), for
+    `mm2mgr cost`; default: nothing is known."""
+    currency: Currency | None = None
+    """Of the price, such as EUR; amounts of two currencies are never added."""
     schema_registry: SchemaRegistry | None = None
     """Where the schemas of its records are. A cluster's own one replaces that of the defaults as a whole. Default: no
     schemas are checked."""
@@ -340,6 +347,12 @@ class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")
     catch_up: CatchUpSettings | None = None
     """Limit that the flows between these two clusters share, one for each direction, except flows with a limit of their
     own. Default: no limit."""
+    price_per_gb: Price | Annotated[dict[PairName, Price], Field(examples=[{"dc1->agg": 0.02}])] | None = None
+    """What 10^9 bytes on the wire cost that cross it, for `mm2mgr cost`: all that is paid for them, as egress of the
+    one side and ingress of the other. One price for both directions, or one for each, by the direction of the
+    records: `{dc1->agg: 0.02, agg->dc1: 0.09}`. Default: nothing is known."""
+    currency: Currency | None = None
+    """Of the price, such as EUR; amounts of two currencies are never added."""
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------

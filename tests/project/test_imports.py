@@ -72,6 +72,7 @@ LAYERS: dict[str, set[str]] = {
     "topology": {
         *("connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics", "truth"),
     },
+    "cost": {"text", "weeks", "spec", "topics", "topology"},
     "link_forecast": {"text", "link", "link_settings", "defaults", "topology", "truth"},
     "cluster_mirroring": {"connectors", "text", "topics", "topology", "truth"},
     "ownership_changes": {"text", "spec", "topology"},
@@ -118,7 +119,7 @@ LAYERS: dict[str, set[str]] = {
         *("assignment_text", "comparison", "connectors", "defaults", "errors", "expand", "formats", "json_values"),
         *("lint", "log_places", "render", "secrets", "spec", "text", "topology", "truth"),
     },
-    "plan": {*PLANNING, "off_peak"},
+    "plan": {*PLANNING, "off_peak", "cost"},
     "apply": {*PLANNING, "failover", "garbage", "plan"},
     "samples": {
         "metric_sources",
@@ -226,7 +227,9 @@ LAYERS: dict[str, set[str]] = {
             "log_places",
             "assignment_text",
             "link",
+            "cost",
             "link_forecast",
+            "weeks",
             "formats",
             "imports",
             "connect",
@@ -254,10 +257,11 @@ LAYERS: dict[str, set[str]] = {
         *("balance", "failover", "imports"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
-        *("evidence", "sizing", "operations", "audit", "timing"),
+        *("evidence", "sizing", "operations", "audit", "timing", "cost"),
     },
     "serve": {"json_values", "timing", "errors", "failover", "problems", "operations", "output"},  # of problems kinds
     "cli": {
+        "cost",
         "metric_sources",
         "json_values",
         "text",
