@@ -100,7 +100,7 @@ def decide_estate(
 ) -> ImportedEstate:
     """Decide what to declare. `urls` and `kafkas` are what the user says of Connect clusters by name."""
     estate = ImportedEstate(connectors=len(mirrors))
-    usable = list(_usable(mirrors, estate))
+    usable = list(_usable([mirror for mirror in mirrors if not _is_silent(mirror)], estate))
     usable = list(_one_connect_per_pair(usable, estate))
     estate.clusters = {cluster.alias: cluster for cluster in _clusters(usable, estate)}
     usable = list(_without_second_aliases(usable, estate))
@@ -131,6 +131,12 @@ def _usable(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[Mirro
             estate.left_out.append(LeftOut(mirror, reason, fix))
         else:
             yield mirror
+
+
+def _is_silent(mirror: Mirror) -> bool:
+    """Tell whether a heartbeat connector of dedicated mode writes none: on Connect there is nothing to replace."""
+    is_off = mirror.config.get("emit.heartbeats.enabled", "").strip().lower() == "false"
+    return mirror.is_dedicated and mirror.type == "heartbeat" and is_off
 
 
 def _refusal(mirror: Mirror) -> tuple[str, str]:

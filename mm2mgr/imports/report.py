@@ -208,7 +208,11 @@ def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str
 def advise(files: Sequence[ForeignFile], version: str) -> list[Finding]:
     """Return what lint finds wrong in these files, but for hints."""
     findings = lint(estate_of_files(files, Surroundings(version=version)), RULES)
-    return [finding for finding in findings if finding.silenced is None and finding.severity != "info"]
+    loud = (finding for finding in findings if finding.silenced is None and finding.severity != "info")
+    return [finding for finding in loud if finding.rule != _REPLACED_RULE]
+
+
+_REPLACED_RULE = "secret-in-clear"  # what an import itself replaces
 
 
 class _Maker:
@@ -256,6 +260,8 @@ class _Maker:
         if key in _IDENTITY or key.startswith("mm2mgr."):
             return self._identity(judged, key)
         readers = old.readers(key)
+        if not readers and mirror.is_dedicated and key == "emit.heartbeats.enabled":
+            return _Verdict("kept", reason="it decides which heartbeat connectors there are")
         if not readers:
             if other := old.outranked_by(key):
                 return _Verdict("nothing", reason=f"{other} outranks it", fix=f"remove {key}")
