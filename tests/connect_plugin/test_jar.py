@@ -23,7 +23,7 @@ from mm2mgr.assignment_text import (
 )
 from mm2mgr.operations.plugin import PLUGIN_JAR
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_jars
+from mm2mgr.sandbox.jars import DEFAULT_VERSION, kafka_jars
 from tools.connect_plugin import SOURCES, build, compile_classes, find_javac
 
 from .plugin_cases import (

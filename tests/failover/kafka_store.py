@@ -12,7 +12,8 @@ from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.failover.translation import translate_as_kafka
 from mm2mgr.files import cache_folder
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.runtime import find_java, kafka_jars, locked_jars
+from mm2mgr.sandbox.jars import kafka_jars, locked_jars
+from mm2mgr.sandbox.runtime import find_java
 
 PARTITION = TopicPartition("t", 0)
 LOCK = Path(__file__).with_name("mirror-releases.lock")

@@ -11,9 +11,9 @@ import yaml
 
 from mm2mgr.expand import expand
 from mm2mgr.render import render
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
 from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sandbox.layout import Layout
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION
 from mm2mgr.spec.files import load
 from tests.project.compose_file import (
     CONNECT_PORT,
