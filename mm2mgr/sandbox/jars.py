@@ -1,4 +1,4 @@
-"""The jars of a Kafka version: fetched over HTTPS by the lock file beside this module, and checked before they are used.
+"""The jars of a Kafka version: fetched over HTTPS by the lock file beside this module, and checked before use.
 
 A lock file has every jar with its sha256, so neither POMs nor the repository's own checksums are asked for: what comes
 from the central repository, a mirror of it or a proxy is either that jar, or it is deleted and refused.
@@ -162,7 +162,7 @@ class Repository:
 
 
 def _check_base(base: str) -> str:
-    """Return the base URL without a slash at its end; a login in it could end up in a log, and is refused unprinted."""
+    """Return the base URL without its last slash; a login in it could end up in a log, and is refused unprinted."""
     try:
         parts = urlsplit(base)
         is_plain = parts.scheme in {"https", "http"} and parts.hostname and not (parts.query or parts.fragment)
