@@ -17,9 +17,17 @@ from tests.docs.test_documents import DOCUMENTS, FENCE, REPOSITORY
 pytestmark = [pytest.mark.live, pytest.mark.matrix]
 # Looks at the page as a browser would, once it answers.
 LOOK = """
-until python -c "import os, urllib.request as web
-page = web.urlopen('http://127.0.0.1:' + os.environ['PORT'] + '/').read()
-assert b'orders' in page" 2> /dev/null; do sleep 1; done
+python -c "import os, time, urllib.request as web
+page = b''
+for second in range(90):
+    try:
+        page = web.urlopen('http://127.0.0.1:' + os.environ['PORT'] + '/').read()
+    except OSError:
+        pass
+    if b'orders' in page:
+        break
+    time.sleep(1)
+assert b'orders' in page, page"
 """
 WALKS = ("docs/tutorial.md", "docs/how-to/stress-test.md", "docs/how-to/try-a-setting.md")
 SAVED = re.compile(r"[Ss]ave this as `([^`]+)`")
