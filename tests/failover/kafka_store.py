@@ -78,10 +78,7 @@ def _offsets_near(randomness: random.Random, syncs: Sequence[tuple[int, int]]) -
 
 
 def class_path(release: str, harness: Path) -> list[Path]:
-    """Return the jars of a release's MirrorMaker before those of the sandbox's line.
-
-    Each release is fetched by itself: of several revisions of a jar, Ivy brings the newest only.
-    """
+    """Return the jars of a release's MirrorMaker before those of the sandbox's line."""
     lock = harness / f"{release}.lock"
     lock.write_text("".join(line for line in LOCK.read_text().splitlines(True) if f":{release} " in line))
     own = locked_jars(lock, cache_folder() / "mirror-releases" / release)
