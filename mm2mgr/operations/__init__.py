@@ -51,6 +51,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.failover.runbook import Runbook
     from mm2mgr.failover.stages import FailoverStage, StageProgress
+    from mm2mgr.imports.report import ImportReport, ReportRow
+    from mm2mgr.imports.tree import ImportedTree, ImportOptions
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
@@ -74,6 +76,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
+    from mm2mgr.operations.cost import CostOrder, CostReport, cost
     from mm2mgr.operations.failback import Failback, FailbackOrder, LostOffsets, failover_back
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
     from mm2mgr.operations.failover_rehearsal import RehearsedPair, failover_rehearse
@@ -89,8 +92,18 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
+    from mm2mgr.operations.imports import ImportedFolder, import_sources
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
-    from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
+    from mm2mgr.operations.lint import (
+        Explained,
+        LintOptions,
+        LintReport,
+        OtherLine,
+        explain,
+        explain_files,
+        lint,
+        lint_rules,
+    )
     from mm2mgr.operations.pause import (
         FlowOffsets,
         ResetOffsets,
@@ -208,6 +221,7 @@ _HOMES: Mapping[str, str] = {
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
         "observe.way_back": "WayBack",
+        "operations.cost": "CostOrder CostReport cost",
         "operations.failback": "Failback FailbackOrder LostOffsets failover_back",
         "operations.failover": "CheckedPair check_and_keep failover_check",
         "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget "
@@ -217,8 +231,11 @@ _HOMES: Mapping[str, str] = {
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
+        "operations.imports": "ImportedFolder import_sources",
+        "imports.report": "ImportReport ReportRow",
+        "imports.tree": "ImportOptions ImportedTree",
         "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
-        "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
+        "operations.lint": "Explained LintOptions LintReport OtherLine explain explain_files lint lint_rules",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",

@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from mm2mgr.connectors import ConnectorType
+from mm2mgr.defaults import Origin
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.formats.connectors import FoundConnector, Note
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
 from mm2mgr.lint.fixing import patch
@@ -26,7 +28,7 @@ from mm2mgr.lint.unjudged import NotJudged, not_judged
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask
 from mm2mgr.spec.scalars import check_url
-from mm2mgr.text import nearest
+from mm2mgr.text import few, nearest
 from mm2mgr.timing import wait_for
 from mm2mgr.truth.bugs import BY_BUG, Bug
 from mm2mgr.truth.explain import Explanation
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from mm2mgr.connect.target import ConnectTarget
     from mm2mgr.connectors import Connector
     from mm2mgr.link_forecast import LinkForecast
+    from mm2mgr.live.snapshot import Steps
 
+Answer = TypeVar("Answer")
 Document = dict[str, object]
 USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
 
@@ -47,7 +51,8 @@ USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
 class LintReport:
     """All findings, silenced ones too (they have the reason), what was read, and what could not be judged.
 
-    `unread`: Connect clusters that were not. As JSON it has silenced findings only where `shows_silenced`.
+    `unread`: Connect clusters that were not; `notes`: what was left out of files and folders. As JSON it has silenced
+    findings only where `shows_silenced`.
     """
 
     findings: tuple[Finding, ...]
@@ -56,6 +61,7 @@ class LintReport:
     unread: tuple[Mm2mgrError, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
     shows_silenced: bool = False
+    notes: tuple[Note, ...] = ()
     json_keys = "summary findings=shown_documents not_judged"
 
     @property
@@ -79,6 +85,7 @@ class LintReport:
             "connectors": self.connectors,
             "looked_at": self.looked_at,
             "unread": [error.message for error in self.unread],
+            "notes": [str(note) for note in self.notes],
         }
 
     @property
@@ -155,7 +162,8 @@ def lint(workspace: Workspace, files: Sequence[Path] = (), options: LintOptions 
     findings += run_rules(read.estate, rules)
     findings += run_rules(Estate(read.other), [rule for rule in rules if rule.check])
     open_ = not_judged(read.estate.known_lines_only, {rule.id for rule in rules})
-    return LintReport(tuple(findings), len(read.estate.subjects), read.looked_at, read.unread, open_)
+    notes = read.estate.notes
+    return LintReport(tuple(findings), len(read.estate.subjects), read.looked_at, read.unread, open_, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -196,6 +204,7 @@ def read_inputs(
         logins=tuple(login for part in estates for login in part.logins),
         unused_links=tuple(link for part in estates for link in part.unused_links),
         limits=tuple(limit for part in estates for limit in part.limits),
+        notes=tuple(note for part in estates for note in part.notes),
     )
     if live and options.ask_brokers and workspace.snapshot is None:
         from mm2mgr.lint.workers import ask_brokers
@@ -228,14 +237,41 @@ def _tree(workspace: Workspace, surroundings: Surroundings) -> tuple[tuple[Estat
 def _live(
     workspace: Workspace, targets: Mapping[str, ConnectTarget], timeout_seconds: float
 ) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
-    from mm2mgr.lint.workers import read_estates
+    from mm2mgr.lint.workers import read_estate_of
+
+    return _ask_each(workspace, targets, timeout_seconds, read_estate_of)
+
+
+def running_connectors(
+    workspace: Workspace, connects: Sequence[str], timeout_seconds: float = 30.0
+) -> tuple[list[FoundConnector], dict[str, Mm2mgrError]]:
+    """Return every MirrorMaker connector on Connect clusters, by name in the tree or URL, whoever owns it.
+
+    The errors are those of Connect clusters that could not be read. For credentials of a URL see `LintOptions`.
+    """
+    from mm2mgr.lint.workers import read_running_connectors
+
+    targets = _targets(workspace, connects)
+    answers, unread = _ask_each(workspace, targets, timeout_seconds, read_running_connectors)
+    return [connector for answer in answers for connector in answer], unread
+
+
+def _ask_each(
+    workspace: Workspace,
+    targets: Mapping[str, ConnectTarget],
+    timeout_seconds: float,
+    read: Callable[[str], Steps[Answer]],
+) -> tuple[list[Answer], dict[str, Mm2mgrError]]:
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.read import Clusters, run_steps
+    from mm2mgr.live.snapshot import or_error, side_by_side
 
     clusters = Clusters({target.name: target for target in targets.values()})
-    steps = read_estates(clusters.connects)
+    names = list(clusters.connects)
+    steps = side_by_side(*(or_error(read(name)) for name in names))
     answers, _ = wait_for(run_steps(steps, clusters, Limits(connect_seconds=timeout_seconds), workspace.snapshot))
-    by_name = {name: answers[target.name] for name, target in targets.items()}
+    by_target = dict(zip(names, answers, strict=True))
+    by_name = {name: by_target[target.name] for name, target in targets.items()}
     unread = {name: answer for name, answer in by_name.items() if isinstance(answer, Mm2mgrError)}
     return [answer for answer in by_name.values() if not isinstance(answer, Mm2mgrError)], unread
 
@@ -318,7 +354,10 @@ class ClientSettings(TypedDict):
 
 
 class ConnectorClients(TypedDict):
-    """What each client of a connector gets; of a flow's source connector also what its link allows."""
+    """What each client of a connector gets; of a flow's source connector also what its link allows.
+
+    `file` is where the connector was read, if that is no tree.
+    """
 
     connector: str
     type: str
@@ -327,6 +366,7 @@ class ConnectorClients(TypedDict):
     clients: list[ClientSettings]
     link: NotRequired[LinkForecast]
     catch_up: NotRequired[str]
+    file: NotRequired[str]
 
 
 Explained = Explanation | Rule | Bug | list[ConnectorClients]
@@ -376,6 +416,46 @@ def explain(
                 clients["catch_up"] = flow.catch_up.words
             explained.append(clients)
     return explained
+
+
+def explain_files(
+    files: Sequence[Path],
+    name: str,
+    options: LintOptions = LintOptions(),
+    *,
+    on: str | None = None,
+    everything: bool = False,
+) -> list[ConnectorClients]:
+    """Return what each client of a connector gets that files and folders of another tool declare; see `explain`.
+
+    `name` is a connector's, or a pair `A->B`. SpecError for what cannot be read, Mm2mgrError where there is none.
+    """
+    from mm2mgr.connectors import Connector
+    from mm2mgr.formats.sources import read_sources
+
+    every = [connector for connector in read_sources(files).connectors if connector.form != "mirrormaker1"]
+    named = [connector for connector in every if name in (connector.name, _pair_of(connector))]
+    if not named:
+        names = list(dict.fromkeys(name for connector in every for name in (connector.name, _pair_of(connector))))
+        near = nearest(name, names)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {few(names)}"
+        raise Mm2mgrError(f"no connector and no pair '{name}' is in these files", hint=hint)
+    explained: list[ConnectorClients] = []
+    for found in named:
+        if (type_ := found.type) and type_ in _types(on):
+            workers = found.workers
+            version = workers_version(options.kafka or (workers.version if workers else None), options.report)
+            origins = {key: Origin("file", ":".join(map(str, found.place_of(key)))) for key in found.lines}
+            connector = Connector(found.name, type_, found.owner, config=found.config, origins=origins)
+            clients = _clients(
+                connector, version, load(), bool(workers and workers.exactly_once), everything=everything
+            )
+            explained.append({**clients, "file": found.file})
+    return explained
+
+
+def _pair_of(connector: FoundConnector) -> str:
+    return "->".join(connector.config.get(f"{side}.cluster.alias", "") for side in ("source", "target"))
 
 
 _ISSUE = "KAFKA-"

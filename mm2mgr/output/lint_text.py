@@ -35,6 +35,10 @@ def say_findings(report: LintReport) -> None:
         say_table(finding_table(group))
         say()
     say(_summary(report), style="bold")
+    if report.notes:
+        say()
+        for note in report.notes:
+            say(f"note: {note}")
     if report.not_judged:
         say()
         say_table(_not_judged_table(report.not_judged))
@@ -183,7 +187,8 @@ def _say_bug(bug: Bug) -> None:
 
 def _say_clients(connectors: Iterable[ConnectorClients]) -> None:
     for connector in connectors:
-        say(f"{connector['connector']} on Connect cluster {connector['connect']} (Kafka {connector['kafka']})", "bold")
+        where = f"in {connector['file']}" if "file" in connector else f"on Connect cluster {connector['connect']}"
+        say(f"{connector['connector']} {where} (Kafka {connector['kafka']})", "bold")
         for sentence in connector["link"].sentences if "link" in connector else ():
             say(f"  {sentence}")
         if "catch_up" in connector:

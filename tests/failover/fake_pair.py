@@ -12,7 +12,7 @@ from mm2mgr.errors import KafkaError, KafkaSilence, Mm2mgrError
 from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
 from mm2mgr.kafka import scratch_groups
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.acls import Acl, TopicSettings
+from mm2mgr.kafka.acls import Acl, Right, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.kafka.quotas import ProducerQuotas
@@ -38,9 +38,11 @@ from mm2mgr.live.questions import (
     TranslatedGroups,
 )
 from mm2mgr.live.reach import KafkaReach
-from mm2mgr.live.rights import LoggedIn, LogIn
+from mm2mgr.live.rights import LoggedIn, LogIn, Permissions, RightsOf
+from mm2mgr.live.schemas import SchemaIds
 from mm2mgr.live.snapshot import Question
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.registry.ids import TopicSample
 
 ALL = frozenset({"Describe", "DescribeConfigs", "ClusterAction"})
 DESCRIBED = frozenset({"Describe"})
@@ -63,10 +65,12 @@ class FakeCluster:
     refused: set[type] = field(default_factory=set)
     refused_groups: set[str] = field(default_factory=set)
     refused_topics: set[str] = field(default_factory=set)
+    denied: set[Right] = field(default_factory=set)
     syncs: OffsetSyncLog = field(default_factory=OffsetSyncLog)
     checkpoints: CheckpointLog = field(default_factory=CheckpointLog)
     ids: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    samples: dict[str, TopicSample] = field(default_factory=dict)
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -148,10 +152,18 @@ class FakePair:
                 return tuple(sorted(cluster.refused_topics & set(question.topics)))
             case TranslatedGroups():
                 return ()
+            case RightsOf():
+                told: Permissions = {}
+                for right in question.rights:
+                    permission = "no" if right in cluster.denied else "yes"
+                    told.setdefault(right.kind, {}).setdefault(right.name, {})[right.operation] = permission
+                return told
             case PartitionCounts():
                 return cluster.partitions
             case TextsByKey():
                 return dict(cluster.texts)
+            case SchemaIds():
+                return {topic: cluster.samples.get(topic, TopicSample(topic)) for topic, _ in question.topics}
             case RecordTimes():
                 return {partition: 0.0 for partition, _ in question.positions}
             case RecordMarks():

@@ -52,6 +52,7 @@ ARGUMENTS = {
     "failover plan": "orders",
     "failover rehearse": "orders",
     "failover run": "orders --producers-stopped --yes",
+    "import": "connector.json --owner team --connect http://127.0.0.1:1 --out imported",
     "init": "elsewhere",
     "plugin write": "plugins",
     "link explain": "orders",
@@ -68,7 +69,18 @@ ARGUMENTS = {
     "topics": "orders",
     "who": "orders",
 }
-NEED_AN_EXTRA = {"sample", "throughput", "size", "rebalance", "fleet", "simulate", "sandbox up", "demo", "serve"}
+NEED_AN_EXTRA = {
+    "sample",
+    "throughput",
+    "size",
+    "cost",
+    "rebalance",
+    "fleet",
+    "simulate",
+    "sandbox up",
+    "demo",
+    "serve",
+}
 KEEP_WITH_AN_EXTRA = {"failover check", "failover rehearse"}
 FAIL_WITHOUT_WORKERS = {
     *(

@@ -69,8 +69,12 @@ LAYERS: dict[str, set[str]] = {
     "truth": {"assignment_text", "connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "link_settings": {"link", "defaults"},
-    "topology": {"connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics"},
+    "topology": {
+        *("connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics", "truth"),
+    },
+    "cost": {"text", "weeks", "spec", "topics", "topology"},
     "link_forecast": {"text", "link", "link_settings", "defaults", "topology", "truth"},
+    "cluster_mirroring": {"connectors", "text", "topics", "topology", "truth"},
     "ownership_changes": {"text", "spec", "topology"},
     "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes"},
     "templating": {"errors", "files", "defaults"},
@@ -78,9 +82,11 @@ LAYERS: dict[str, set[str]] = {
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
+    "registry": {"errors", "secrets", "connect"},  # another REST API, over the wire of Connect's
     "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
         "failover",
+        "registry",
         *(
             "text",
             "assignment_text",
@@ -99,6 +105,7 @@ LAYERS: dict[str, set[str]] = {
         ),
         *("connect", "kafka"),
     },
+    "schemas": {"errors", "text", "topology", "registry", "live"},
     "comparison": {  # what the planner and what observes share: a connector that runs, beside the declared one
         *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
         *("connect", "assignment_text"),
@@ -108,7 +115,11 @@ LAYERS: dict[str, set[str]] = {
         *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
         *("truth", "topics", "topology", "connect", "live", "assignment_text", "log_places"),
     },
-    "plan": {*PLANNING, "off_peak"},
+    "imports": {
+        *("assignment_text", "comparison", "connectors", "defaults", "errors", "expand", "formats", "json_values"),
+        *("lint", "log_places", "render", "secrets", "spec", "text", "topology", "truth"),
+    },
+    "plan": {*PLANNING, "off_peak", "cost"},
     "apply": {*PLANNING, "failover", "garbage", "plan"},
     "samples": {
         "metric_sources",
@@ -127,7 +138,7 @@ LAYERS: dict[str, set[str]] = {
     "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
     "balance": {"weeks", "text", "off_peak", "partitions", "assignment", "sizing"},
     "observe": {
-        *("defaults", "failover", "remarks", "spec"),
+        *("defaults", "failover", "remarks", "schemas", "spec"),
         "assignment",
         "assignment_text",
         "json_values",
@@ -152,7 +163,7 @@ LAYERS: dict[str, set[str]] = {
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
-        "failover",
+        *("cluster_mirroring", "failover"),
     },
     "evidence": {
         "weeks",
@@ -181,12 +192,13 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
-        *("json_values", "connectors", "text", "log_places"),
+        *("json_values", "connectors", "text", "log_places", "schemas"),
         *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "comparison"),
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
+        "cluster_mirroring",
         "weeks",
         "assignment",
         "off_peak",
@@ -215,8 +227,11 @@ LAYERS: dict[str, set[str]] = {
             "log_places",
             "assignment_text",
             "link",
+            "cost",
             "link_forecast",
+            "weeks",
             "formats",
+            "imports",
             "connect",
             "kafka",
             "comparison",
@@ -239,13 +254,14 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {  # values of everything that is shown
-        *("balance", "failover"),
+        *("balance", "failover", "imports"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
-        *("evidence", "sizing", "operations", "audit", "timing"),
+        *("evidence", "sizing", "operations", "audit", "timing", "cost"),
     },
     "serve": {"json_values", "timing", "errors", "failover", "problems", "operations", "output"},  # of problems kinds
     "cli": {
+        "cost",
         "metric_sources",
         "json_values",
         "text",
@@ -347,7 +363,12 @@ PURE = (
     "lint/mirroring",
     "live/questions",
     "live/snapshot",
+    "registry/canonical",
+    "registry/ids",
+    "schemas",
+    "cluster_mirroring",
     "comparison",
+    "imports",
     "plan",
     "observe/audits",
     "observe/beside_records",
@@ -519,11 +540,13 @@ def test_families_of_commands_are_in_modules_named_as_those_of_their_operations(
     operations -= {"failback", "failover_rehearsal", "failover_run"}  # of the family `failover`
     operations -= {"automatic_rebalance"}  # of `serve --with rebalance` and `reconcile --rebalance`
     modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
+    assert "imports" in modules & operations, "`import` is a word of Python, which no module can be called"
+    operations, modules = ({*names - {"imports"}, "import"} for names in (operations, modules))
     assert modules <= operations | OF_THE_COMMAND_LINE, "a family of commands is named as its main operation"
     assert modules <= set(cli.commands), "each is named after its main command"
     assert operations <= set(cli.commands), "each is named after its main command"
     homes = {command.callback.__module__ for command in cli.commands.values() if command.callback}
-    assert homes == {f"mm2mgr.cli.{name}" for name in modules}
+    assert homes == {f"mm2mgr.cli.{name}" for name in (*modules - {"import"}, "imports")}
 
 
 _OPERATION = """
