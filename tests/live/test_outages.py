@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_runtime
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
+from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.sandbox.server import Server, start_all
 
 from .outages import (
