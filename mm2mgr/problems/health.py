@@ -21,17 +21,17 @@ from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.losses import LossEntry, open_entries
-from mm2mgr.observe.memory import Mark, Memory
+from mm2mgr.observe.memory import FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
-from mm2mgr.observe.trend import Trend
+from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
-from mm2mgr.problems.flows import find_overlaps, often_interrupted
+from mm2mgr.problems.flows import find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.text import few
+from mm2mgr.text import few, span_text
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
 
@@ -221,7 +221,7 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
             case = FlowCase(connector, *about, flow=flow, lag=lag, overlaps=beside)
             judged = _flow_status(case, earlier, notes.get(flow.id, ()), lost)
         else:
-            judged = _unread_status(reading, flow, lost)
+            judged = _unread_status(reading, flow, lost, lags.get(flow.id), memory.flow(flow.id))
         judged = replace(judged, lane_of=flow.whole_id if flow.lane_of else None)
         judged = _with_audit(judged, flow, audits, memory, reading.taken_at)
         flows.append(_with_failover(judged, flow, checks, reading, memory))
@@ -305,15 +305,49 @@ def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
     return desired.connect, desired.name, desired.type, desired.pair, case.state
 
 
-def _unread_status(reading: Reading, flow: Flow, lost: Iterable[LossEntry]) -> FlowStatus:
+def _unread_status(
+    reading: Reading, flow: Flow, lost: Iterable[LossEntry], lag: FlowLag | None, memory: FlowMemory
+) -> FlowStatus:
+    """Judge a flow whose workers do not answer, by what they stored last and by both Kafka clusters."""
     failure = reading.connects[flow.connect.name].failure
     reason = failure.message if failure else "no source connector was rendered for this flow"
-    lost = list(lost)
-    problems = (*records_lost(lost, reading.taken_at), *audit_differs(lost, reading.taken_at))
+    lost, known = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
+    going = lag_trend(memory.progress.get(FLOW, ()), (), 0.0, frozen=True) if known else None
+    problems = (
+        *(workers_silent(reading, flow, known, going) if known else ()),
+        *records_lost(lost, reading.taken_at),
+        *audit_differs(lost, reading.taken_at),
+    )
     return FlowStatus(
         flow.connect.name, "", "source", flow.pair, "unknown", "problem" if problems else "unknown", (), problems,
-        (reason,), flow=flow.id, offsets_note="unknown: the Connect cluster could not be read",
+        (reason,), flow=flow.id,
+        lag_records=known.total_records if known else None,
+        lag_at_least=known is not None,
+        lag_partitions=known.most_behind(_MOST_SHOWN) if known else (),
+        offsets_note=_unread_offsets_note(flow, reading, lag),
+        trend=going,
     )  # fmt: skip
+
+
+def _unread_offsets_note(flow: Flow, reading: Reading, lag: FlowLag | None) -> str:
+    """Return what the lag of a flow is counted from while its workers do not answer."""
+    if lag is None or lag.last_stored is None:
+        return "unknown: the Connect cluster could not be read"
+    if lag.unknown is not None:
+        return f"lag unknown: {lag.unknown}"
+    seen_at = lag.last_stored.seen_at
+    place = (
+        "the offsets in the workers' topic"
+        if seen_at is None
+        else f"the offsets that were stored at the last look at its workers, {_ago(reading, seen_at)} ago"
+    )
+    moves = "; the target grows, so workers run, and only mm2mgr cannot reach them"
+    counted = f"no worker of {flow.connect.name} answers: lag is counted from {place}"
+    return counted + moves if lag.last_stored.target_moves else counted
+
+
+def _ago(reading: Reading, at: float) -> str:
+    return span_text(max(0.0, reading.taken_at - at))
 
 
 def _flow_health(case: FlowCase) -> Health:
