@@ -112,7 +112,7 @@ class WantedLogs:
     groups: tuple[str, ...] = ()
     dedicated: tuple[str, ...] = ()
     ends: tuple[TopicPartition, ...] = ()
-    is_probe: bool = False
+    is_probe: bool = field(default=False, compare=False)
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
         """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
@@ -181,3 +181,13 @@ class KafkaState(KafkaQuestion[RunningKafka]):
 
     def ask(self, reach: KafkaReach) -> RunningKafka:
         return self.how(reach, self.wanted)
+
+
+@dataclass(frozen=True)
+class KafkaProbe(KafkaQuestion[RunningKafka]):
+    """Whether a Kafka cluster answers at all; nothing of it is read."""
+
+    how: ReadKafka = field(default=read_kafka, compare=False)
+
+    def ask(self, reach: KafkaReach) -> RunningKafka:
+        return self.how(reach, WantedLogs(is_probe=True))

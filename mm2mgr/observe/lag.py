@@ -181,6 +181,13 @@ class FlowLag:
         """Whether partitions are missing from the total, or no worker mirrors what arrives."""
         return bool(self.unread) or self.last_stored is not None
 
+    def age_seconds(self, flush_interval_seconds: float) -> float | None:
+        """Return how old the offsets may be that a lag is counted from; None where nothing waits by such an offset."""
+        by_flush = any(
+            partition.lag_records and partition.basis == "stored offset" for partition in self.counted_partitions
+        )
+        return flush_interval_seconds if by_flush and not self.exact and self.last_stored is None else None
+
     def most_behind(self, count: int) -> tuple[PartitionLag, ...]:
         """Return the partitions with the largest lag, only those that have any."""
         return most_behind(self.counted_partitions, count)

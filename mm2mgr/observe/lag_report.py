@@ -169,6 +169,11 @@ class FlowFacts:
         """Why the age of the newest heartbeat is not known."""
         return self.heartbeat_seconds.message if isinstance(self.heartbeat_seconds, Failure) else None
 
+    @property
+    def lag_age_seconds(self) -> float | None:
+        """How old the offsets may be that its lag is counted from."""
+        return self.lag.age_seconds(self.flush_interval_seconds) if self.moves else None
+
     def age(self, partition_lag: PartitionLag) -> Age | None:
         """Return the age of the next record: by its own timestamp where that was read, else by the log's history."""
         if partition_lag.lag_records and partition_lag.partition in self.written_at:

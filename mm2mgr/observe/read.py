@@ -16,7 +16,7 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
 from mm2mgr.connectors import Connector, RunningConnector, type_of, with_statuses
 from mm2mgr.errors import Failure, Mm2mgrError
-from mm2mgr.live.kafka_state import KafkaState, ReadKafka, RunningKafka, WantedLogs, read_kafka
+from mm2mgr.live.kafka_state import KafkaProbe, KafkaState, ReadKafka, RunningKafka, WantedLogs, read_kafka
 from mm2mgr.live.questions import (
     AnsweringWorker,
     Configs,
@@ -106,7 +106,17 @@ def reading_of(
     connects = list(filter(None, connects))
     by_name = {connect.name: connect if whole else replace(connect, orphans=()) for connect in connects}
     desired = {connector.flows[0]: connector for connector in connectors if connector.type == "source"}
-    reading = Reading(how.clock(), tuple(flows), by_name, {}, whole, begun_at, declared=topology.flows, desired=desired)
+    reading = Reading(
+        how.clock(),
+        tuple(flows),
+        by_name,
+        {},
+        whole,
+        begun_at,
+        declared=topology.flows,
+        desired=desired,
+        moves=topology.moved,
+    )
     if how.earlier:
         reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
     reading = replace(reading, clusters=(yield from _read_clusters(reading, how.kafka)))
@@ -116,7 +126,7 @@ def reading_of(
 
 def _probe(aliases: Iterable[str], kafka: ReadKafka) -> Steps[None]:
     """Find out which workers' own Kafka clusters are silent, before the workers are asked for what needs these."""
-    yield [KafkaState(alias, WantedLogs(is_probe=True), kafka) for alias in sorted(aliases)]
+    yield [KafkaProbe(alias, kafka) for alias in sorted(aliases)]
 
 
 def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:

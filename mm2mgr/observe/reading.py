@@ -17,7 +17,7 @@ from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
-from mm2mgr.topology import Flow
+from mm2mgr.topology import Flow, Moved
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class OtherConnector:
 
 @dataclass(frozen=True)
 class SeenConnect:
-    """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them but what their offsets
-    topic holds: `stored`, by connector (None: it was not read).
+    """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them but what their topic of
+    offsets holds: `stored`, by connector (None: it was not read).
 
     `kafka_cluster_id` is the Kafka its workers live on ("": unknown). `orphans` are this owner's and not declared; they
     are only looked for with all flows. `silent_workers` have connectors or tasks by their status, and accept no
@@ -120,7 +120,8 @@ class Reading:
     all of them.
 
     `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all
-    flows of the tree. `desired`: the declared source connector of each flow in the reading, by its id.
+    flows of the tree. `desired`: the declared source connector of each flow in the reading, by its id. `moves`: what the
+    tree has under `moved:`.
     """
 
     taken_at: float
@@ -132,6 +133,7 @@ class Reading:
     copied_asked: frozenset[tuple[str, str]] = frozenset()
     declared: tuple[Flow, ...] = ()
     desired: Mapping[str, Connector] = field(default_factory=dict)
+    moves: tuple[Moved, ...] = ()
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

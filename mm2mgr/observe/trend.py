@@ -62,8 +62,8 @@ def partition_key(partition: TopicPartition) -> str:
 
 def follow_lag(earlier: Mapping[str, Points], lag: FlowLag, now: float) -> dict[str, Points]:
     """Return the points of a flow after a look that saw all of its partitions; after a gap they begin anew."""
-    seen = {key: points for key, points in earlier.items() if points and now - points[-1].time <= _UNSEEN_SECONDS}
-    return {key: _add_point(seen.get(key, ()), _point(now, of)) for key, of in _groups(lag).items()}
+    recent = {key: points for key, points in earlier.items() if points and now - points[-1].time <= _UNSEEN_SECONDS}
+    return {key: _add_point(recent.get(key, ()), _point(now, of)) for key, of in _groups(lag).items()}
 
 
 def _groups(lag: FlowLag) -> dict[str, list[PartitionLag]]:

@@ -166,8 +166,12 @@ class NoProgress(ProblemEvidence):
 def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
     blind = case.lag.blind
     limit = case.patience.no_progress_blind_seconds if blind else case.patience.no_progress_seconds
+    tasks_shown = case.connector.status.tasks if case.connector.status else ()
+    failed = {str(task.id) for task in tasks_shown if task.state == "FAILED"}  # their cause is a problem of its own
     stuck = {
-        task: mark.clock.seconds for task, mark in case.marks.items() if mark.behind and mark.clock.seconds >= limit
+        task: mark.clock.seconds
+        for task, mark in case.marks.items()
+        if mark.behind and mark.clock.seconds >= limit and task not in failed
     }
     if case.state != "RUNNING" or not stuck:
         return
@@ -197,11 +201,12 @@ class WorkersSilent(ProblemEvidence):
         connect = problem.subject.connect
         return (
             f"no worker of {connect} answers: at least {self.lag_records} records wait, {self.grown_records} of them"
-            f" new in the last {problem.seconds:.0f} s, and {still}; start its workers: they go on at the stored offsets"
+            f" new in the last {problem.seconds:.0f} s, and {still}; start its workers: they go on at the stored"
+            " offsets"
         )
 
 
-def workers_silent(reading: Reading, flow: Flow, lag: FlowLag, going: Trend | None) -> Iterator[LiveProblem]:
+def workers_silent(flow: Flow, lag: FlowLag, going: Trend | None) -> Iterator[LiveProblem]:
     """Judge a flow whose workers do not answer, by its lag since: a target that moves shows that they run."""
     is_still = lag.last_stored is not None and lag.last_stored.target_moves is False
     resting = flow.settings.state in ("paused", "stopped")

@@ -80,6 +80,7 @@ LAYERS: dict[str, set[str]] = {
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
+        "timing",
         "failover",
         *(
             "text",
