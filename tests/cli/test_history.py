@@ -157,3 +157,42 @@ def test_an_apply_that_is_killed_leaves_a_trace(mm2mgr: Command, kept: Site) -> 
     (entry,) = mm2mgr("history", "--connect", "east", "-o", "json").json["entries"]
     assert (entry["connector"], entry["outcome"]) == (ON_EAST[0], "begun")
     assert "begun" in mm2mgr("history", "--connect", "east").out
+
+
+# --- what the tree had paused -----------------------------------------------------------------------------------------
+
+
+def with_state(state: str) -> str:
+    """Return the flows, that of the topic `orders` in this state."""
+    assert "topics: {include: [orders]}" in FLOWS
+    return FLOWS.replace("topics: {include: [orders]}", f"topics: {{include: [orders]}}, state: {state}")
+
+
+def test_a_flow_goes_on_when_the_tree_no_longer_pauses_it(mm2mgr: Command, kept: Site) -> None:
+    mm2mgr("apply", "--yes")
+    kept.declare(with_state("paused"))
+    mm2mgr("apply", "--yes")
+    assert kept.east.connectors[SOURCE].state == "PAUSED"
+
+    kept.declare(FLOWS)
+    said = mm2mgr("plan")
+    (line,) = [line for line in said.lines if f"update  {SOURCE}" in line]
+    assert "goes on: the tree, which had it PAUSED since" in line
+    assert "no longer says state: paused" in line
+    assert "      ~ state: PAUSED -> RUNNING" in said.out.splitlines()
+    mm2mgr("apply", "--yes")
+    assert kept.east.connectors[SOURCE].state == "RUNNING"
+    assert "0 to create, 0 to update" in mm2mgr("plan").out
+
+
+def test_a_flow_that_a_person_paused_stays_so(mm2mgr: Command, kept: Site) -> None:
+    """Also where the tree had paused it before that."""
+    mm2mgr("apply", "--yes")
+    kept.declare(with_state("paused"))
+    mm2mgr("apply", "--yes")
+    kept.declare(FLOWS)
+    mm2mgr("apply", "--yes")
+    mm2mgr("pause", "orders:a->east", "--wait", "0", "--reason", "upgrade")
+    assert "PAUSED by ann since" in mm2mgr("plan").out
+    mm2mgr("apply", "--yes")
+    assert kept.east.connectors[SOURCE].state == "PAUSED"
