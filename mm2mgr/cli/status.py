@@ -15,6 +15,7 @@ from mm2mgr.cli.options import (
     Count,
     Duration,
     DurationWithUnit,
+    Since,
     command,
     invalid_arguments,
     option,
@@ -268,7 +269,7 @@ def lag(
 @command("Every day", 11)
 @click.argument("flows", nargs=-1)
 @option("--connect", "connects", multiple=True, help="Only this Connect cluster (repeatable).")
-@option("--since", type=Duration(), help="Only changes of this last period, such as 2d.")
+@option("--since", type=Since(), help="Only changes of this last period, such as 2d, or since a date or time (UTC).")
 @option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
 @option("--full", is_flag=True, help="Show every key that changed.")
 @option(

@@ -137,9 +137,7 @@ _BY_TREE = frozenset({"apply", "reconcile"})
 def rested_by_tree(entries: Iterable[HistoryEntry], resting: Mapping[Named, str]) -> dict[Named, str]:
     """Return which of these connectors, each with the state in which it rests, an apply of the tree brought there, and
     why they go on now: the newest change of their state was an apply's."""
-    newest = {
-        (entry.connect, entry.connector): entry for entry in entries if entry.state and entry.outcome != "failed"
-    }
+    newest = {(entry.connect, entry.connector): entry for entry in entries if entry.state and entry.outcome != "failed"}
     reasons = {}
     for named, shown in resting.items():
         entry = newest.get(named)
