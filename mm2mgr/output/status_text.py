@@ -48,6 +48,10 @@ def say_status(status: Status, *, notes: bool = False) -> None:
         if is_problem:
             say(f"! {name}: {text}", STYLES["problem"])
     say_failures(status.failures)
+    failures = {failure.message for failure in status.failures.values()}
+    if not notes:  # why a flow is unknown is no note
+        unknown = [flow for flow in status.flows if flow.health == "unknown"]
+        _say_notes(((note, flow) for flow in unknown for note in flow.notes), without=failures)
     growing = sorted(filter(_is_growing, status.flows), key=lambda flow: -(flow.lag_records or 0))
     for flow in growing[:_SHOWN]:
         say(f"  {flow.flow}: lag {_trend(flow)}")
@@ -390,7 +394,8 @@ def _level_text(row: LagRow, behind: float) -> str:
     """Say when a row is level: never by itself where it does not run; it is, below a second of its traffic."""
     if not row.moves:
         return "-"
-    if row.trend and row.trend.produced and behind < row.trend.produced.mean:
+    is_recent = row.seconds.value is not None and row.seconds.value < 1 and not row.seconds.at_least
+    if is_recent or (row.trend and row.trend.produced and behind < row.trend.produced.mean):
         return "level"
     if row.level:
         return _forecast_text(row.level)
