@@ -92,8 +92,8 @@ class OtherConnector:
 
 @dataclass(frozen=True)
 class SeenConnect:
-    """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them but what their topic of
-    offsets holds: `stored`, by connector (None: it was not read).
+    """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them but what their topic
+    of offsets holds: `stored`, by connector (None: it was not read).
 
     `kafka_cluster_id` is the Kafka its workers live on ("": unknown). `orphans` are this owner's and not declared; they
     are only looked for with all flows. `silent_workers` have connectors or tasks by their status, and accept no
@@ -120,8 +120,8 @@ class Reading:
     all of them.
 
     `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all
-    flows of the tree. `desired`: the declared source connector of each flow in the reading, by its id. `moves`: what the
-    tree has under `moved:`.
+    flows of the tree. `desired`: the declared source connector of each flow in the reading, by its id. `moves`: what
+    the tree has under `moved:`.
     """
 
     taken_at: float

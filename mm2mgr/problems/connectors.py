@@ -467,14 +467,14 @@ class OffsetsMoveUnfinished(ProblemEvidence):
     "whether its first offsets are written, so that it begins at a declared place"
 
     def sentence(self, problem: LiveProblem) -> str:
-        what = "the move of its stored offsets to another topic"
+        change = "the move of its stored offsets to another topic"
         if self.takes_from or self.gives_to:
             way = f"from {self.takes_from} to it" if self.takes_from else f"from it to {self.gives_to}"
-            what = f"the move of topics with their stored offsets {way}"
+            change = f"the move of topics with their stored offsets {way}"
         elif self.starts:
-            what = "writing its first offsets"
+            change = "writing its first offsets"
         return (
-            f"{what} is not finished; do not resume it by hand, or it may mirror everything again; unless an apply is"
+            f"{change} is not finished; do not resume it by hand, or it may mirror everything again; unless an apply is"
             f" in progress, run mm2mgr apply, which finishes it and leaves the connector {self.then}"
         )
 
