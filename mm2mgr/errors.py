@@ -55,6 +55,11 @@ _STATE_VERB = {
 COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "lint": {ExitCode.NO: "a finding of the severity of `--fail-on` or worse"},
     "explain": {ExitCode.NO: "nothing of this name is known"},
+    "import": {
+        ExitCode.YES: "everything is kept",
+        ExitCode.NO: "an input could not be read, or the folder not be written: nothing was written",
+        ExitCode.LOOK: "written, or shown without `--out`; a key or a connector needs a decision",
+    },
     "check": {ExitCode.NO: "a right is missing, a check failed, or `lint` finds an error"},
     "plan": {
         ExitCode.NO: _BLOCKED,

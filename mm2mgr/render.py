@@ -236,6 +236,7 @@ class _Renderer:
         if type_ == "source" and flow.lane_of is not None:
             mark = by_default(flow.whole_id, "it is a lane of this flow")
             config, origins = {**config, LANE_OF_KEY: str(mark)}, {**origins, LANE_OF_KEY: mark.origin}
+        config, origins = _overlaid(flow, type_, config, origins)
         if type_ == "source" and (start := flow.start):
             config, origins = {**config, START_KEY: str(start)}, {**origins, START_KEY: start.origin}
         wished = flow.settings.state if type_ == "source" else None
@@ -281,6 +282,21 @@ def _own_offsets(flow: Flow, records: KafkaCluster, block: str) -> dict[str, dic
 
 def _elsewhere(flow: Flow, records: KafkaCluster) -> bool:
     return flow.connect.kafka != records.alias
+
+
+def _overlaid(
+    flow: Flow, type_: ConnectorType, config: dict[str, str], origins: dict[str, Origin]
+) -> tuple[dict[str, str], dict[str, Origin]]:
+    """Return a config with the keys that its flow gives verbatim; null takes a key out."""
+    verbatim: Mapping[str, str | None] = getattr(flow.settings.verbatim, type_)
+    if not verbatim:
+        return config, origins
+    texts = {key: value for key, value in verbatim.items() if value is not None}
+    return (
+        {key: value for key, value in config.items() if key not in verbatim} | texts,
+        {key: origin for key, origin in origins.items() if key not in verbatim}
+        | {key: flow.origin("verbatim", type_, key) for key in texts},
+    )
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

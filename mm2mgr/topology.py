@@ -22,6 +22,7 @@ from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, nearest, number_of, rate_text, whole_number
 from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection, literal
+from mm2mgr.truth.keys import load
 
 _TRANSACTION_RECORDS = int(defaults.EXACTLY_ONCE_DEFAULTS["source_consumer"]["max.poll.records"][0])
 _BUILT_IN = Origin("default", "mm2mgr")
@@ -248,8 +249,14 @@ class Flow:
     def selection(self) -> Selection:
         """What it mirrors, by the Kafka version that its Connect cluster declares."""
         topics, separator = self.settings.topics, self.settings.separator
+        verbatim, version = self.settings.verbatim.source, self.connect.model.version or ""
         return Selection(
-            NameFilter(_java(topics.include), _java([*defaults.TOPICS_EXCLUDE, *topics.exclude])),
+            NameFilter(
+                _verbatim_items(verbatim, "topics", _java(topics.include), version),
+                _verbatim_items(
+                    verbatim, "topics.exclude", _java([*defaults.TOPICS_EXCLUDE, *topics.exclude]), version
+                ),
+            ),
             POLICIES.get(self.policy.rpartition(".")[2]),
             self.source.alias,
             self.target.alias,
@@ -394,6 +401,17 @@ def _java(patterns: Iterable[str]) -> Items:
     return tuple(map(java_pattern, patterns))
 
 
+def _verbatim_items(verbatim: Mapping[str, str | None], key: str, declared: Items, version: str) -> Items:
+    """Return the items of a list that a flow gives verbatim, Kafka's default where it leaves the key out."""
+    if key not in verbatim:
+        return declared
+    text, keys = verbatim[key], load()
+    if text is None:
+        definition = keys.find("source", key, version if version and keys.knows(version) else keys.lines[-1])
+        text = (definition.default if definition else None) or ""
+    return tuple(item for part in text.split(",") if (item := part.strip()))
+
+
 def topics_without(topics: Topics, names: Iterable[str]) -> Topics:
     """Return what a flow mirrors itself whose lanes have these topics: what it lists by name is listed no more, and
     what its patterns would take is excluded."""
@@ -431,9 +449,13 @@ Clash = tuple[PathKey, str]
 _SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs", "failover")
 _SHARED_BY_CHECKPOINTS = (
     *("checkpoint_connector", "target_consumer", "source_admin", "target_admin", "refresh_interval"),
+    "verbatim.checkpoint",
     *("checkpoints.group_offsets", "checkpoints.interval", "checkpoints.connector_name"),
 )
-_SHARED_BY_HEARTBEATS = ("heartbeat_connector", "heartbeats.interval", "heartbeats.connector_name", "source_admin")
+_SHARED_BY_HEARTBEATS = (
+    *("heartbeat_connector", "heartbeats.interval", "heartbeats.connector_name", "source_admin"),
+    "verbatim.heartbeat",
+)
 
 
 def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:

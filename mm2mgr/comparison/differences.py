@@ -132,7 +132,7 @@ class _Sides:
 
     def _both(self, key: str, definition: Key) -> tuple[object, object]:
         sides = (config.get(key, definition.default) for config in (self.live, self.desired))
-        first, other = (None if value is None else _meaning(key, value, definition.type) for value in sides)
+        first, other = (None if value is None else meaning(key, value, definition.type) for value in sides)
         return first, other
 
     def _is_off(self, key: str) -> bool:
@@ -157,10 +157,11 @@ class _Sides:
         if client.client.worker_prefixes and client.own_value(plain) is None:
             text = self.workers.client.get(plain, text)  # the workers' own clients are what theirs are made from
         definition = load().find(client.client.kind, plain, client.setting.version)
-        return None if text is None else _meaning(plain, text, definition.type if definition else "")
+        return None if text is None else meaning(plain, text, definition.type if definition else "")
 
 
-def _meaning(key: str, text: str, kind: str) -> object:
+def meaning(key: str, text: str, kind: str) -> object:
+    """Return a value in a form to compare: a list of filters as a set, a truth value in small letters."""
     text = text.strip()
     if key in _SETS:
         return frozenset(_items(text))

@@ -10,7 +10,7 @@ from mm2mgr.connectors import ConnectorType, type_of
 from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import PathKey
 
-Form = Literal["connect", "dedicated"]
+Form = Literal["connect", "dedicated", "mirrormaker1"]
 # What MirrorMaker's driver, like Strimzi's operator, gives its workers.
 CONVERTERS = dict.fromkeys(
     ("key.converter", "value.converter", "header.converter"), "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -40,6 +40,19 @@ class OperatorResource:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What a reader could not take from a line of a file, or left out, and what to do about it."""
+
+    line: int
+    message: str
+    file: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.message}"
+
+
+@dataclass(frozen=True)
 class FoundWorkers:
     """The Connect workers of a connector, as far as its file says; `policy` is the short name of the override policy.
 
@@ -66,6 +79,11 @@ class FoundConnector:
     duplicate keys and nulls; `unused` are entries of its config that decide nothing, since its file says the same
     elsewhere. `owner` is the Connect cluster it is meant for, where the file says so; `state` is Connect's. `home` is
     the path of its config in a JSON or YAML file; `places` are those of keys that belong elsewhere in it.
+
+    `file` is where it was read, "" for one that runs; an entry of `lines` that names a file is in that one.
+    `sensitive` are the keys whose values the file marks as secret, whatever they are called. Of a MirrorMaker 1,
+    `config` is what a connector needs to do the same, and `start_group` its consumer group on the source, "" where its
+    offsets are in ZooKeeper.
     """
 
     name: str
@@ -82,6 +100,14 @@ class FoundConnector:
     home: PathKey = ()
     places: Mapping[str, PathKey] = field(default_factory=dict)
     resource: OperatorResource | None = None
+    file: str = ""
+    sensitive: frozenset[str] = frozenset()
+    start_group: str = ""
+
+    def place_of(self, key: str) -> tuple[str, int]:
+        """Return file and line of a key; its own where nothing says the key, and 0 for an unknown line."""
+        entry = self.lines.get(key)
+        return (entry.file or self.file, entry.line) if entry else (self.file, self.line)
 
     @property
     def type(self) -> ConnectorType | None:

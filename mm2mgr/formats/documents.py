@@ -18,7 +18,7 @@ from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import Document, PathKey, Place
 
-NodeKind = Literal["object", "list", "text", "number", "boolean", "null"]
+NodeKind = Literal["object", "list", "text", "number", "boolean", "null", "expression"]
 
 _DEPTH = 64  # a dump of connectors is seven deep
 _MOST_VALUES = 1_000_000
@@ -57,7 +57,8 @@ _scan: Callable[[str, int, bool], tuple[str, int]] = scanstring
 class Node:
     """A value of a file: `text` is a scalar as Connect takes it, `members` an object's, `items` a list's.
 
-    `path` leads to it, with the number of its document first.
+    `path` leads to it, with the number of its document first. `text_line` is where a text of several lines begins, 0
+    where all of it is in `line`; `source` is what an expression of Terraform was read from.
     """
 
     kind: NodeKind
@@ -66,6 +67,8 @@ class Node:
     members: tuple[tuple[str, int, Node], ...] = ()
     items: tuple[Node, ...] = ()
     path: PathKey = ()
+    text_line: int = 0
+    source: object = field(default=None, repr=False)
 
     def get(self, name: str) -> Node | None:
         """Return a member by name, the last one of duplicates, as Connect does; None where there is none."""
@@ -87,14 +90,17 @@ class Node:
 # --- JSON text --------------------------------------------------------------------------------------------------------
 
 
-def parse(text: str, file: str) -> Node:
-    """Parse JSON text; raise SpecError with line and column for invalid JSON and excessive nesting."""
-    return _Scanner(text, file).document()
+def parse(text: str, file: str, line_at: Callable[[int], int] = lambda line: line) -> Node:
+    """Parse JSON text; raise SpecError with line and column for invalid JSON and excessive nesting.
+
+    `line_at` returns the line of the file for a line of the text, where this is only a part of it.
+    """
+    return _Scanner(text, file, line_at).document()
 
 
 class _Scanner:
-    def __init__(self, text: str, file: str) -> None:
-        self.text, self.file = text, file
+    def __init__(self, text: str, file: str, line_at: Callable[[int], int]) -> None:
+        self.text, self.file, self.line_at = text, file, line_at
         self.count = 0
         self.starts = [0, *(end.end() for end in re.finditer("\n", text))]
 
@@ -107,11 +113,11 @@ class _Scanner:
         return node
 
     def line(self, index: int) -> int:
-        return bisect_right(self.starts, index)
+        return self.line_at(bisect_right(self.starts, index))
 
     def wrong(self, index: int, message: str) -> SpecError:
-        line = self.line(index)
-        return SpecError([Problem(Place(self.file, line, index - self.starts[line - 1] + 1), message)])
+        column = index - self.starts[bisect_right(self.starts, index) - 1] + 1
+        return SpecError([Problem(Place(self.file, self.line(index), column), message)])
 
     def error_at(self, index: int, expected: str) -> SpecError:
         """Return the error about what should not be there: what it probably is, and what to write."""
@@ -234,7 +240,10 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
         return
     for item in root.items:
         yield from connectors(item, name)
-    own = root.word("name") or root.word("connectorName")
+    own = root.word("name") or root.word("connectorName") or (root.get("spec") and root.word("metadata", "name"))
+    if class_beside(root):
+        yield _typed_connector(root, own or name)
+        return
     state = root.word("status", "connector", "state") or root.word("state") or None
     for key, _, node in root.members:
         if node.kind in ("object", "list"):
@@ -247,6 +256,31 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
                 replace(connector, state=connector.state or state, places=names | {**connector.places})
                 for connector in inner
             )
+
+
+_CLASS_NAMES, _TASKS_NAMES = ("connectorClass", "connector_class"), ("tasksMax", "tasks_max")
+
+
+def class_beside(node: Node | None) -> bool:
+    """Tell whether a node has a connector's class beside its config, as resources of several operators do."""
+    config = node.get("config") if node else None
+    return bool(node and config and config.kind == "object" and any(map(node.word, _CLASS_NAMES)))
+
+
+def _typed_connector(root: Node, name: str) -> FoundConnector:
+    config = root.get("config") or root
+    places = {
+        key: child
+        for key, names in (("connector.class", _CLASS_NAMES), ("tasks.max", _TASKS_NAMES))
+        for member in names
+        if (child := root.get(member)) and child.text
+    }
+    own = [text_entry("name", root.line, name), *(entry_of(key, node.line, node) for key, node in places.items())]
+    written = entries_of(config)
+    unused = tuple(entry for entry in written if entry.key == "name" or entry.key in places)
+    entries = (*own, *(entry for entry in written if entry not in unused))
+    connector = connector_of(name, places["connector.class"].text, entries, root.line)
+    return replace(connector, home=config.path, unused=unused, places={key: node.path for key, node in places.items()})
 
 
 def _with_outer_name(connector: FoundConnector, wrapper: Node) -> FoundConnector:

@@ -86,7 +86,7 @@ class Dedicated:
     def _line(self, entry: Entry) -> Line:
         aliases = () if self.meant_pair(entry) else self.aliases(entry.key)
         plain = entry.key[len("->".join(aliases)) + 1 :] if aliases else entry.key
-        return Line(entry.key, meant_value(entry), entry.raw, entry.line, aliases=aliases, plain=plain)
+        return Line(entry.key, meant_value(entry), entry.raw, entry.line, file=entry.file, aliases=aliases, plain=plain)
 
     def aliases(self, key: str) -> tuple[str, ...]:
         """Return whose line it is: of names of which one begins with another the longer one, as people mean it."""

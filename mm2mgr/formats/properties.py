@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mm2mgr.errors import Problem, SpecError
@@ -28,6 +28,7 @@ class Entry:
     """One line of a properties or JSON file: `raw` is the text as written, `value` what the parser makes of it.
 
     `path` leads to it in a JSON or YAML file, with the number of the document first; () where nothing was written.
+    `file` is where it is if that is another file than its connector's.
     """
 
     key: str
@@ -35,14 +36,18 @@ class Entry:
     raw: str = field(repr=False)
     line: int
     path: PathKey = ()
+    file: str = ""
 
     def __post_init__(self) -> None:
         remember({self.key: self.value})
 
 
-def read(text: str, file: str) -> tuple[Entry, ...]:
-    """Return every entry; raise SpecError for what Java refuses (a broken Unicode escape)."""
-    return tuple(_entry(line, logical, file) for line, logical in _logical_lines(text))
+def read(text: str, file: str, line_at: Callable[[int], int] = lambda line: line) -> tuple[Entry, ...]:
+    """Return every entry; raise SpecError for what Java refuses (a broken Unicode escape).
+
+    `line_at` returns the line of the file for a line of the text, where this is only a part of it.
+    """
+    return tuple(_entry(line_at(line), logical, file) for line, logical in _logical_lines(text))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -260,7 +260,15 @@ _DEDICATED = {
 
 
 OPERATORS_MEMBERS = frozenset(
-    ("tasksMax", "topicsPattern", "topicsExcludePattern", "groupsPattern", "groupsExcludePattern", "bootstrapServers")
+    (
+        "tasksMax",
+        "taskMax",
+        "topicsPattern",
+        "topicsExcludePattern",
+        "groupsPattern",
+        "groupsExcludePattern",
+        "bootstrapServers",
+    )
 )
 
 

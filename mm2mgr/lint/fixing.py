@@ -156,6 +156,8 @@ def _values(file: str, data: bytes) -> Iterator[tuple[str, str]]:
     if syntax == "properties":
         yield from ((entry.key, as_typed(entry.value)) for entry in properties.read(text, file))
         return
+    if syntax in ("hcl", "script"):
+        return
     waiting = (
         [parse(data.decode(), file)]
         if syntax == "json"
@@ -297,7 +299,10 @@ class _Batch:
             text = data.decode("iso-8859-1")
             if has_own_lines(text):
                 raise NotEditable("a template decides which of its lines there will be")
-            structured = syntax_of(file, text) != "properties"
+            syntax = syntax_of(file, text)
+            if syntax in ("hcl", "script"):
+                raise NotEditable("Terraform's files and scripts are changed by hand")
+            structured = syntax != "properties"
             self.sources[file] = StructuredText(data.decode()) if structured else PropertiesText(text)
         return self.sources[file]
 

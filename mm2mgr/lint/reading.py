@@ -14,10 +14,12 @@ from typing import Literal, TypeVar
 
 from mm2mgr.connectors import CLASSES, PACKAGE, Connector
 from mm2mgr.errors import Problem, SpecError
+from mm2mgr.files import list_paths
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
 from mm2mgr.formats.mm2_properties import Line
 from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed, last, meant_value, read
-from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, read_file, read_text, wrong
+from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, has_config, holds_config, read_text, wrong
+from mm2mgr.formats.sources import is_folder_of_configs, read_sources
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import read_yaml
 from mm2mgr.text import nearest
@@ -78,10 +80,13 @@ def subject_of(connector: FoundConnector, place: Spot, worker: WorkerFacts | Non
 
     `worker` is what its workers report, else what the file says. JSON has no comments: config keys silence rules.
     """
-    if connector.type is None:
+    if connector.type is None or connector.form == "mirrormaker1":
         return None
     at = place if connector.form == "dedicated" else replace(place, connector=connector.name)
-    spots = {key: replace(at, line=line.line, key=line.key) for key, line in connector.lines.items()}
+    spots = {
+        key: replace(at, file=line.file or at.file, line=line.line, key=line.key)
+        for key, line in connector.lines.items()
+    }
     silences = (
         Silence(key.removeprefix(SILENCE_KEY), reason.strip(), spots.get(key, at.with_key(key)))
         for key, reason in connector.config.items()
@@ -126,16 +131,17 @@ def read_files(
 
     `contents` are read instead of the files of these names.
     """
-    files_read: list[ForeignFile] = []
-    problems: list[Problem] = []
-    for path in dict.fromkeys(paths):
-        try:
-            file = read_file(path, contents.get(str(path)))
-            files_read += [file, *file.within]
-        except SpecError as error:
-            problems += error.problems
+    hint = "give a connector's JSON or properties file, or an mm2.properties"
+    try:
+        sources = read_sources(paths, contents)
+    except SpecError as error:
+        raise SpecError(error.problems, hint=error.hint or hint) from error
+    files_read, problems = sources.files, list[Problem]()
     files = tuple(source for file in files_read for source in _source_files(file))
-    if not files and not problems:
+    if not files:
+        if any(connector.form == "mirrormaker1" for file in files_read for connector in file.connectors):
+            of = next(file for file in files_read if file.connectors)
+            raise wrong(of.path, "is MirrorMaker 1, which no connector and no rule is about; mm2mgr import reads it")
         for unused in files_read:
             classes = ", ".join(dict.fromkeys(other.class_name for other in unused.connectors))
             held = f"it has {classes}" if classes else "no connector runs because of it"
@@ -144,9 +150,9 @@ def read_files(
             held += f"; write {PACKAGE}.{near}, without quotes" if near else ""
             problems.append(Problem(unused.path, f"holds no MirrorMaker connector: {held}"))
     if problems:
-        raise SpecError(problems, hint="give a connector's JSON or properties file, or an mm2.properties")
+        raise SpecError(problems, hint=hint)
     subjects = (subject_of(connector, Spot(file.path)) for file in files_read for connector in file.connectors)
-    return Estate(tuple(surroundings.surround(subject) for subject in subjects if subject), files)
+    return Estate(tuple(surroundings.surround(subject) for subject in subjects if subject), files, notes=sources.notes)
 
 
 def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
@@ -157,7 +163,7 @@ def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
         return
     kind: Literal["properties", "json"] = "properties" if file.syntax == "properties" else "json"
     for connector in file.connectors:
-        if connector.type:
+        if connector.type and connector.form != "mirrormaker1":
             yield SourceFile(file.path, kind, connector.entries, silences)
 
 
@@ -178,16 +184,19 @@ Facts = TypeVar("Facts", WorkerFacts, KafkaFacts)
 
 
 def is_tree(path: Path) -> bool:
-    """Tell whether a path is a tree for mm2mgr: a folder, or YAML that is no resource of Kubernetes."""
+    """Tell whether a path is a tree for mm2mgr: YAML that is no resource of Kubernetes, or a folder with such files."""
     if path.is_dir():
-        return True
+        return any(map(is_tree, list_paths(path, "*.y*ml"))) or not is_folder_of_configs(path)
     if path.suffix.lower() not in {".yaml", ".yml"} or not path.exists():
         return False
     try:
-        keys = {key for document in read_yaml(path) for key in document.values}
+        documents = read_yaml(path)
     except SpecError:
-        return True  # the tree's reader reports what is wrong, with its place
-    return bool(keys & TREE_KEYS) and not keys & {"kind", "apiVersion"}
+        return not holds_config(path)  # the tree's reader reports what is wrong, with its place
+    keys = {key for document in documents for key in document.values}
+    if not keys & TREE_KEYS or keys & {"kind", "apiVersion"}:
+        return False
+    return not any(has_config(document.values) for document in documents)
 
 
 def fill_in(estate: Estate, surroundings: Surroundings) -> Estate:

@@ -14,7 +14,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from mm2mgr.connectors import RESTING, Connector, ConnectorType
-from mm2mgr.formats.connectors import OperatorResource
+from mm2mgr.formats.connectors import Note, OperatorResource
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open, template_in, without_templates
 from mm2mgr.link import BrokerLimits, Route
@@ -441,6 +441,8 @@ class Estate:
     unused_links: tuple[tuple[Spot, str], ...] = ()
     """Of a tree: the links that no flow uses, and their ends."""
     limits: tuple[CatchUpFacts, ...] = ()
+    notes: tuple[Note, ...] = ()
+    """What was left out of files, and what in them could not be read."""
 
     @cached_property
     def known_lines_only(self) -> Estate:

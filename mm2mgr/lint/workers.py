@@ -13,7 +13,7 @@ from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.types import ASKED_CONFIG, NOBODY, SOURCE_CLASS, WorkerInfo, supports_exactly_once
 from mm2mgr.connectors import RESTING, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.formats.connectors import FoundConnector
+from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
 from mm2mgr.live.questions import AnsweringWorker, BrokerCount, Configs, ConfigValidation, Plugins, Statuses
@@ -60,15 +60,46 @@ def read_estate_of(connect: str) -> Steps[Estate]:
 
     Raises Mm2mgrError when the connectors cannot be read; a policy that cannot be found is unknown.
     """
-    snapshot = yield [Configs(connect), Statuses(connect)]
-    connectors = with_statuses(snapshot[Configs(connect)], snapshot[Statuses(connect)])
-    keys = (key for connector in connectors.values() for key in connector.config)
-    worker, _ = yield from ask_worker(connect, harmless_overrides(keys))
+    connectors, worker = yield from _read_running(connect)
     subjects = (
         running(connect, name, connector.config, connector.state or None, worker)
         for name, connector in connectors.items()
     )
     return Estate(tuple(subject for subject in subjects if subject), complete=True)
+
+
+def read_running_connectors(connect: str) -> Steps[list[FoundConnector]]:
+    """Return every MirrorMaker connector that a Connect cluster runs, owned or not, as readers of files return them.
+
+    Their workers have the version, the override policy and exactly-once support that the cluster reports. Raises
+    Mm2mgrError when the connectors or the workers cannot be read.
+    """
+    connectors, worker = yield from _read_running(connect)
+    properties = {} if worker.exactly_once is None else {EXACTLY_ONCE_KEY: _SUPPORT[worker.exactly_once]}
+    workers = FoundWorkers(properties, worker.version, worker.policy)
+    every = (
+        FoundConnector(
+            name,
+            connector.config.get("connector.class", ""),
+            connector.config,
+            state=connector.state or None,
+            owner=connect,
+            workers=workers,
+        )
+        for name, connector in connectors.items()
+    )
+    return [connector for connector in every if connector.type]
+
+
+_SUPPORT = {True: "enabled", False: "disabled"}
+
+
+def _read_running(connect: str) -> Steps[tuple[dict[str, RunningConnector], WorkerFacts]]:
+    snapshot = yield [Configs(connect), Statuses(connect)]
+    connectors = with_statuses(snapshot[Configs(connect)], snapshot[Statuses(connect)])
+    keys = (key for connector in connectors.values() for key in connector.config)
+    worker, _ = yield from ask_worker(connect, harmless_overrides(keys))
+    return connectors, worker
 
 
 def read_estates(connects: Iterable[str]) -> Steps[dict[str, Estate | Mm2mgrError]]:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.failover.runbook import Runbook
     from mm2mgr.failover.stages import FailoverStage, StageProgress
+    from mm2mgr.imports.report import ImportReport, ReportRow
+    from mm2mgr.imports.tree import ImportedTree, ImportOptions
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import buffer_advice
@@ -89,6 +91,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
+    from mm2mgr.operations.imports import ImportedFolder, import_sources
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
     from mm2mgr.operations.pause import (
@@ -217,6 +220,9 @@ _HOMES: Mapping[str, str] = {
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
+        "operations.imports": "ImportedFolder import_sources",
+        "imports.report": "ImportReport ReportRow",
+        "imports.tree": "ImportOptions ImportedTree",
         "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",

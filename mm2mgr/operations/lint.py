@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.formats.connectors import FoundConnector, Note
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
 from mm2mgr.lint.fixing import patch
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from mm2mgr.connect.target import ConnectTarget
     from mm2mgr.connectors import Connector
     from mm2mgr.link_forecast import LinkForecast
+    from mm2mgr.live.snapshot import Steps
 
+Answer = TypeVar("Answer")
 Document = dict[str, object]
 USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
 
@@ -47,7 +50,8 @@ USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
 class LintReport:
     """All findings, silenced ones too (they have the reason), what was read, and what could not be judged.
 
-    `unread`: Connect clusters that were not. As JSON it has silenced findings only where `shows_silenced`.
+    `unread`: Connect clusters that were not; `notes`: what was left out of files and folders. As JSON it has silenced
+    findings only where `shows_silenced`.
     """
 
     findings: tuple[Finding, ...]
@@ -56,6 +60,7 @@ class LintReport:
     unread: tuple[Mm2mgrError, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
     shows_silenced: bool = False
+    notes: tuple[Note, ...] = ()
     json_keys = "summary findings=shown_documents not_judged"
 
     @property
@@ -79,6 +84,7 @@ class LintReport:
             "connectors": self.connectors,
             "looked_at": self.looked_at,
             "unread": [error.message for error in self.unread],
+            "notes": [str(note) for note in self.notes],
         }
 
     @property
@@ -155,7 +161,8 @@ def lint(workspace: Workspace, files: Sequence[Path] = (), options: LintOptions 
     findings += run_rules(read.estate, rules)
     findings += run_rules(Estate(read.other), [rule for rule in rules if rule.check])
     open_ = not_judged(read.estate.known_lines_only, {rule.id for rule in rules})
-    return LintReport(tuple(findings), len(read.estate.subjects), read.looked_at, read.unread, open_)
+    notes = read.estate.notes
+    return LintReport(tuple(findings), len(read.estate.subjects), read.looked_at, read.unread, open_, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -196,6 +203,7 @@ def read_inputs(
         logins=tuple(login for part in estates for login in part.logins),
         unused_links=tuple(link for part in estates for link in part.unused_links),
         limits=tuple(limit for part in estates for limit in part.limits),
+        notes=tuple(note for part in estates for note in part.notes),
     )
     if live and options.ask_brokers and workspace.snapshot is None:
         from mm2mgr.lint.workers import ask_brokers
@@ -228,14 +236,41 @@ def _tree(workspace: Workspace, surroundings: Surroundings) -> tuple[tuple[Estat
 def _live(
     workspace: Workspace, targets: Mapping[str, ConnectTarget], timeout_seconds: float
 ) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
-    from mm2mgr.lint.workers import read_estates
+    from mm2mgr.lint.workers import read_estate_of
+
+    return _ask_each(workspace, targets, timeout_seconds, read_estate_of)
+
+
+def running_connectors(
+    workspace: Workspace, connects: Sequence[str], timeout_seconds: float = 30.0
+) -> tuple[list[FoundConnector], dict[str, Mm2mgrError]]:
+    """Return every MirrorMaker connector on Connect clusters, by name in the tree or URL, whoever owns it.
+
+    The errors are those of Connect clusters that could not be read. For credentials of a URL see `LintOptions`.
+    """
+    from mm2mgr.lint.workers import read_running_connectors
+
+    targets = _targets(workspace, connects)
+    answers, unread = _ask_each(workspace, targets, timeout_seconds, read_running_connectors)
+    return [connector for answer in answers for connector in answer], unread
+
+
+def _ask_each(
+    workspace: Workspace,
+    targets: Mapping[str, ConnectTarget],
+    timeout_seconds: float,
+    read: Callable[[str], Steps[Answer]],
+) -> tuple[list[Answer], dict[str, Mm2mgrError]]:
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.read import Clusters, run_steps
+    from mm2mgr.live.snapshot import or_error, side_by_side
 
     clusters = Clusters({target.name: target for target in targets.values()})
-    steps = read_estates(clusters.connects)
+    names = list(clusters.connects)
+    steps = side_by_side(*(or_error(read(name)) for name in names))
     answers, _ = wait_for(run_steps(steps, clusters, Limits(connect_seconds=timeout_seconds), workspace.snapshot))
-    by_name = {name: answers[target.name] for name, target in targets.items()}
+    by_target = dict(zip(names, answers, strict=True))
+    by_name = {name: by_target[target.name] for name, target in targets.items()}
     unread = {name: answer for name, answer in by_name.items() if isinstance(answer, Mm2mgrError)}
     return [answer for answer in by_name.values() if not isinstance(answer, Mm2mgrError)], unread
 

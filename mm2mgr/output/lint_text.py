@@ -35,6 +35,10 @@ def say_findings(report: LintReport) -> None:
         say_table(finding_table(group))
         say()
     say(_summary(report), style="bold")
+    if report.notes:
+        say()
+        for note in report.notes:
+            say(f"note: {note}")
     if report.not_judged:
         say()
         say_table(_not_judged_table(report.not_judged))

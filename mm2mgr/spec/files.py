@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -60,6 +61,20 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
             documents += read_yaml(path, contents.get(str(path)))
         except SpecError as error:
             problems += error.problems
+    if not documents and not problems:
+        problem = Problem(", ".join(map(str, sources)), "no YAML file with content")
+        raise SpecError([problem], hint="mm2mgr init writes a starter")
+    return spec_of(documents, tuple(str(path) for path, _ in files), overrides, problems)
+
+
+def spec_of(
+    documents: Sequence[Document],
+    files: tuple[str, ...],
+    overrides: frozenset[str] = frozenset(),
+    problems: Sequence[Problem] = (),
+) -> Spec:
+    """Validate the documents of a tree together; `problems` are those of files that could not be read."""
+    problems = list(problems)
     merged = _Merged()
     for document in documents:
         if {"apiVersion", "kind"} <= document.values.keys():
@@ -71,9 +86,6 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
     problems += merged.problems
     if problems:
         raise SpecError(problems)
-    if not documents:
-        problem = Problem(", ".join(map(str, sources)), "no YAML file with content")
-        raise SpecError([problem], hint="mm2mgr init writes a starter")
     for key in _NEVER_EMPTY:
         if (key,) in merged.places:
             merged.values.setdefault(key, None)
@@ -86,7 +98,7 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
         raise SpecError(
             [Problem(nearest_place(merged.places, path), message) for path, message in problems_found]
         ) from error
-    return Spec(tree, merged.values, merged.places, tuple(str(path) for path, _ in files), overrides)
+    return Spec(tree, merged.values, merged.places, files, overrides)
 
 
 def turns_spark_off(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyType({})) -> bool:
@@ -262,6 +274,12 @@ Entries = Mapping[str, Mapping[str, object]]
 def yaml_text(value: Mapping[str, object]) -> str:
     """Return plain values as a YAML document, keys in the order that they have."""
     return yaml.safe_dump(value, sort_keys=False, width=110, allow_unicode=True)
+
+
+def inline_yaml(value: object) -> str:
+    """Return a plain value as YAML on one line, with `null` in full."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=sys.maxsize, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ from mm2mgr.spec.values import (
     TopicName,
     Url,
     Urls,
+    VerbatimOfSource,
+    VerbatimSettings,
     balance_way,
     flag,
     lane_topics,
@@ -496,6 +498,18 @@ class StartOfGroup(Model, json_schema_extra=_example(group="mirrormaker1-orders"
     """Name of the group; mm2mgr's login needs Describe on it."""
 
 
+class Verbatim(Model, json_schema_extra=_example(source={"errors.tolerance": "all"})):
+    """Keys of connectors as Connect gets them, over all that the rest of the flow and mm2mgr say; null leaves a key
+    out. `mm2mgr import` writes here what a connector had and a flow does not say, so that it goes on as it was."""
+
+    source: VerbatimOfSource = Field(default_factory=dict)
+    """Of the source connector."""
+    checkpoint: VerbatimSettings = Field(default_factory=dict)
+    """Of the checkpoint connector of the pair."""
+    heartbeat: VerbatimSettings = Field(default_factory=dict)
+    """Of the heartbeat connector of the pair."""
+
+
 class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.orders", "logs[.].*"]})):
     """Everything about a flow except which clusters it connects. Nearest value wins: pair, flow, defaults."""
 
@@ -564,6 +578,8 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     """Any other key of MirrorCheckpointConnector."""
     heartbeat_connector: ConnectorSettings = Field(default_factory=dict)
     """Any other key of MirrorHeartbeatConnector."""
+    verbatim: Verbatim = Verbatim.model_construct()
+    """Keys of its connectors exactly as written, for what was there before mm2mgr: they win over everything else."""
     connector_name: ConnectorName | None = None
     """Name of the source connector where it has one already (see `adopt`), since offsets are stored under it. Default:
     `mm2.SOURCE.TARGET.source.FLOW`. A flow of several pairs names the connector of each under `pairs`."""

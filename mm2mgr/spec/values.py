@@ -89,6 +89,15 @@ def _pattern(text: str) -> str:
     return check_pattern(text)
 
 
+# By these a flow is known, or other parts of mm2mgr go by what the flow says of them.
+_NEVER_VERBATIM = frozenset(
+    {
+        *("name", "connector.class", "source.cluster.alias", "target.cluster.alias"),
+        *("replication.policy.class", "replication.policy.separator", "exactly.once.support"),
+    }
+)
+
+
 def _plain_key(key: str) -> str:
     if not re.fullmatch(r"[\w.$-]+", key):
         raise ValueError("a Kafka key of letters, digits and . - _ $ only")
@@ -157,6 +166,19 @@ def _connector_key(key: str) -> str:
     if key.startswith("mm2mgr."):
         raise ValueError("keys that start with 'mm2mgr.' mark ownership; mm2mgr writes them")
     return key
+
+
+def _verbatim_key(key: str) -> str:
+    _plain_key(key)
+    if key in _NEVER_VERBATIM or key.startswith("mm2mgr."):
+        raise ValueError(f"it cannot be overruled: {scalars.OWNED_CONNECTOR_KEYS.get(key, 'mm2mgr writes it itself')}")
+    return key
+
+
+def _verbatim_key_of_source(key: str) -> str:
+    if key == "tasks.max":
+        raise ValueError(f"it cannot be overruled: {scalars.OWNED_CONNECTOR_KEYS[key]}")
+    return _verbatim_key(key)
 
 
 def _connector_name(name: str) -> str:
@@ -273,6 +295,11 @@ ClientSettings = Annotated[
 ]
 ConnectorSettings = Annotated[
     dict[Annotated[str, AfterValidator(_connector_key)], ConfigValue | None], Field(examples=[{"offset.lag.max": 100}])
+]
+_VERBATIM = Field(examples=[{"errors.tolerance": "all", "key.converter": None}])
+VerbatimSettings = Annotated[dict[Annotated[str, AfterValidator(_verbatim_key)], ConfigValue | None], _VERBATIM]
+VerbatimOfSource = Annotated[
+    dict[Annotated[str, AfterValidator(_verbatim_key_of_source)], ConfigValue | None], _VERBATIM
 ]
 Patterns = Annotated[
     list[Annotated[str, AfterValidator(_pattern)]],

@@ -52,6 +52,7 @@ ARGUMENTS = {
     "failover plan": "orders",
     "failover rehearse": "orders",
     "failover run": "orders --producers-stopped --yes",
+    "import": "connector.json --owner team --connect http://127.0.0.1:1 --out imported",
     "init": "elsewhere",
     "plugin write": "plugins",
     "link explain": "orders",

@@ -69,7 +69,9 @@ LAYERS: dict[str, set[str]] = {
     "truth": {"assignment_text", "connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "link_settings": {"link", "defaults"},
-    "topology": {"connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics"},
+    "topology": {
+        *("connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics", "truth"),
+    },
     "link_forecast": {"text", "link", "link_settings", "defaults", "topology", "truth"},
     "ownership_changes": {"text", "spec", "topology"},
     "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes"},
@@ -108,6 +110,10 @@ LAYERS: dict[str, set[str]] = {
         "metric_sources",
         *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
         *("truth", "topics", "topology", "connect", "live", "assignment_text", "log_places"),
+    },
+    "imports": {
+        *("assignment_text", "comparison", "connectors", "defaults", "errors", "expand", "formats", "json_values"),
+        *("lint", "log_places", "render", "secrets", "spec", "text", "topology", "truth"),
     },
     "plan": {*PLANNING, "off_peak"},
     "apply": {*PLANNING, "failover", "garbage", "plan"},
@@ -218,6 +224,7 @@ LAYERS: dict[str, set[str]] = {
             "link",
             "link_forecast",
             "formats",
+            "imports",
             "connect",
             "kafka",
             "comparison",
@@ -240,7 +247,7 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {  # values of everything that is shown
-        *("balance", "failover"),
+        *("balance", "failover", "imports"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("evidence", "sizing", "operations", "audit", "timing"),
@@ -348,6 +355,7 @@ PURE = (
     "live/questions",
     "live/snapshot",
     "comparison",
+    "imports",
     "plan",
     "observe/audits",
     "observe/beside_records",
@@ -519,11 +527,13 @@ def test_families_of_commands_are_in_modules_named_as_those_of_their_operations(
     operations -= {"failback", "failover_rehearsal", "failover_run"}  # of the family `failover`
     operations -= {"automatic_rebalance"}  # of `serve --with rebalance` and `reconcile --rebalance`
     modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
+    assert "imports" in modules & operations, "`import` is a word of Python, which no module can be called"
+    operations, modules = ({*names - {"imports"}, "import"} for names in (operations, modules))
     assert modules <= operations | OF_THE_COMMAND_LINE, "a family of commands is named as its main operation"
     assert modules <= set(cli.commands), "each is named after its main command"
     assert operations <= set(cli.commands), "each is named after its main command"
     homes = {command.callback.__module__ for command in cli.commands.values() if command.callback}
-    assert homes == {f"mm2mgr.cli.{name}" for name in modules}
+    assert homes == {f"mm2mgr.cli.{name}" for name in (*modules - {"import"}, "imports")}
 
 
 _OPERATION = """

@@ -197,7 +197,8 @@ def no_heartbeats(estate: Estate) -> Iterator[Hit]:
         fix = f"create a MirrorHeartbeatConnector with target.cluster.alias={subject.source} and its addresses"
         if subject.resource:  # whose heartbeatConnector writes into the target, and is gone in v1
             remedy = f"target.cluster.alias={subject.source} and its addresses"
-            fix = f"create a KafkaConnector of class MirrorHeartbeatConnector with {remedy}"
+            kind = "Connector" if subject.resource.kind == "Connector" else "KafkaConnector"
+            fix = f"create a {kind} of class MirrorHeartbeatConnector with {remedy}"
         yield Hit(message, fix, "", subject)
 
 

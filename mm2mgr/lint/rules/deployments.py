@@ -206,7 +206,8 @@ def operator_ignores(subject: Subject) -> Iterator[Hit]:
     has the annotation strimzi.io/use-connector-resources: "true". Settings of workers in the config of a cluster where
     no workers are do nothing (a hint). The API version v1 has no heartbeatConnector, pause, connectCluster and
     clusters, and no authentication of type oauth. An authentication without its user, secret or certificate is refused;
-    in the config of type custom only sasl.* and ssl.keystore.* count.
+    in the config of type custom only sasl.* and ssl.keystore.* count. Of a Connector of Confluent's operator, members
+    of spec that its definition does not have are reported.
     """
     for note in subject.resource.notes if subject.resource else ():
         spot = replace(subject.spot, line=note.line, key=note.key)

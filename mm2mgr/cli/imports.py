@@ -1,0 +1,99 @@
+"""The command `import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mm2mgr import operations
+from mm2mgr.cli.options import FOLDER, command, invalid_arguments, option, output_in
+from mm2mgr.errors import ExitCode
+
+if TYPE_CHECKING:
+    from mm2mgr.operations.workspace import Workspace
+
+
+@command("First hour", 3)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path(path_type=Path))
+@option(
+    "--out", type=FOLDER, metavar="DIR", help="Write the tree there: a new or an empty folder. Default: report only."
+)
+@option("--owner", default="", metavar="NAME", help="Owner of the new tree. Default: that of marks in the sources.")
+@option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: as the sources say, or the newest.")
+@option(
+    "--connect",
+    "connects",
+    multiple=True,
+    metavar="[NAME=]URL",
+    help="REST URL of a Connect cluster (repeatable). NAME is that of a file, a folder or a target; without it, all.",
+)
+@option(
+    "--workers-kafka",
+    "kafkas",
+    multiple=True,
+    metavar="NAME=ALIAS",
+    help="Kafka cluster that the workers of a Connect cluster use (repeatable).",
+)
+@option("--all", "everything", is_flag=True, help="Also list the keys that are kept, and those with Kafka's defaults.")
+@output_in("text", "json", "markdown")
+@click.pass_obj
+def import_(
+    workspace: Workspace,
+    sources: tuple[Path, ...],
+    out: Path | None,
+    owner: str,
+    kafka: str | None,
+    connects: tuple[str, ...],
+    kafkas: tuple[str, ...],
+    everything: bool,
+    output: str,
+) -> int:
+    """Turn connectors and mm2.properties that exist into a tree.
+
+    A SOURCE is what `lint` reads: an mm2.properties of dedicated mode, the JSON or properties of connectors, a
+    resource of Strimzi, a ConfigMap; or a folder of these. All together are one estate. The new tree keeps what
+    runs as it behaves, mistakes too, and the report says of every key where it went or why it does nothing. Secrets
+    in clear become placeholders. Nothing is contacted; --out is written whole or not at all.
+
+    \b
+    Example:
+      mm2mgr import mm2.properties --owner data-platform --out clusters
+      mm2mgr import connectors/ --owner data-platform --connect east=http://connect-e1:8083 --out clusters
+      mm2mgr import mm2.properties --owner data-platform -o markdown > report.md
+    """
+    from mm2mgr.output.console import say_as, say_lines
+    from mm2mgr.output.import_text import import_markdown, say_import
+
+    options = operations.ImportOptions(
+        owner, kafka, _urls(connects), dict(_pairs(kafkas, "--workers-kafka")), workspace.templates
+    )
+    with invalid_arguments():
+        imported = operations.import_sources(sources, options, out)
+    if output == "markdown":
+        say_lines(import_markdown(imported))
+    else:
+        say_as(output, imported, lambda value: say_import(value, everything=everything))
+    return int(ExitCode.LOOK if imported.report.decisions else ExitCode.YES)
+
+
+import_.name = "import"
+
+
+def _pairs(texts: tuple[str, ...], name: str) -> list[tuple[str, str]]:
+    pairs = [text.partition("=") for text in texts]
+    for text, (_, sign, value) in zip(texts, pairs, strict=True):
+        if not sign or not value:
+            raise click.UsageError(f"{name} {text}: write NAME=VALUE")
+    return [(key, value) for key, _, value in pairs]
+
+
+def _urls(texts: tuple[str, ...]) -> dict[str, list[str]]:
+    urls: dict[str, list[str]] = {}
+    for text in texts:
+        name, sign, url = text.partition("=")
+        if not sign or "://" in name:
+            name, url = "connect", text
+        urls.setdefault(name, []).append(url)
+    return urls

@@ -1,0 +1,316 @@
+"""From connectors to a tree: decide, fold, write, render what was written, and add what its connectors lack.
+
+Rendering is the proof: what a connector had and a rendered one has not is written verbatim, or has a line in the
+report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mm2mgr.connectors import Connector, ConnectorType
+from mm2mgr.expand import expand
+from mm2mgr.formats.recognise import ForeignFile
+from mm2mgr.imports.effects import Surroundings, verbatim_keys, without_workers
+from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
+from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nested
+from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation
+from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report
+from mm2mgr.imports.settings import Pair, Settings, around_of, read_settings
+from mm2mgr.imports.write import write_document
+from mm2mgr.render import OWNER_KEY, render
+from mm2mgr.spec.files import Spec, check_merged, spec_of
+from mm2mgr.spec.places import PathKey, read_yaml
+from mm2mgr.truth.keys import load
+
+FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
+"""The files of an imported tree: clusters and Connect clusters, flows, connectors that change hands."""
+_TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What the inputs do not say. `owner`: "" takes that of marks in them; `version`: of the workers, None: the newest.
+
+    `urls` and `kafkas` have, by the name of a Connect cluster, its REST URLs and the alias of its workers' Kafka.
+    """
+
+    owner: str = ""
+    version: str | None = None
+    urls: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    kafkas: Mapping[str, str] = field(default_factory=dict)
+    templates: Path | None = None
+
+
+@dataclass(frozen=True)
+class ImportedTree:
+    """A tree as text by the names of its files, and the report on every key that was read."""
+
+    files: Mapping[str, str] = field(repr=False)
+    report: ImportReport
+    connectors: tuple[Connector, ...] = field(default=(), repr=False)
+    """What the tree renders, without secrets."""
+    mirrors: tuple[Mirror, ...] = field(default=(), repr=False)
+    json_keys = "report"
+
+
+def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOptions()) -> ImportedTree:
+    """Return the tree that keeps the connectors of these files as they are; nothing is contacted or written."""
+    files = [inner for file in files for inner in (file, *file.within)]
+    preparation = Preparation(options.version or load().lines[-1], tuple(options.urls))
+    mirrors = preparation.mirrors(files)
+    estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
+    draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
+    draft.settle()
+    estate.placeholders = draft.used([*preparation.placeholders.values(), *estate.placeholders])
+    report = make_report(files, estate, draft.judged(), draft.lines())
+    return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors))
+
+
+class _Draft:
+    """A tree in the making: settings of each pair, and what is rendered of them."""
+
+    def __init__(self, estate: ImportedEstate, options: ImportOptions, owner: str) -> None:
+        self.estate, self.options, self.owner = estate, options, owner
+        self.settings: dict[str, dict[tuple[str, str], Settings]] = {
+            name: {ends: self._settings(pair) for ends, pair in pairs.items()} for name, pairs in estate.flows.items()
+        }
+        self.values: dict[str, dict[str, object]] = {}
+        self.spec: Spec | None = None
+        self.connectors: tuple[Connector, ...] = ()
+
+    # --- settings -----------------------------------------------------------------------------------------------------
+
+    def _settings(self, pair: Pair) -> Settings:
+        settings = read_settings(pair, self.estate.decider(pair))
+        for wrong in self._refused(settings):
+            settings.pop(wrong, None)
+        settings.setdefault(("topics", "include"), [".*"])
+        if not settings["topics", "include"]:
+            settings["topics", "include"] = [".*"]
+        self._name_connectors(pair, settings)
+        return settings
+
+    def _refused(self, settings: Settings) -> list[tuple[str, ...]]:
+        """Return the paths whose values the declaration does not take; these go on verbatim."""
+        _, problems = check_merged(nested(settings), "")
+        return [
+            path
+            for path in settings
+            if any(tuple(map(str, where))[: len(path)] == path or path[: len(where)] == where for where, _ in problems)
+        ]
+
+    def _name_connectors(self, pair: Pair, settings: Settings) -> None:
+        if pair.source.is_dedicated:
+            return
+        source, target = pair.source.source, pair.source.target
+        usual = f"mm2.{source}.{target}"
+        for mirror, path, name in (
+            (pair.source, ("connector_name",), f"{usual}.source.{pair.flow}"),
+            (pair.checkpoint, ("checkpoints", "connector_name"), f"{usual}.checkpoint"),
+            (pair.heartbeat, ("heartbeats", "connector_name"), f"{usual}.heartbeat"),
+        ):
+            if mirror and mirror.name != name:
+                settings[path] = mirror.name
+
+    # --- rendering ----------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Render, write verbatim what the rendered connectors lack, and render again."""
+        self._render()
+        if self._add_verbatim():
+            self._render()
+
+    def _render(self) -> None:
+        self.values = self._values()
+        documents = [
+            document
+            for name, values in self.values.items()
+            for document in read_yaml(Path(name), write_document(values, {}, is_compact=False).encode())
+        ]
+        self.spec = spec_of(documents, tuple(self.values))
+        self.connectors = render(expand(self.spec), self.options.templates)
+
+    def rendered(self) -> Mapping[tuple[str, ConnectorType, str], Connector]:
+        """Return the rendered connectors by flow (source connectors only), type and pair."""
+        by_flow = {}
+        for connector in self.connectors:
+            name = connector.flows[0].partition(":")[0] if connector.type == "source" else ""
+            by_flow[name, connector.type, connector.pair] = connector
+        return by_flow
+
+    def matches(self) -> Iterable[tuple[Pair, ConnectorType, Mirror, Connector | None]]:
+        """Yield each imported connector with the rendered one."""
+        rendered = self.rendered()
+        for pair in self.estate.pairs:
+            for type_ in _TYPES:
+                mirror: Mirror | None = getattr(pair, type_)
+                if mirror is None or (type_ != "source" and self.estate.decider(pair) is not pair):
+                    continue
+                name = pair.flow if type_ == "source" else ""
+                yield pair, type_, mirror, rendered.get((name, type_, pair.name))
+
+    def around(self, mirror: Mirror) -> tuple[Surroundings, Surroundings]:
+        """Return where a connector runs, and where it is going to."""
+        connect = self.estate.connects[mirror.connect]
+        servers = ",".join(self.estate.clusters[connect.kafka].servers)
+        after = around_of(mirror, servers)
+        if not mirror.is_dedicated:
+            return after, after
+        own = ",".join(self.estate.clusters[mirror.target].servers)
+        return around_of(mirror, own), without_workers(after)
+
+    def _add_verbatim(self) -> bool:
+        added = False
+        for pair, type_, mirror, connector in self.matches():
+            if connector is None:
+                continue
+            for key, value in verbatim_keys(type_, mirror.config, connector.config, *self.around(mirror)).items():
+                for flow, of_pair in self._owners(pair, type_):
+                    self.settings[flow][of_pair]["verbatim", type_, key] = value
+                    added = True
+        return added
+
+    def _owners(self, pair: Pair, type_: ConnectorType) -> list[tuple[str, tuple[str, str]]]:
+        """Return the flows that must say the same of a connector."""
+        ends = (pair.source.source, pair.source.target)
+        if type_ == "source":
+            return [(pair.flow, ends)]
+        return [(name, ends) for name, pairs in self.estate.flows.items() if ends in pairs]
+
+    def judged(self) -> list[Judged]:
+        """Return each imported connector beside what became of it."""
+        return [
+            Judged(mirror, connector, *self.around(mirror)) for _, _, mirror, connector in self.matches() if connector
+        ]
+
+    # --- values and texts ---------------------------------------------------------------------------------------------
+
+    def _values(self) -> dict[str, dict[str, object]]:
+        estate = self.estate
+        clusters: dict[str, object] = {}
+        for cluster in estate.clusters.values():
+            entry: dict[str, object]
+            entry = {"bootstrap_servers": list(cluster.servers)}
+            if cluster.replication_factor != 3:
+                entry["replication_factor"] = cluster.replication_factor
+            if cluster.security:
+                names = {"security.protocol": "protocol"}
+                entry["security"] = {names.get(key, key): value for key, value in cluster.security.items()}
+            clusters[cluster.alias] = entry
+        connects: dict[str, object] = {}
+        for connect in estate.connects.values():
+            entry = {"url": connect.urls, "kafka": connect.kafka}
+            entry |= {"version": connect.version} if connect.version else {}
+            entry |= {"exactly_once": True} if connect.exactly_once else {}
+            entry |= {"producer_security": "connector"} if connect.producer_security == "connector" else {}
+            connects[connect.name] = entry
+        first: dict[str, object] = {"owner": self.owner, "clusters": clusters, "connect": connects}
+        values: dict[str, dict[str, object]] = {FILES[0]: first}
+        if flows := self._flows():
+            values[FILES[1]] = flows
+        if handover := self._handover():
+            values[FILES[2]] = handover
+        return values
+
+    def _flows(self) -> dict[str, object]:
+        flows = [fold_pairs(name, settings) for name, settings in self.settings.items()]
+        shared = fold_flows(flows)
+        result: dict[str, object] = {}
+        if shared := {path: value for path, value in shared.items() if not _says_nothing(path, value, {})}:
+            result["defaults"] = {"flows": nested(shared, order_of)}
+        result["flows"] = {flow.name: self._flow(flow, shared) for flow in flows}
+        return result if flows else {}
+
+    def _flow(self, flow: FoldedFlow, shared: Settings) -> dict[str, object]:
+        entry: dict[str, object] = {"sources": flow.sources, "targets": flow.targets}
+        if flow.missing:
+            entry["except"] = flow.missing
+        if run_on := self._run_on(flow):
+            entry["run_on"] = run_on
+        own = {path: value for path, value in flow.settings.items() if not _says_nothing(path, value, shared)}
+        entry |= nested(own, order_of)
+        if flow.pairs:
+            entry["pairs"] = {pair: nested(settings, order_of) for pair, settings in flow.pairs.items()}
+        return entry
+
+    def _run_on(self, flow: FoldedFlow) -> object:
+        """Return the Connect clusters of a flow where they are not those whose Kafka is the target."""
+        by_kafka: dict[str, list[str]] = {}
+        for connect in self.estate.connects.values():
+            by_kafka.setdefault(connect.kafka, []).append(connect.name)
+        pairs = self.estate.flows[flow.name]
+        homes: dict[str, set[str]] = {}
+        for (_, target), pair in pairs.items():
+            homes.setdefault(target, set()).add(pair.source.connect)
+        if all(by_kafka.get(target) == list(names) for target, names in homes.items() if len(names) == 1) and all(
+            len(names) == 1 for names in homes.values()
+        ):
+            return None
+        every = {name for names in homes.values() for name in names}
+        if len(every) == 1:
+            return next(iter(every))
+        for (source, target), pair in pairs.items():
+            if len(homes[target]) > 1:
+                flow.pairs.setdefault(f"{source}->{target}", {})["run_on",] = pair.source.connect
+        single = {target: next(iter(names)) for target, names in homes.items() if len(names) == 1}
+        return single or None
+
+    def _handover(self) -> dict[str, object]:
+        adopt: list[object] = []
+        moved: list[object] = []
+        for pair, type_, mirror, _ in self.matches():
+            if mirror.is_dedicated:
+                if type_ == "source":
+                    moved.append({"from": {"dedicated": pair.name}, "to": f"{pair.flow}:{pair.name}"})
+                continue
+            owner = mirror.config.get(OWNER_KEY, "")
+            if owner != self.owner:
+                entry = {"connect": mirror.connect, "connector": mirror.name}
+                adopt.append(entry | ({"from_owner": owner} if owner else {}))
+        lists = {"adopt": adopt, "moved": moved}
+        return {name: entries for name, entries in lists.items() if entries}
+
+    def lines(self) -> list[TreeLine]:
+        """Return the path of every value of the tree, with its file and line."""
+        assert self.spec is not None
+        return [TreeLine(path, place.file, place.line) for path, place in self.spec.places.items()]
+
+    def used(self, placeholders: Iterable[Placeholder]) -> list[Placeholder]:
+        """Return the placeholders that the tree has."""
+        text = "".join(write_document(values, {}) for values in self.values.values())
+        return [placeholder for placeholder in placeholders if f"${{env:{placeholder.variable}}}" in text]
+
+    def texts(self, report: ImportReport) -> dict[str, str]:
+        """Return the files, with the origin of each value at the end of its line."""
+        comments: dict[PathKey, str] = report.comments
+        return {name: write_document(values, comments, _HEADS[name]) for name, values in self.values.items()}
+
+
+_HEADS = {
+    FILES[0]: ("Kafka clusters and Connect clusters. A key's origin is at the end of its line.",),
+    FILES[1]: (
+        "What runs today, as it behaves today. `verbatim` and null keep what mm2mgr would do otherwise:",
+        "remove such a line to take what mm2mgr does by itself.",
+    ),
+    FILES[2]: ("Connectors that come under management as they are. `mm2mgr plan` says when a line can go.",),
+}
+_ORDER = (
+    *("topics", "run_on", "replication_policy", "separator", "delivery", "tasks", "balance", "checkpoints"),
+    *("heartbeats", "offset_syncs", "sync", "refresh_interval", "connector_name", "start", "state", "silence"),
+    *("source_consumer", "record_producer", "source_admin", "target_admin", "offset_syncs_producer"),
+    *("target_consumer", "source_connector", "checkpoint_connector", "heartbeat_connector", "verbatim"),
+)
+
+
+def order_of(path: tuple[str, ...]) -> tuple[object, ...]:
+    """Return by what settings are sorted: as the reference lists them, keys of clients by name."""
+    place = _ORDER.index(path[0]) if path[0] in _ORDER else len(_ORDER)
+    return (place, *(path[1:] if path[0] in _ORDER[-10:] else ()))
+
+
+def _says_nothing(path: tuple[str, ...], value: object, above: Settings) -> bool:
+    """Tell whether a switch only repeats that it is on."""
+    return path[1:] == ("enabled",) and value is True and above.get(path) is not False

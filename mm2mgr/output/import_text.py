@@ -1,0 +1,109 @@
+"""The report of an import as text and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from mm2mgr.imports.report import OUTCOMES, Outcome, ReportRow
+from mm2mgr.output.console import say, say_command, say_table
+from mm2mgr.output.markdown import code, escape
+from mm2mgr.output.tables import Table
+from mm2mgr.text import number_of
+
+if TYPE_CHECKING:
+    from mm2mgr.operations.imports import ImportedFolder
+
+_STYLES = {"lost": "red", "different": "yellow"}
+_USUAL: tuple[Outcome, ...] = ("lost", "different", "nothing")
+
+
+def say_import(imported: ImportedFolder, *, everything: bool = False) -> None:
+    """Print what needs a decision, what did nothing, on demand all else, the sums, and what to do next."""
+    report = imported.report
+    for outcome in OUTCOMES if everything else _USUAL:
+        rows = [row for row in report.rows if row.outcome == outcome]
+        if rows:
+            say(f"{OUTCOMES[outcome]}:", style="bold")
+            say_table(_row_table(rows))
+            say()
+    for left in report.left_out:
+        say(f"{left.place}: {left.connector} is left out: {left.reason}", style="yellow")
+        say(f"  {left.fix}")
+    for text in (*imported.passed_over, *report.notes):
+        say(text)
+    say(sum_text(imported), style="bold")
+    for line in next_steps(imported):
+        if line.startswith("mm2mgr "):
+            say_command(line)
+        else:
+            say(line)
+
+
+def sum_text(imported: ImportedFolder) -> str:
+    """Return the sums in one sentence."""
+    report = imported.report
+    connectors = f"{number_of(report.connectors, 'connector')} in {number_of(report.flows, 'flow')}"
+    left = f", {number_of(len(report.left_out), 'connector')} left out" if report.left_out else ""
+    return f"{report.sum_line} ({connectors}{left})"
+
+
+def next_steps(imported: ImportedFolder) -> Iterator[str]:
+    """Yield what a person does next, commands as they are typed."""
+    report, out = imported.report, imported.out
+    if out is None:
+        yield "Nothing was written: name a new folder with --out."
+        return
+    yield f"Written: {', '.join(map(str, imported.written))}"
+    if report.placeholders:
+        yield "Set on the workers, with the config provider `env`:"
+        yield from (f"  {item.variable}: {item.stands_for} ({item.place or 'unknown'})" for item in report.placeholders)
+    yield "Check the addresses under connect:, then:"
+    yield f"mm2mgr -f {out} lint"
+    yield f"mm2mgr -f {out} plan"
+
+
+def _row_table(rows: Sequence[ReportRow]) -> Table:
+    cells = [(row.place, row.key, row.where or row.reason) for row in rows]
+    below = [_below(row) for row in rows]
+    return Table(("place", "key", "where or why"), cells, wrap=("where or why",), gap=2, header=False, below=below)
+
+
+def _below(row: ReportRow) -> list[str]:
+    texts = [row.reason] if row.where and row.reason else []
+    return texts + ([f"fix: {row.fix}"] if row.fix else [])
+
+
+def import_markdown(imported: ImportedFolder) -> str:
+    """Return the whole report as Markdown."""
+    report = imported.report
+    lines = ["# Import", "", escape(sum_text(imported)), ""]
+    for outcome, words in OUTCOMES.items():
+        rows = [row for row in report.rows if row.outcome == outcome]
+        if rows:
+            lines += [
+                f"## {words[0].upper()}{words[1:]}",
+                "",
+                "| place | key | where | why | fix |",
+                "|---|---|---|---|---|",
+            ]
+            lines += [
+                f"| {code(row.place)} | {code(row.key)} | {code(row.where)} | {escape(row.reason)} | {escape(row.fix)} |"
+                for row in rows
+            ]
+            lines.append("")
+    if report.left_out:
+        lines += ["## Connectors left out", ""]
+        lines += [
+            f"- {code(left.place)} {code(left.connector)}: {escape(left.reason)}; {escape(left.fix)}"
+            for left in report.left_out
+        ]
+        lines.append("")
+    if report.placeholders:
+        lines += ["## To set on the workers", ""]
+        lines += [
+            f"- {code(item.variable)}: {escape(item.stands_for)}, {escape(item.place)}" for item in report.placeholders
+        ]
+        lines.append("")
+    lines += [f"- {escape(text)}" for text in (*imported.passed_over, *report.notes)]
+    return "\n".join(lines).rstrip() + "\n"
