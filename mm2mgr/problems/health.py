@@ -317,7 +317,7 @@ def _unread_status(
     lost, last_lag = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
     going = lag_trend(memory.progress.get(FLOW, ()), (), 0.0, frozen=True) if last_lag else None
     problems = (
-        *(workers_silent(flow, last_lag, going) if last_lag else ()),
+        *(workers_silent(flow, last_lag, going) if last_lag and not memory.rest else ()),
         *records_lost(lost, reading.taken_at),
         *audit_differs(lost, reading.taken_at),
     )

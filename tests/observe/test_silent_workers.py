@@ -76,6 +76,17 @@ def test_a_flow_that_nobody_produces_to_is_no_problem_without_workers(small: Est
     assert {(look.lag_records, look.health) for look in looks} == {(0, "unknown")}
 
 
+def test_a_flow_that_was_paused_does_not_need_its_workers(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    small.connect.connectors[small.source].state = "PAUSED"
+    small.flow(later_seconds=30)
+    kill_workers(small, tmp_path)
+    for end in (400, 700, 1000):
+        small.log(0, end)
+        flow = small.flow(later_seconds=30)
+    assert (flow.lag_records, kinds(flow)) == (900, [])
+
+
 def test_without_a_look_before_lag_is_unknown(small: Estate, tmp_path: Path) -> None:
     small.log(0, 100)
     kill_workers(small, tmp_path)
