@@ -80,6 +80,9 @@ def data_text(plan: Plan) -> str:
         first = f"{number_of(records, 'record')} of {topics} to copy for the first time"
         parts.append(first if records else f"{topics} to copy for the first time, without records yet")
     sources = [change for change in writes if change.type == "source"]
+    unread = sum(change.action == "create" and change.takes is None and not change.takes_over for change in sources)
+    if unread:
+        parts.append(f"what {number_of(unread, 'new flow')} {'has' if unread == 1 else 'have'} to copy is not known")
     pausing = sum(len(moved) for _, moved in taken)
     restarted = sum(bool(change.price.restarts) and not change.moves_to for change in sources)
     pauses = [number_of(pausing, "topic")] if pausing else []
@@ -101,7 +104,7 @@ def data_text(plan: Plan) -> str:
 def _again_sentence(again: Volume) -> str:
     unknown = f"an unknown volume ({few(again.unmeasured)})" if again.unmeasured else ""
     measured = number_of(again.records, "record") if again.records or not unknown else ""
-    are = "is" if again.records == 1 and not unknown else "are"
+    are = "is" if (again.records == 1 and not unknown) or (unknown and not measured) else "are"
     return f"{' and '.join(filter(None, (measured, unknown)))} {are} mirrored again"
 
 
