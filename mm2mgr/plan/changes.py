@@ -394,8 +394,6 @@ class Plan:
 
 def with_price(change: Change) -> Change:
     """Return the change with what it costs on the Connect cluster."""
-    if change.action == "delete" and change.moves_to:
-        return change  # its topics go on elsewhere, and the way back is a move, too
     if change.action == "delete":
         gone = f"{change.connector} is deleted; its stored offsets stay in Kafka under its name"
         return replace(change, price=Price(irreversible=(gone,)))
