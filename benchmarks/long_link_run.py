@@ -179,6 +179,10 @@ class Bench:
                 raise Mm2mgrError(f"{topic}: the backlog could not be written")
         self._written[topic] = count
 
+    def written(self, topic: str) -> int:
+        """Return how many records were written to a topic before."""
+        return self._written[topic]
+
     def measure(self, case: Case, seconds: float) -> Outcome:
         """Run the row's connector until its rate is known, then take away what it made."""
         self._rows += 1
@@ -186,8 +190,8 @@ class Bench:
         worker = self.workers[side]
         if not worker.running:  # after a row that failed, which would come back with it
             self._start({side: worker})
-            for left in self._rest(side, "GET", f"{worker.url}/connectors"):
-                self._rest(side, "DELETE", f"{worker.url}/connectors/{left}")
+            for left in self.rest(side, "GET", f"{worker.url}/connectors"):
+                self.rest(side, "DELETE", f"{worker.url}/connectors/{left}")
         assert worker.process
         Path(f"/proc/{worker.process.pid}/clear_refs").write_text("5")  # its largest memory counts from here
         name = f"r{self._rows}"
@@ -195,12 +199,12 @@ class Bench:
         ends = Ends(name, source, target, case.topic, worker.url)
         self.link.set(case.rtt_ms / 1000, case.link_bytes_per_second)
         with self.link.inside(side):
-            mirror = _Mirror(case, ends, config(case, ends, self._folder / f"tree-{name}", _read_brokers), side)
-        self._rest(side, "PUT", f"{mirror.url}/config", mirror.config)
+            mirror = _Mirror(case, ends, config(case, ends, self._folder / f"tree-{name}", read_brokers), side)
+        self.rest(side, "PUT", f"{mirror.url}/config", mirror.config)
         try:
             outcome = self._watch(mirror, seconds)
         finally:
-            self._take_away(mirror)
+            self.take_away(mirror.side, mirror.url, mirror.topic)
         if outcome.stalled or outcome.error:  # what is left of it would disturb the next row
             worker.kill()
         return outcome
@@ -210,7 +214,7 @@ class Bench:
         began, idle_before, before = time.monotonic(), _cpu(), self.link.read()
         first: float | None = None
         seen: list[tuple[float, int]] = []
-        for at, records in self._arrivals(mirror.topic, case.partitions):
+        for at, records in self.arrivals(mirror.topic, case.partitions):
             if records and first is None:
                 first = at
             if first is None and at - began > STALLED_SECONDS:
@@ -226,7 +230,7 @@ class Bench:
         after, idle_after = self.link.read(), _cpu()
         status = None
         with suppress(OSError):
-            status = self._rest(mirror.side, "GET", f"{mirror.url}/status")
+            status = self.rest(mirror.side, "GET", f"{mirror.url}/status")
         return Outcome(
             case=case,
             settings={key: value for key, value in mirror.config.items() if key.startswith(_CLIENTS)},
@@ -241,7 +245,7 @@ class Bench:
             worker_rss_mib=_rss_mib(worker),
         )
 
-    def _arrivals(self, topic: str, partitions: int) -> Iterator[tuple[float, int]]:
+    def arrivals(self, topic: str, partitions: int) -> Iterator[tuple[float, int]]:
         """Yield the time and how many records the target has, again and again."""
         with self.link.inside("target"):
             ends = LogEnds(self.access("target"))
@@ -253,12 +257,13 @@ class Bench:
         finally:
             ends.close()
 
-    def _take_away(self, mirror: _Mirror) -> None:
+    def take_away(self, side: Side, url: str, topic: str) -> None:
+        """Delete a connector, wait until the link is quiet, and delete what it made on the target."""
         with suppress(OSError, Mm2mgrError):
-            self._rest(mirror.side, "DELETE", mirror.url)
+            self.rest(side, "DELETE", url)
         self._until_quiet()
         with self.link.inside("target"), Kafka(self.access("target"), 30) as kafka:
-            for future in kafka.admin.delete_topics([mirror.topic]).values():
+            for future in kafka.admin.delete_topics([topic]).values():
                 with suppress(confluent_kafka.KafkaException):  # nothing arrived, so there is none
                     future.result(30)
 
@@ -272,7 +277,7 @@ class Bench:
                 return
             before = after
 
-    def _rest(self, side: Side, method: str, url: str, body: object = None) -> Any:
+    def rest(self, side: Side, method: str, url: str, body: object = None) -> Any:
         """Ask the worker of one side, again while it rebalances."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
@@ -304,7 +309,7 @@ def slope(seen: Sequence[tuple[float, int]]) -> float:
     return above / math.fsum((at - middle) ** 2 for at, _ in seen)
 
 
-def _read_brokers(workspace: Workspace) -> None:
+def read_brokers(workspace: Workspace) -> None:
     """Do what `mm2mgr link read` does."""
     if failures := link_read(workspace).failures:
         raise Mm2mgrError(f"brokers could not be read: {dict(failures)}")

@@ -99,10 +99,10 @@ class FleetBench(Bench):
         self.fleet = (first, *more)
         return [*self.fleet]
 
-    def _arrivals(self, topic: str, partitions: int) -> Iterator[tuple[float, int]]:
+    def arrivals(self, topic: str, partitions: int) -> Iterator[tuple[float, int]]:
         with ExitStack() as stack:
             is_limited = self.cpu is None
-            for at, records in super()._arrivals(topic, partitions):
+            for at, records in super().arrivals(topic, partitions):
                 if records and not is_limited:
                     is_limited = True
                     for worker in self.fleet:
@@ -112,7 +112,7 @@ class FleetBench(Bench):
 
     def _watch(self, mirror: object, seconds: float) -> Outcome:
         outcome = super()._watch(mirror, seconds)  # type: ignore[arg-type]
-        status = self._rest("target", "GET", f"{mirror.url}/status")  # type: ignore[attr-defined]
+        status = self.rest("target", "GET", f"{mirror.url}/status")  # type: ignore[attr-defined]
         self.on_workers = tuple(sorted(Counter(task["worker_id"] for task in status["tasks"]).values(), reverse=True))
         return outcome
 

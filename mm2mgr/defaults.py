@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 HISTORY_TOPIC = "mm2mgr.history.internal"
 """Where the history stands on the Kafka cluster of Connect workers: a name that MirrorMaker never mirrors."""
 
-OriginKind = Literal["spec", "override", "default", "template"]
+OriginKind = Literal["spec", "override", "default", "template", "file"]
 
 
 class Origin(NamedTuple):
-    """The origin of a value: a declared line, a reviewed override, a default of mm2mgr (with its reason) or a template
-    line.
+    """The origin of a value: a declared line, a reviewed override, a default of mm2mgr (with its reason), a template
+    line, or a line of another tool's file.
     """
 
     kind: OriginKind

@@ -89,6 +89,7 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.NO: "a cluster could not be read in any round",
         ExitCode.INTERRUPTED: "never: it ends after its round with its answer",
     },
+    "cost": {ExitCode.NO: "of a flow or a topic nothing was measured: it is named, and in no sum"},
     "fleet": {ExitCode.NO: _NO_SOURCE},
     "simulate": {ExitCode.NO: _NO_SOURCE},
     "link read": {

@@ -94,7 +94,13 @@ class _Expansion:
         own: PathKey = ("clusters", alias)
         layers: list[PathKey] = [("defaults", "clusters"), own]
         merged, written = self._layers(layers)
+        registry = self.tree.clusters[alias].schema_registry
+        if registry is not None:  # a whole value: half of one login and half of another are none
+            merged["schema_registry"] = registry
         model = Cluster.model_validate(merged)
+        if model.price_per_gb_in is not None and model.currency is None:
+            at = next((path for path in reversed(layers) if (*path, "price_per_gb_in") in self.spec.places), own)
+            self._ask_currency((*at, "price_per_gb_in"), f"the price of cluster '{alias}'")
         factor = Text(
             str(model.replication_factor),
             written.get(("replication_factor",), Origin("default", "mm2mgr: Kafka mixes 2 and 3")),
@@ -414,6 +420,15 @@ class _Expansion:
                 ends = " and ".join(f"'{alias}'" for alias in link.between)
                 where = self.spec.place("links", first)
                 self.problem(("links", index), f"a second link between {ends}; the first is at {where}: keep one")
+            if link.price_per_gb is not None and link.currency is None:
+                self._ask_currency(("links", index, "price_per_gb"), f"the price of {' and '.join(link.between)}")
+            for pair in link.price_per_gb if isinstance(link.price_per_gb, dict) else ():
+                pairs = [f"{here}->{there}" for here, there in (link.between, link.between[::-1])]
+                if pair not in pairs:
+                    self.report_unknown(("links", index, "price_per_gb", pair), "direction of the link", pair, pairs)
+
+    def _ask_currency(self, path: PathKey, price: str) -> None:
+        self.problem(path, f"{price} is in no currency: write it beside, such as currency: EUR")
 
     def _check_urls(self) -> None:
         """Report one Connect cluster under two names: a plan of one would delete what the other created."""

@@ -59,6 +59,19 @@ class LimitPassed:
     seconds: float
 
 
+@dataclass(frozen=True)
+class FilledHours:
+    """What hours carry: `measured`, and `total` with what is expected of the time that was not; `covered` is the share
+    of their time that was measured. `growth` and `compared` as of a `LoadWeek`.
+    """
+
+    measured: float
+    total: float
+    covered: float
+    growth: float
+    compared: int
+
+
 def hour_of_week(hour: int) -> int:
     """Return the hour of the week of an hour since 1970; 0 is Monday 00:00 UTC."""
     return (hour + EPOCH_HOUR_OF_WEEK) % WEEK_HOURS
@@ -83,6 +96,39 @@ def week_of_load(loads: Mapping[int, float], now_hour: int) -> LoadWeek | None:
     unknown = max(peaks.values())
     weeks = len(set(ages.values()))
     return LoadWeek(tuple(peaks.get(hour, unknown) for hour in range(WEEK_HOURS)), growth, weeks, compared)
+
+
+def fill_hours(
+    amounts: Mapping[int, float], shares: Mapping[int, float], hours: range, now_hour: int
+) -> FilledHours | None:
+    """Return what `hours` carry together, from what was measured in each hour and the share of it that was; None where
+    nothing was measured that tells.
+
+    Time that was not measured has the mean of the same hour of the week in the four weeks up to `now_hour`, or since
+    the first of `hours`, at its own level: load grows at the factor per week of `week_of_load`. An hour of the week
+    that was never measured has the mean of all others.
+    """
+    since = min(now_hour - WEEKS * WEEK_HOURS + 1, hours.start)
+    measured_shares = {hour: share for hour, share in shares.items() if share > 0 and since <= hour <= now_hour}
+    if not measured_shares:
+        return None
+    loads = {
+        hour: amounts[hour] / share for hour, share in measured_shares.items() if now_hour - hour < WEEKS * WEEK_HOURS
+    }
+    growth, compared = _weekly_growth(loads, now_hour)
+    by_hour: dict[int, tuple[float, float]] = {}
+    for hour, share in measured_shares.items():
+        amount, time = by_hour.get(hour_of_week(hour), (0.0, 0.0))
+        level = growth ** ((now_hour - hour) / WEEK_HOURS)
+        by_hour[hour_of_week(hour)] = amount + amounts[hour] * level, time + share
+    mean = math.fsum(amount for amount, _ in by_hour.values()) / math.fsum(time for _, time in by_hour.values())
+    measured, expected, covered = 0.0, 0.0, 0.0
+    for hour in hours:
+        share = min(1.0, shares.get(hour, 0.0))
+        amount, time = by_hour.get(hour_of_week(hour), (mean, 1.0))
+        measured, covered = measured + amounts.get(hour, 0.0), covered + share
+        expected += (1 - share) * amount / time * growth ** ((hour - now_hour) / WEEK_HOURS)
+    return FilledHours(measured, measured + expected, covered / len(hours), growth, compared)
 
 
 def forecast_limits(

@@ -16,6 +16,7 @@ from mm2mgr.sizing.tasks import Bounds
 from mm2mgr.weeks import (
     WEEK_HOURS,
     LoadWeek,
+    fill_hours,
     forecast_limits,
     hour_of_week,
     week_of_load,
@@ -109,3 +110,37 @@ def test_tasks_follow_the_day_grow_at_once_and_shrink_one_by_one_off_peak() -> N
 
 def busiest_now(assignment: Assignment, level: float) -> float:
     return max(map(len, assignment.tasks)) * 0.2 * level
+
+
+def test_time_that_was_not_measured_has_the_mean_of_its_hour_of_the_week() -> None:
+    loads = four_weeks()
+    month = range(NOW - WEEK_HOURS, NOW + WEEK_HOURS)
+    filled = fill_hours(loads, dict.fromkeys(loads, 1.0), month, NOW - 1)
+    assert filled is not None
+    week = sum(by_day(hour) for hour in range(WEEK_HOURS))
+    assert filled.measured == pytest.approx(week)
+    assert filled.total == pytest.approx(2 * week)
+    assert filled.covered == 0.5
+
+
+def test_what_is_to_come_grows_on_and_what_is_missing_before_is_less() -> None:
+    loads = four_weeks(1.1)
+    shares = dict.fromkeys(loads, 1.0)
+    coming = fill_hours(loads, shares, range(NOW, NOW + WEEK_HOURS), NOW - 1)
+    week = sum(by_day(hour) for hour in range(WEEK_HOURS))
+    assert coming is not None
+    assert coming.total == pytest.approx(1.1 * week)
+    assert (coming.measured, coming.covered, round(coming.growth, 6)) == (0.0, 0.0, 1.1)
+    gap = range(MONDAY + WEEK_HOURS, MONDAY + 2 * WEEK_HOURS)
+    rest = {hour: load for hour, load in loads.items() if hour not in gap}
+    missing = fill_hours(rest, dict.fromkeys(rest, 1.0), gap, NOW - 1)
+    assert missing is not None
+    assert missing.total == pytest.approx(1.1**-2 * week)
+
+
+def test_an_hour_that_was_measured_in_part_counts_as_it_went_on() -> None:
+    filled = fill_hours({NOW: 6.0}, {NOW: 0.25}, range(NOW, NOW + 2), NOW)
+    assert filled is not None
+    assert (filled.measured, filled.total, filled.covered) == (6.0, 48.0, 0.125)
+    assert fill_hours({}, {}, range(NOW, NOW + 2), NOW) is None
+    assert fill_hours({NOW: 6.0}, {NOW: 1.0}, range(NOW, NOW + 2), NOW + 5 * WEEK_HOURS) is not None, "of the month"

@@ -28,7 +28,8 @@ from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.snapshot import NotInSnapshot
-from mm2mgr.text import few
+from mm2mgr.schemas import BROKEN, PairSchemas, effect_of, remedy_of
+from mm2mgr.text import few, number_of
 from mm2mgr.topology import Flow, Topology, matches_nothing
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
@@ -373,6 +374,25 @@ def differing_rows(
                 effect=f"not the same version of {few(kinds)} ({shown}): what a task does depends on its worker",
                 fix="finish the upgrade: the same version of Kafka and the same plugins on every worker",
             )
+
+
+def schema_rows(pairs: Iterable[PairSchemas]) -> Iterator[CheckRow]:
+    """Yield a row for each schema id that the target's registry does not resolve to the schema of the source's, one for
+    what is not judged, and one for the rest of a pair."""
+    for pair in pairs:
+        for verdict in pair.verdicts:
+            if verdict.state in BROKEN:
+                effect, fix = effect_of(verdict, pair.source, pair.target), remedy_of(verdict, pair.source)
+                yield CheckRow("failed", pair.target, verdict.name, effect=effect, fix=fix)
+        for unknown in pair.open_points:
+            subject = f"schemas of {pair.source}->{pair.target}"
+            fix = NOT_STORED if unknown.kind == "snapshot" else unknown.remedy
+            yield CheckRow("unknown", unknown.where, subject, effect=f"not judged: {unknown.reason}", fix=fix)
+        if pair.topics and not pair.open_points:
+            no_ids = sum(verdict.state == "no id" for verdict in pair.verdicts)
+            subject = f"schemas of {pair.source}->{pair.target}: {number_of(len(pair.equal), 'id')} with equal schemas"
+            effect = f"data that begin with a zero byte, not an id: {no_ids}" if no_ids else ""
+            yield CheckRow("ok", pair.target, subject, effect=effect)
 
 
 FIRST_WORKERS = (4, 0)

@@ -22,6 +22,7 @@ from mm2mgr.check.judge import (
     judge_rights,
     new_workers,
     old_broker_rows,
+    schema_rows,
     unmatched_rows,
     unverified_rows,
     worker_rows,
@@ -56,9 +57,10 @@ from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.rights import EveryAcl, LimitsOf, LogIn, RequestVersions, RightsOf, TopicsOfGroups
 from mm2mgr.live.snapshot import NotInSnapshot, Question, Snapshot, Steps, ask, or_error, side_by_side
 from mm2mgr.render import connectors_of
+from mm2mgr.schemas import PairTopics, find_schemas
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.topics.names import NameFilter
-from mm2mgr.topology import Flow, Topology
+from mm2mgr.topology import Flow, Topology, by_pair
 
 if TYPE_CHECKING:
     from mm2mgr.spec.files import Spec
@@ -95,9 +97,15 @@ def may_ask_of_groups(sessions: Sessions, alias: str, *, lives_there: bool, is_s
 
 
 def check(
-    topology: Topology, connectors: Sequence[Connector], flows: Sequence[Flow], spec: Spec | None = None
+    topology: Topology,
+    connectors: Sequence[Connector],
+    flows: Sequence[Flow],
+    spec: Spec | None = None,
+    *,
+    with_records: bool = True,
 ) -> Steps[Checked]:
-    """Check the chosen flows. Whatever does not answer is a row."""
+    """Check the chosen flows. Whatever does not answer is a row. `with_records`: records of clusters with a schema
+    registry are read for the ids that they carry."""
     chosen = connectors_of(connectors, flows)
     sessions, (answers, running) = yield from side_by_side(log_in(topology, chosen), read_workers(chosen))
     workers = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Mm2mgrError)}
@@ -106,11 +114,12 @@ def check(
     required += own_needs(topology, chosen, names, lambda alias: own_login(topology, alias))
     versions = {name: connect.model.version for name, connect in topology.connects.items()}
     new = new_workers(chosen, versions | {name: worker.version for name, worker in workers.items()})
-    _, facts, brokers, by_worker = yield from side_by_side(
+    _, facts, brokers, by_worker, schemas = yield from side_by_side(
         _ask_rights(sessions, required, _with_groups(sessions, topology, flows, workers)),
         kafka_facts(sessions, topology, chosen, names),
         ask_versions(sessions, chosen, new),
         _ask_each_worker(topology, running),
+        find_schemas(pair_topics(sessions, flows) if with_records else []),
     )
     rows = [
         *worker_rows(answers),
@@ -120,6 +129,7 @@ def check(
         *identity_rows(sessions, topology),
         *history_rows(sessions, topology),
         *old_broker_rows(chosen, new, brokers),
+        *schema_rows(schemas),
         *judge_rights(required, sessions),
         *unverified_rows(topology, chosen),
         *unmatched_rows(
@@ -244,6 +254,18 @@ def _ask_each_worker(
             questions[name] = PluginsOfEachWorker(name, tuple(sorted(at_work)))
     snapshot = yield questions.values()
     return {name: snapshot.get(question) for name, question in questions.items()}
+
+
+def pair_topics(sessions: Sessions, flows: Sequence[Flow]) -> list[PairTopics]:
+    """Return the existing topics that each pair mirrors, as mm2mgr's own login sees them on the source."""
+    pairs = []
+    for members in by_pair(flows).values():
+        source, target = members[0].source, members[0].target
+        views = [view for session, view in sessions_in_use(sessions, source.alias) if session.asked_as is None]
+        partitions = views[0].partitions if views else {}
+        topics = {name: count for name, count in partitions.items() if any(flow.carries(name) for flow in members)}
+        pairs.append(PairTopics(source, target, source.alias, topics))
+    return pairs
 
 
 def _with_groups(sessions: Sessions, topology: Topology, flows: Sequence[Flow], workers: Collection[str]) -> set[str]:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     metavar="NAME=ALIAS",
     help="Kafka cluster that the workers of a Connect cluster use (repeatable).",
 )
+@option(
+    "--advise", is_flag=True, help="Also say which flows Cluster Mirroring (KIP-1279) could take, and why others not."
+)
 @option("--all", "everything", is_flag=True, help="Also list the keys that are kept, and those with Kafka's defaults.")
 @output_in("text", "json", "markdown")
 @click.pass_obj
@@ -47,6 +50,7 @@ def import_(
     kafka: str | None,
     connects: tuple[str, ...],
     kafkas: tuple[str, ...],
+    advise: bool,
     everything: bool,
     output: str,
 ) -> int:
@@ -70,7 +74,7 @@ def import_(
         owner, kafka, _urls(connects), dict(_pairs(kafkas, "--workers-kafka")), workspace.templates
     )
     with invalid_arguments():
-        imported = operations.import_sources(sources, options, out)
+        imported = operations.import_sources(sources, options, out, with_advice=advise)
     if output == "markdown":
         say_lines(import_markdown(imported))
     else:

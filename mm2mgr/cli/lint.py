@@ -87,7 +87,8 @@ def lint(
     """Find settings that do nothing or cause trouble, with the fix.
 
     Checks the tree, or FILEs, or Connect clusters. A FILE is a connector's JSON or properties, a dedicated
-    mm2.properties (also in a ConfigMap or a compose file), a resource of Strimzi or Confluent's operator, or a tree.
+    mm2.properties, a resource of Strimzi or Confluent's operator, Terraform (HCL, state, `terraform show -json`), what
+    holds one of these (a ConfigMap, a chart's values, a compose file, a script), a folder of such files, or a tree.
     All inputs are looked at together, so a loop through several is found. `--connect` takes the name of a Connect
     cluster of the tree, or a URL; the URL's user and password come from $MM2MGR_CONNECT_USER and
     $MM2MGR_CONNECT_PASSWORD.
@@ -147,13 +148,30 @@ def lint(
 @option("--on", metavar="CLASS", help="Connector type (source, checkpoint, heartbeat) or class. Default: all types.")
 @option("--kafka", metavar="VERSION", help="Kafka version of the workers. Default: the newest known.")
 @option("--all", "everything", is_flag=True, help="For a FLOW: also settings that keep Kafka's defaults.")
+@option(
+    "--from",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File or folder of another tool; NAME is a connector or pair in it (repeatable).",
+)
 @output_option
 @click.pass_obj
-def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
+def explain(
+    workspace: Workspace,
+    name: str,
+    on: str | None,
+    kafka: str | None,
+    everything: bool,
+    files: tuple[Path, ...],
+    output: str,
+) -> None:
     """Explain a KEY, a lint RULE, a known BUG, or the clients of a FLOW.
 
     For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each
-    client. Use the id of a flow whose name is also a key or a rule.
+    client. Use the id of a flow whose name is also a key or a rule. With --from, the clients of a connector or a pair
+    `A->B` that another tool's file declares; it takes what `lint` reads.
 
     \b
     Example:
@@ -162,13 +180,18 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
       mm2mgr explain wrong-kafka
       mm2mgr explain KAFKA-12468
       mm2mgr explain 'logging:dc1-logging->agg-east'
+      mm2mgr explain 'mill->dock' --from mm2.properties
     """
     from mm2mgr.output.console import say_as
     from mm2mgr.output.lint_text import say_explained
 
     with invalid_arguments():
         options = operations.LintOptions(kafka, report=talk_other_line)
-        explained = operations.explain(workspace, name, options, on=on, everything=everything)
+        explained: operations.Explained = (
+            operations.explain_files(files, name, options, on=on, everything=everything)
+            if files
+            else operations.explain(workspace, name, options, on=on, everything=everything)
+        )
     say_as(output, explained, say_explained)
 
 

@@ -87,13 +87,14 @@ class Call:
     body: object = field(default=None, repr=False)
     write: bool = False
     credentials: str = "no credentials"
+    noun: str = "Connect cluster"
 
     def error(
         self, kind: type[ConnectError], problem: str, *, hint: str | None = None, status: int | None = None
     ) -> ConnectError:
         """Return an error of this kind that names the Connect cluster, the connector and the request."""
         who = f", connector '{self.connector}'" if self.connector is not None else ""
-        message = f"Connect cluster '{self.cluster}'{who}: {self.method} {self.path}: {problem}"
+        message = f"{self.noun} '{self.cluster}'{who}: {self.method} {self.path}: {problem}"
         return kind(message, hint=hint, cluster=self.cluster, connector=self.connector, status=status)
 
 

@@ -96,6 +96,7 @@ class ConnectTarget:
     """One Connect cluster: its alias and the REST URLs of its workers (or of a gateway), tried in this order.
 
     `renewed` reads credentials and certificates again, as they may have changed. `timeout_seconds` bounds a read.
+    `noun` says what it is, in messages.
     """
 
     name: str
@@ -106,11 +107,12 @@ class ConnectTarget:
     proxy: ProxyServer | None = None
     timeout_seconds: float | None = None
     renewed: Callable[[], ConnectTarget] | None = field(default=None, repr=False, compare=False)
+    noun: str = "Connect cluster"
 
     def __post_init__(self) -> None:
         if not self.urls:
-            raise ConnectError(f"Connect cluster '{self.name}' has no URL", cluster=self.name)
-        whose = f"Connect cluster '{self.name}'"
+            raise ConnectError(f"{self.noun} '{self.name}' has no URL", cluster=self.name)
+        whose = f"{self.noun} '{self.name}'"
         object.__setattr__(
             self, "urls", tuple(_check_url(url, "`url`", f"{whose} has a URL that") for url in self.urls)
         )

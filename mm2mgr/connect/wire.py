@@ -275,7 +275,7 @@ def _verify(target: ConnectTarget) -> ssl.SSLContext | bool:
     except (OSError, ValueError) as cause:
         files = ", ".join(str(path) for path in (tls.ca_file, tls.certificate_file, tls.key_file) if path)
         raise ConnectError(
-            f"Connect cluster '{target.name}': the TLS files cannot be used ({files}): {cause}",
+            f"{target.noun} '{target.name}': the TLS files cannot be used ({files}): {cause}",
             hint="They must be readable PEM files; an encrypted key needs `key_password`.",
             cluster=target.name,
         ) from cause

@@ -9,6 +9,7 @@ import base64
 import binascii
 import re
 import shlex
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,13 +21,17 @@ LineAt = Callable[[int], int]
 """The line of the file for a line of a text in it, both from 1."""
 
 CONFIG = re.compile(
-    r"^\s*clusters\s*[=:]|connector\.class|->[^\s=]+\.enabled|kind:\s*Kafka(?:MirrorMaker|Connect)", re.MULTILINE
+    r"^[ \t]*clusters[ \t]*[=:]|connector\.class|->[^\s=>]{1,250}?\.enabled"
+    r"|kind:[ \t]*Kafka(?:MirrorMaker|Connect)",
+    re.MULTILINE,
 )
 _FILE_OF_KAFKA = re.compile(r"\.(properties|json|conf|cfg|ya?ml|tmpl|tpl|template)$")
 _LITERAL = re.compile(r":\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$|^\s*-\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$")
 _HERE = re.compile(r"<<(-?)\s*(['\"]?)([A-Za-z_]\w*)\2")
+_VARIABLE = re.compile(r"(?<![\\$])\$([A-Za-z_]\w*)")  # braces make it the same, and plain to see
 _BODY = re.compile(r"(?:-d|--data(?:-raw|-binary|-ascii)?|--json)[\s=]+'(\s*\{[^']*)'")
 _PUT = re.compile(r"/connectors/([\w.%-]+)/config")
+_COMMAND_END = re.compile(r"(?<!\\)\r?\n(?![ \t]*--)")
 _MIRROR_MAKER = re.compile(r"kafka-mirror-maker(?:\.sh)?\b|kafka\.tools\.MirrorMaker\b")
 _NEAR = 600  # characters between a curl's URL and its body
 _MOST_COMMAND = 20_000
@@ -93,12 +98,17 @@ def parts_of(text: EmbeddedText) -> Iterator[EmbeddedText]:
     if "<<" in text.text:
         yield from _here_documents(text)
     if "curl" in text.text:
+        starts = _line_starts(text.text)
         for match in _BODY.finditer(text.text):
-            above = text.text.count("\n", 0, match.start(1))
+            above = bisect_right(starts, match.start(1)) - 1
             near = text.text[max(0, match.start() - _NEAR) : match.start()]
             after = text.text[match.end() : match.end() + _NEAR].partition("curl")[0]
             names = [*_PUT.findall(near.rpartition("curl")[2]), *_PUT.findall(after)]
             yield EmbeddedText(names[0] if names else text.name, match[1], _shift(text.line_at, above))
+
+
+def _line_starts(text: str) -> list[int]:
+    return [0, *(end.end() for end in re.finditer("\n", text))]
 
 
 def _shift(line_at: LineAt, above: int) -> LineAt:
@@ -106,16 +116,18 @@ def _shift(line_at: LineAt, above: int) -> LineAt:
 
 
 def _here_documents(text: EmbeddedText) -> Iterator[EmbeddedText]:
-    end, indented, start, name, begun = "", False, 0, "", list[str]()
+    end, indented, is_literal, start, name, begun = "", False, False, 0, "", list[str]()
     for number, line in enumerate(text.text.split("\n")):
         if not end:
             if match := _HERE.search(line):
-                end, indented, start, begun = match[3], bool(match[1]), number + 1, []
+                end, indented, is_literal, start, begun = match[3], bool(match[1]), bool(match[2]), number + 1, []
                 target = re.search(r">\s*([^\s;|&<>]+)", line)
                 put = _PUT.search(line)
                 name = target[1].strip("'\"") if target else put[1] if put else ""
         elif line.strip() == end:  # within YAML its own indentation is gone, or not
-            yield EmbeddedText(name, "\n".join(begun), _shift(text.line_at, start))
+            body = "\n".join(begun)
+            body = body if is_literal else _VARIABLE.sub(r"${\1}", body)
+            yield EmbeddedText(name, body, _shift(text.line_at, start))
             end = ""
         else:
             begun.append(line.lstrip("\t") if indented else line)
@@ -236,10 +248,12 @@ def mounted_files(root: Node) -> Iterator[Mount]:
 
 def mirror_maker_commands(text: EmbeddedText) -> Iterator[dict[str, Entry]]:
     """Yield the options of each `kafka-mirror-maker` command in a text, by name without dashes; flags are `true`."""
-    for match in _MIRROR_MAKER.finditer(text.text):
-        above = text.text.count("\n", 0, match.start()) + 1
-        rest = text.text[match.end() : match.end() + _MOST_COMMAND]
-        command = re.split(r"(?<!\\)\r?\n(?!\s*--)", rest, maxsplit=1)[0]
+    starts, at = _line_starts(text.text), 0
+    while match := _MIRROR_MAKER.search(text.text, at):
+        above = bisect_right(starts, match.start())
+        ends = _COMMAND_END.search(text.text, match.end(), match.end() + _MOST_COMMAND)
+        at = ends.start() if ends else min(match.end() + _MOST_COMMAND, len(text.text))
+        command = text.text[match.end() : at]
         words = _words(re.sub(r"\\?\r?\n", " ", command))
         options = {
             name: replace(entry, line=text.line_at(above + command.count("\n", 0, max(command.find(f"--{name}"), 0))))

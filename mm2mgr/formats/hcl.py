@@ -19,7 +19,7 @@ from mm2mgr.spec.places import PathKey, Place
 
 _DEPTH = 64
 _MOST_VALUES = 1_000_000
-_RESOLVED = 200_000  # values that locals may expand to
+_RESOLVED = 20_000  # values that locals may expand to
 _COMMENT = r"#[^\n]*+|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/"
 _BLANK = re.compile(rf"(?:[ \t\r]++|{_COMMENT})*+")
 _SPACE = re.compile(rf"(?:\s++|{_COMMENT})*+")

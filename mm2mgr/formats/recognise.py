@@ -25,7 +25,10 @@ from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 
 TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing", "brokers"})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_YAML = re.compile(r"\A(\s*#.*\n|\s*\n)*(---|apiVersion\s*:\s|kind\s*:\s|services\s*:\s*\n|version\s*:\s*[\"']\d)")
+_YAML = re.compile(
+    r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*+(?:---|apiVersion[ \t]*:\s|kind[ \t]*:\s|services[ \t]*:\s*\n|version[ \t]*:\s*[\"']\d)"
+)
+_RESOURCE = re.compile(r"(?:#[^\n]*\n|\s++|---)*+(?:apiVersion|kind)[ \t]*:")
 _SCRIPT = re.compile(r"\A#!|\A(?:FROM|ARG)\s")
 _PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
 Syntax = Literal["properties", "json", "yaml", "dedicated", "hcl", "script"]
@@ -106,6 +109,15 @@ def syntax_of(file: str, text: str) -> Literal["json", "yaml", "properties", "hc
     return "script" if name.endswith((".sh", ".bash")) or _SCRIPT.match(start) else "properties"
 
 
+class HoldsNoMirror(SpecError):
+    """A file is well-formed, and of another kind."""
+
+
+def no_mirror(file: str, message: str) -> HoldsNoMirror:
+    """Return an error about a file of another kind."""
+    return HoldsNoMirror([Problem(file, message)])
+
+
 def wrong(file: str, message: str, line: int = 0) -> SpecError:
     """Return an error about a file as a whole, or about one of its lines."""
     return SpecError([Problem(Place(file, line, 1) if line else file, message)])
@@ -162,7 +174,7 @@ def _of_entries(file: str, text: str, entries: tuple[Entry, ...]) -> ForeignFile
         return ForeignFile(file, "properties", text, (connector,))
     if role := mirror_maker1.role_of(config, Path(file).name):
         return ForeignFile(file, "properties", text, (), parts=(mirror_maker1.Side(role, file, entries),))
-    raise wrong(file, _not_a_connector(config))
+    raise no_mirror(file, _not_a_connector(config))
 
 
 def _is_dedicated(file: mm2_properties.Dedicated, keys: Iterable[str]) -> bool:
@@ -225,7 +237,7 @@ def _yaml(file: str, text: str) -> ForeignFile:
         text, notes = filled, (Note(0, message),)
     for document in read:
         if document.values.keys() <= TREE_KEYS and not has_config(document.values):
-            raise wrong(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
+            raise no_mirror(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
     try:
         roots = [documents.of_yaml(document, number) for number, document in enumerate(read)]
         content = _read_documents(file, "yaml", roots, decode_utf8(file, text))
@@ -294,7 +306,7 @@ def _hcl(file: str, text: str, more_locals: Mapping[str, Node]) -> ForeignFile:
     content = terraform_files.read_resources(resources, file)
     result = _of_terraform(file, "hcl", content, [resource.body for resource in resources], text)
     if result.is_empty:
-        raise wrong(file, f"holds no connector: {terraform_files.why_none(content.kinds)}")
+        raise no_mirror(file, f"holds no connector: {terraform_files.why_none(content.kinds)}")
     return result
 
 
@@ -315,7 +327,7 @@ def _script(file: str, text: str) -> ForeignFile:
     within = tuple(inner for part in embedded.parts_of(whole) if (inner := _inner_or_none(file, part)))
     commands = tuple(mirror_maker1.StartCommand(file, options) for options in embedded.mirror_maker_commands(whole))
     if not within and not commands:
-        raise wrong(file, "is a script in which neither a here-document nor a curl has a config of MirrorMaker")
+        raise no_mirror(file, "is a script in which neither a here-document nor a curl has a config of MirrorMaker")
     return ForeignFile(
         file, "script", text.encode("utf-8", "replace").decode("iso-8859-1"), (), within=within, commands=commands
     )
@@ -331,6 +343,7 @@ def _read_documents(
     commands: list[mirror_maker1.StartCommand] = []
     notes: list[Note] = []
     reasons: list[str] = []
+    shared = _version_of_driver(roots)
     for root in roots:
         if terraform_files.is_terraform(root):
             resources = list(terraform_files.resources(root, file))
@@ -362,7 +375,7 @@ def _read_documents(
         if not of_strimzi and not of_confluent:
             connectors_read += documents.connectors(root, Path(file).stem)
             workers |= _container_workers(root)
-        for node, version in _with_versions(root):
+        for node, version in _with_versions(root, shared):
             within += [with_version(inner, version) for inner in _files_within(file, node, text)]
         for node in embedded.maps_of_mirrors(root):
             mirror = _of_map(file, node)
@@ -383,7 +396,7 @@ def _read_documents(
     )
     result = ForeignFile(
         *(file, syntax, text, connectors),
-        within=tuple(_with_workers(inner, workers) for inner in within),
+        within=tuple(with_workers(inner, workers) for inner in within),
         parts=tuple(parts),
         commands=tuple(commands),
         mounts=mounts,
@@ -393,7 +406,7 @@ def _read_documents(
     if result.is_empty and not mounts and not is_part:
         reasons += filter(None, map(_why_none, roots))
         reason = next(iter(reasons), "nothing in it has a connector.class")
-        raise wrong(file, f"holds no connector: {reason}")
+        raise no_mirror(file, f"holds no connector: {reason}")
     return result
 
 
@@ -429,7 +442,7 @@ def _inner(file: str, text: EmbeddedText) -> ForeignFile:
         name = re.sub(r"\.json$", "", text.name)
         content = tuple(documents.connectors(root, name)) or _read_documents(file, "json", [root], "").connectors
         return _placeless(ForeignFile(file, "json", "", content))
-    if re.match(r"(?:#.*\n|\s|---)*(?:apiVersion|kind)\s*:", text.text):
+    if _RESOURCE.match(text.text):
         first = text.line_at(1)
         if text.line_at(2) != first + 1:
             return ForeignFile(file, "yaml", "", ())
@@ -494,17 +507,20 @@ def _container_workers(root: Node) -> dict[str, FoundWorkers]:
     return workers
 
 
-def _with_versions(root: Node) -> Iterator[tuple[Node, str | None]]:
+def _with_versions(root: Node, shared: str | None) -> Iterator[tuple[Node, str | None]]:
     """Yield a document by parts: each service with the version of its driver, the rest with that of the only one."""
     services = root.get("services")
-    versions = [(service, embedded.mirror_version(service)) for service in _services(root)]
-    only = {version for _, version in versions if version}
-    shared = only.pop() if len(only) == 1 else None
     if services is None or services.kind != "object":
         yield root, shared
         return
-    yield from versions
+    yield from ((service, embedded.mirror_version(service)) for service in _services(root))
     yield replace(root, members=tuple(member for member in root.members if member[0] != "services")), shared
+
+
+def _version_of_driver(roots: Sequence[Node]) -> str | None:
+    """Return the Kafka version of the image that starts the driver, None where several do."""
+    versions = {embedded.mirror_version(service) for root in roots for service in _services(root)} - {None}
+    return versions.pop() if len(versions) == 1 else None
 
 
 def with_version(read: ForeignFile, version: str | None) -> ForeignFile:
@@ -520,8 +536,8 @@ def with_version(read: ForeignFile, version: str | None) -> ForeignFile:
     )
 
 
-def _with_workers(read: ForeignFile, workers: Mapping[str, FoundWorkers]) -> ForeignFile:
-    """Return a file within another whose connectors run on the only Connect workers of that."""
+def with_workers(read: ForeignFile, workers: Mapping[str, FoundWorkers]) -> ForeignFile:
+    """Return a file within another, or mounted by it, whose connectors run on the only Connect workers of that."""
     if len(workers) != 1:
         return read
     [only] = workers.values()

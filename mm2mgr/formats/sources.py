@@ -16,7 +16,17 @@ from mm2mgr.files import resolved_within
 from mm2mgr.formats import hcl, mirror_maker1
 from mm2mgr.formats.connectors import FoundConnector, Note
 from mm2mgr.formats.documents import Node
-from mm2mgr.formats.recognise import ForeignFile, decode_utf8, holds_config, read_file, read_text, with_version, wrong
+from mm2mgr.formats.recognise import (
+    ForeignFile,
+    HoldsNoMirror,
+    decode_utf8,
+    holds_config,
+    read_file,
+    read_text,
+    with_version,
+    with_workers,
+    wrong,
+)
 from mm2mgr.spec.places import Place
 
 MOST_FILES = 2_000
@@ -51,7 +61,8 @@ def read_sources(
 ) -> Sources:
     """Read files and folders together. SpecError with everything that a named file has wrong.
 
-    A folder is walked: hidden files, links out of it, and files that hold no mirror are left out with a note.
+    A folder is walked: hidden files, links out of it, and files of other kinds are left out with a note; one that
+    speaks of a connector and is broken is an error.
     `contents` are read instead of the files of these names. `topics` is the list of topics of a MirrorMaker 1 whose
     command is not among the files.
     """
@@ -68,10 +79,11 @@ def read_sources(
         try:
             file = read_file(path, contents.get(str(path)), _module_locals(path, contents))
         except SpecError as error:
-            if path in named:
-                problems += error.problems
-            else:
+            is_other = isinstance(error, HoldsNoMirror) or not holds_config(path)
+            if path not in named and is_other:
                 notes += [_note_of(problem) for problem in error.problems]
+            else:
+                problems += error.problems
             continue
         files += [file, *file.within]
         notes += [*file.notes, *(note for inner in file.within for note in inner.notes)]
@@ -97,8 +109,9 @@ def read_sources(
 
 
 def is_folder_of_configs(folder: Path) -> bool:
-    """Tell whether a folder has a file with a connector, an mm2.properties or Terraform's resources."""
-    return any(holds_config(path) for path in _walk(folder, []))
+    """Tell whether a folder, which is no tree, is one of configs: it has other files than YAML, or configs in that."""
+    yaml, waiting = (".yaml", ".yml"), _walk(folder, [])
+    return any(path.suffix.lower() not in yaml or holds_config(path) for path in waiting)
 
 
 def _note_of(problem: Problem) -> Note:
@@ -142,6 +155,9 @@ def _walk(folder: Path, notes: list[Note]) -> Iterator[Path]:
             if path.is_symlink() and resolved_within_or_none(path, folder) is None:
                 notes.append(Note(0, "is a link out of the folder, which is left out: name it", str(path)))
                 continue
+            if not path.is_file():
+                notes.append(Note(0, "is no file", str(path)))
+                continue
             total += _size(path)
             if total > _MOST_FOLDER_BYTES:
                 raise wrong(str(folder), f"holds more than {_MOST_FOLDER_BYTES // 1_000_000} MB: name what is meant")
@@ -178,7 +194,9 @@ def _mounted_files(
         elif path.is_file() and path.resolve() not in read_paths:
             read_paths.add(path.resolve())
             try:
-                beside = with_version(read_file(path, contents.get(str(path))), mount.version)
+                beside = with_workers(
+                    with_version(read_file(path, contents.get(str(path))), mount.version), file.workers
+                )
             except SpecError as error:
                 notes += [_note_of(problem) for problem in error.problems]
                 continue

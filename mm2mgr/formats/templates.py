@@ -1,4 +1,4 @@
-"""Recognises what a template or a shell fills in before Kafka reads it: `{{ … }}`, `{% … %}`, `<BROKER>`, `${NAME}`.
+"""Recognises what a template, a shell or Terraform fills in before Kafka reads it: `{{ … }}`, `<BROKER>`, `${NAME}`.
 
 A placeholder of a config provider, `${file:/path:key}`, is none: the workers fill it in, and the config keeps it.
 """
@@ -13,6 +13,7 @@ UNNAMED = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*)\}|^\$(?P<bare>[A-Z_][A-Z0-9_]+
 _MARK = re.compile(
     r"\{\{.*?\}\}|\{%.*?%\}|<%.*?%>"  # Jinja2, Helm and Go, ERB
     r"|(?<![?P])<[A-Za-z][\w .:/-]*>|(?<![A-Za-z$])\{[A-Z][A-Z0-9 _-]{2,}\}"  # documentation; no group or class of Java
+    r"|\$\{[A-Za-z_][\w-]*(?:\.[\w-]+|\[[^\]}:]*\])+\}"  # Terraform; Kafka's own have a colon
     r"|\$\{[A-Za-z_]\w*(?::?[-?+][^}]*)?\}|^\$[A-Z_][A-Z0-9_]+$|\$\([A-Za-z_]\w*\)",  # shells, Kubernetes
     re.DOTALL,
 )

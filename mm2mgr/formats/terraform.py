@@ -14,7 +14,7 @@ from mm2mgr.connectors import CLASSES, PACKAGE
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.formats import hcl
 from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers, Note
-from mm2mgr.formats.documents import Node, connector_of, connectors, entries_of, entry_of, text_entry
+from mm2mgr.formats.documents import Node, NodeKind, connector_of, connectors, entries_of, entry_of, text_entry
 from mm2mgr.formats.properties import Entry, last, meant_value, read
 from mm2mgr.secrets import remember
 from mm2mgr.spec.places import Place
@@ -240,11 +240,10 @@ def _of_provider(
         sensitive |= {key for key, _, _ in node.members if hidden or key in resource.sensitive}
         entries += entries_of(node)
         notes += _expressions(resource, node)
-    entries = [replace(entry, path=()) for entry in entries]
     written = {entry.key: entry.value for entry in entries}
     named = next((node for name in provider.names if (node := resource.first(name)) and node.text), None)
     if named:
-        entries = [entry_of("name", named.line, replace(named, path=())), *(e for e in entries if e.key != "name")]
+        entries = [entry_of("name", named.line, named), *(e for e in entries if e.key != "name")]
         notes += [_expression_note(resource, "name", named)] if named.kind == "expression" else []
     name = named.text if named else written.get("name") or resource.address.rpartition(".")[2]
     if not any(entry.key == "name" for entry in entries):
@@ -293,7 +292,6 @@ def _of_others(resource: Resource) -> list[FoundConnector]:
             connector,
             home=(),
             places={},
-            lines={key: replace(entry, path=()) for key, entry in connector.lines.items()},
         )
         for connector in connectors(resource.body, name)
     ]
@@ -321,7 +319,8 @@ def _msk_workers(resource: Resource, configurations: Mapping[str, Mapping[str, s
     address = at.removeprefix("${").removesuffix("}").removesuffix(".arn")
     own = configurations.get(at) or configurations.get(address) or {}
     properties = {**own, **({"bootstrap.servers": servers} if servers else {})}
-    return FoundWorkers(properties, kafka_version(resource.word("kafkaconnect_version")))
+    # The service sets the override policy itself and says nowhere to which; a name that decides nothing.
+    return FoundWorkers(properties, kafka_version(resource.word("kafkaconnect_version")), policy="custom")
 
 
 # --- Aiven's replication flows ----------------------------------------------------------------------------------------
@@ -382,11 +381,7 @@ class _Integrations:
                 source.replace(".service_name}", ".service_uri}") if source.startswith("${") else ""
             )
             settings = r.first("kafka_mirrormaker_user_config", "kafka_mirrormaker") or Node("object", 0)
-            clients = {
-                entry.key.replace("_", "."): replace(entry, path=())
-                for entry in entries_of(settings)
-                if entry.raw != "null"
-            }
+            clients = {entry.key.replace("_", "."): entry for entry in entries_of(settings) if entry.raw != "null"}
             clusters[r.word("destination_service_name"), alias.text] = _Cluster(servers, alias.line, clients)
         return cls(clusters, services)
 
@@ -398,7 +393,7 @@ def _of_aiven(resource: Resource, integrations: _Integrations) -> tuple[list[Fou
     own: dict[str, Entry] = {}
     for name, line, node in resource.body.members:
         if name in _OF_FLOWS and node.kind != "null" and not (node.kind == "list" and not node.items):
-            own[_OF_FLOWS[name]] = entry_of(_OF_FLOWS[name], line, replace(node, path=()))
+            own[_OF_FLOWS[name]] = entry_of(_OF_FLOWS[name], line, _joined_list(node))
         elif name not in _NOT_OF_FLOWS and node.kind != "null" and node.text not in ("", "false"):
             notes.append(Note(line, f"{resource.address}: {name} has no equal among MirrorMaker's settings"))
         if node.kind == "expression" and name not in ("project", "service_name"):
@@ -410,7 +405,8 @@ def _of_aiven(resource: Resource, integrations: _Integrations) -> tuple[list[Fou
         line = end.line if end else resource.line
         cluster = integrations.clusters.get((service, alias)) or _Cluster("", line, {})
         servers = cluster.servers or f"${{service_uri_of_{re.sub(r'[^A-Za-z0-9]', '_', alias)}}}"
-        base[f"{side}.cluster.alias"] = text_entry(f"{side}.cluster.alias", line, alias)
+        alias_key = f"{side}.cluster.alias"
+        base[alias_key] = replace(text_entry(alias_key, line, alias), path=end.path if end else ())
         key = f"{side}.cluster.bootstrap.servers"
         base[key] = text_entry(key, cluster.line, servers)
         kind = "consumer" if side == "source" else "producer"
@@ -419,7 +415,7 @@ def _of_aiven(resource: Resource, integrations: _Integrations) -> tuple[list[Fou
             if plain.startswith(f"{kind}."):
                 base[prefix + plain.partition(".")[2]] = replace(entry, key=prefix + plain.partition(".")[2])
     shared = {
-        entry.key.replace("_", "."): replace(entry, path=())
+        entry.key.replace("_", "."): entry
         for entry in entries_of(integrations.services.get(service) or Node("object", 0))
         if entry.raw != "null"
     }
@@ -450,6 +446,14 @@ def _of_aiven(resource: Resource, integrations: _Integrations) -> tuple[list[Fou
     return result, notes
 
 
+def _joined_list(node: Node) -> Node:
+    """Return a list as the text that MirrorMaker takes, with commas; lists with expressions are expressions."""
+    if node.kind != "list":
+        return node
+    kind: NodeKind = "expression" if any(item.kind == "expression" for item in node.items) else "text"
+    return Node(kind, node.line, ",".join(item.text for item in node.items), path=node.path)
+
+
 # --- Yandex Managed Service for Kafka ---------------------------------------------------------------------------------
 
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -465,12 +469,10 @@ def _of_yandex(resource: Resource) -> list[FoundConnector]:
 
     def add(key: str, node: Node | None, value: str | None = None) -> None:
         if node and node.kind != "null":
-            entries.append(
-                replace(entry_of(key, node.line, node), path=(), value=node.text if value is None else value)
-            )
+            entries.append(replace(entry_of(key, node.line, node), value=node.text if value is None else value))
 
     properties = resource.first("properties")
-    entries += [replace(entry, path=()) for entry in (entries_of(properties) if properties else ())]
+    entries += entries_of(properties) if properties else ()
     add("name", resource.first("name"))
     add("tasks.max", resource.first("tasks_max"))
     add("topics", part.first("topics"))

@@ -115,7 +115,9 @@ class Preparation:
     def _mirror(self, file: ForeignFile, connector: FoundConnector) -> Mirror:
         config, slips = _values_of_java(file, connector)
         lines = {
-            key: InputKey(file.path, line.line, line.key) for key, line in connector.lines.items() if key in config
+            key: InputKey(line.file or file.path, line.line, line.key)
+            for key, line in connector.lines.items()
+            if key in config
         }
         version = known_version(connector, self.version)
         if numbers(version) < _BLACKLISTS_GONE:

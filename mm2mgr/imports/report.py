@@ -312,8 +312,8 @@ def _input_keys(file: ForeignFile) -> Iterator[tuple[InputKey, Entry, bool]]:
     for group in groups:
         last = {entry.key: entry for entry in group}
         for entry in group:
-            place = InputKey(file.path, entry.line, entry.key)
-            is_written = bool(entry.path) or file.syntax in ("dedicated", "properties")
+            place = InputKey(entry.file or file.path, entry.line, entry.key)
+            is_written = bool(entry.path) or file.syntax not in ("json", "yaml")
             if is_written and place not in seen:
                 seen.add(place)
                 yield place, entry, last[entry.key] is entry

@@ -23,6 +23,7 @@ from mm2mgr.imports.write import write_document
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
+from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
@@ -53,6 +54,7 @@ class ImportedTree:
     connectors: tuple[Connector, ...] = field(default=(), repr=False)
     """What the tree renders, without secrets."""
     mirrors: tuple[Mirror, ...] = field(default=(), repr=False)
+    flows: tuple[Flow, ...] = field(default=(), repr=False)
     json_keys = "report"
 
 
@@ -66,7 +68,7 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     draft.settle()
     estate.placeholders = draft.used([*preparation.placeholders.values(), *estate.placeholders])
     report = make_report(files, estate, draft.judged(), draft.lines())
-    return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors))
+    return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors), draft.flows)
 
 
 class _Draft:
@@ -131,7 +133,8 @@ class _Draft:
             for document in read_yaml(Path(name), write_document(values, {}, is_compact=False).encode())
         ]
         self.spec = spec_of(documents, tuple(self.values))
-        self.connectors = render(expand(self.spec), self.options.templates)
+        topology = expand(self.spec)
+        self.flows, self.connectors = topology.flows, render(topology, self.options.templates)
 
     def rendered(self) -> Mapping[tuple[str, ConnectorType, str], Connector]:
         """Return the rendered connectors by flow (source connectors only), type and pair."""

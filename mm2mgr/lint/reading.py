@@ -20,7 +20,9 @@ from mm2mgr.formats.mm2_properties import Line
 from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed, last, meant_value, read
 from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, has_config, holds_config, read_text, wrong
 from mm2mgr.formats.sources import is_folder_of_configs, read_sources
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
+from mm2mgr.secrets import is_secret
 from mm2mgr.spec.places import read_yaml
 from mm2mgr.text import nearest
 
@@ -93,7 +95,7 @@ def subject_of(connector: FoundConnector, place: Spot, worker: WorkerFacts | Non
         if key.startswith(SILENCE_KEY)
     )
     return Subject(
-        Connector(connector.name, connector.type, config=connector.config),
+        Connector(connector.name, connector.type, config=_without_sensitive(connector)),
         replace(at, line=connector.line),
         spots,
         connector.form,
@@ -106,6 +108,14 @@ def subject_of(connector: FoundConnector, place: Spot, worker: WorkerFacts | Non
         paths={**connector.places, **{key: line.path for key, line in connector.lines.items() if line.path}},
         resource=connector.resource,
     )
+
+
+def _without_sensitive(connector: FoundConnector) -> Mapping[str, str]:
+    """Return a config in which what its file marks as secret is a placeholder: no rule may repeat a part of it."""
+    hidden = {key for key in connector.sensitive if not is_secret(key) and not is_open(connector.config.get(key, ""))}
+    if not hidden:
+        return connector.config
+    return {key: f"${{sensitive:{key}}}" if key in hidden else value for key, value in connector.config.items()}
 
 
 def running_subject(
@@ -133,7 +143,7 @@ def read_files(
     """
     hint = "give a connector's JSON or properties file, or an mm2.properties"
     try:
-        sources = read_sources(paths, contents)
+        sources = read_sources(paths, contents, topics=".*")  # of MirrorMaker 1, which is told apart below
     except SpecError as error:
         raise SpecError(error.problems, hint=error.hint or hint) from error
     files_read, problems = sources.files, list[Problem]()
@@ -164,7 +174,10 @@ def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
     kind: Literal["properties", "json"] = "properties" if file.syntax == "properties" else "json"
     for connector in file.connectors:
         if connector.type and connector.form != "mirrormaker1":
-            yield SourceFile(file.path, kind, connector.entries, silences)
+            # Without a home no machine changes it: it is in a text within the file, or in Terraform's state.
+            fixed = kind == "json" and not connector.home
+            entries = tuple(replace(entry, path=()) for entry in connector.entries) if fixed else connector.entries
+            yield SourceFile(file.path, kind, entries, silences)
 
 
 def read_worker(path: Path) -> WorkerFacts:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mm2mgr.connectors import Connector
     from mm2mgr.defaults import Origin
     from mm2mgr.spec.files import Spec
-    from mm2mgr.spec.models import Access, Auth, Connect, Tls
+    from mm2mgr.spec.models import Access, Auth, Connect, SchemaRegistry, Tls
     from mm2mgr.topology import CatchUpLimit, ConnectCluster, Flow, Topology
 
 WRITTEN = ("spec", "override")
@@ -203,8 +203,9 @@ class _Logins:
     def all(self, topology: Topology) -> Iterator[DeclaredLogin]:
         for name, connect in topology.connects.items():
             model, path = connect.model, ("connect", name)
-            yield from self.rest(f"Connect cluster '{name}'", path, model.url, model.auth, model.tls)
-            yield from self.on_the_way(name, path, model)
+            whose = f"Connect cluster '{name}'"
+            yield from self.rest(whose, path, model.url, model.auth, model.tls)
+            yield from self.on_the_way(whose, path, model)
         for alias, cluster in topology.clusters.items():
             metrics, path = cluster.model.metrics, ("clusters", alias)
             for kind in METRIC_SOURCES:
@@ -212,6 +213,10 @@ class _Logins:
                 if isinstance(endpoint, MetricsEndpoint):
                     whose, urls = f"{kind.service} of '{alias}'", [endpoint.url or ""]
                     yield from self.rest(whose, where, urls, endpoint.auth, endpoint.tls)
+            if registry := cluster.model.schema_registry:
+                whose, place = f"schema registry of '{alias}'", (*path, "schema_registry")
+                yield from self.rest(whose, place, registry.url, registry.auth, registry.tls)
+                yield from self.on_the_way(whose, place, registry)
             if cluster.model.access:
                 yield from self.kafka(alias, cluster.model.access, cluster.model.bootstrap_servers)
 
@@ -230,8 +235,8 @@ class _Logins:
             where = self.spot(path, "auth" if auth else "tls")
             yield DeclaredLogin(whose, where, sends, exposed, self.clear(path, secrets))
 
-    def on_the_way(self, name: str, path: tuple[str, ...], model: Connect) -> Iterator[DeclaredLogin]:
-        """Yield what the headers of a Connect cluster and the login of its proxy may hold."""
+    def on_the_way(self, whose: str, path: tuple[str, ...], model: Connect | SchemaRegistry) -> Iterator[DeclaredLogin]:
+        """Yield what the headers of a REST API and the login of its proxy may hold."""
         secret = {key: value for key, value in model.headers.items() if is_secret(key)}
         if secret:
             exposed = next((url for url in model.url if url.startswith("http:") and not is_loopback(url)), "")
@@ -241,10 +246,10 @@ class _Logins:
                 if is_clear(key, value)
             }
             where = self.spot(path, "headers")
-            yield DeclaredLogin(f"Connect cluster '{name}'", where, "the login in its headers", exposed, clear)
+            yield DeclaredLogin(whose, where, "the login in its headers", exposed, clear)
         if model.proxy and model.proxy.basic:
             clear = self.clear(path, {"proxy.basic.password": model.proxy.basic.password})
-            yield DeclaredLogin(f"Connect cluster '{name}'", self.spot(path, "proxy"), "", "", clear)
+            yield DeclaredLogin(whose, self.spot(path, "proxy"), "", "", clear)
 
     def kafka(self, alias: str, access: Access, servers: list[str]) -> Iterator[DeclaredLogin]:
         security = access.security or {}

@@ -1,11 +1,12 @@
-"""How this machine reaches what a tree declares: addresses, credentials and TLS of Connect and Kafka clusters.
+"""How this machine reaches what a tree declares: addresses, credentials and TLS of clusters and schema registries.
 
-Credentials of Connect are resolved here, on their way to the client; those of Kafka once a client is made.
+Credentials of REST APIs are resolved here, on their way to the client; those of Kafka once a client is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.connect.errors import ConnectError
@@ -13,7 +14,7 @@ from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, ProxySer
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, resolve
 from mm2mgr.secrets import remember
-from mm2mgr.spec.models import Basic
+from mm2mgr.spec.models import Basic, Connect, SchemaRegistry
 from mm2mgr.topology import ConnectCluster, KafkaCluster
 
 
@@ -34,63 +35,77 @@ def access_as(cluster: KafkaCluster, servers: str, security: Mapping[str, str]) 
 
 def connect_target(connect: ConnectCluster) -> ConnectTarget:
     """Return where a declared Connect cluster is, with its credentials resolved on this machine."""
-    model = connect.model
-    auth: BasicAuth | BearerAuth | None = None
-    if model.auth and model.auth.basic:
-        auth = _basic(connect, model.auth.basic, "auth")
-    elif model.auth and model.auth.bearer:
-        auth = BearerAuth(_resolve(connect, model.auth.bearer, "auth.bearer"))
-    return ConnectTarget(
-        connect.name,
-        tuple(model.url),
-        auth,
-        _tls(connect),
-        {name: _header(connect, name, value) for name, value in model.headers.items()},
-        _proxy(connect),
-        model.timeout,
-        lambda: connect_target(connect),
-    )
+    rest, model = _Rest("Connect cluster", connect.name, connect.model), connect.model
+    return rest.target(model.timeout, lambda: connect_target(connect))
 
 
-def _basic(connect: ConnectCluster, basic: Basic, field: str) -> BasicAuth:
-    where = f"{field}.basic"
-    return BasicAuth(
-        _resolve(connect, basic.username, f"{where}.username"), _resolve(connect, basic.password, f"{where}.password")
-    )
+REGISTRY = "schema registry of"
 
 
-def _tls(connect: ConnectCluster) -> TlsFiles | None:
-    model = connect.model.tls
+def registry_target(cluster: KafkaCluster) -> ConnectTarget:
+    """Return where the declared schema registry of a cluster is, with its credentials resolved on this machine."""
+    model = cluster.model.schema_registry
     if model is None:
-        return None
-    password = _resolve(connect, model.key_password, "tls.key_password") if model.key_password else None
-    return TlsFiles(_path(model.ca), _path(model.certificate), _path(model.key), password)
+        raise ConnectError(f"cluster '{cluster.alias}' declares no schema registry", hint="write `schema_registry:`")
+    return _Rest(REGISTRY, cluster.alias, model).target(None, lambda: registry_target(cluster))
 
 
-def _header(connect: ConnectCluster, name: str, written: str) -> str:
-    value = _resolve(connect, written, f"headers ({name})")
-    if value != written:
-        remember({"secret": value})  # whatever the name of the header
-    return value
+@dataclass(frozen=True)
+class _Rest:
+    """A declared REST API, such as the `noun` Connect cluster with its name."""
 
+    noun: str
+    name: str
+    model: Connect | SchemaRegistry
 
-def _proxy(connect: ConnectCluster) -> ProxyServer | None:
-    model = connect.model.proxy
-    if model is None:
-        return None
-    url = _resolve(connect, model.url, "proxy")
-    try:
-        return ProxyServer(url, _basic(connect, model.basic, "proxy") if model.basic else None)
-    except ConnectError as error:
-        raise ConnectError(f"Connect cluster '{connect.name}': {error.message}", hint=error.hint) from error
+    def target(self, timeout_seconds: float | None, renewed: Callable[[], ConnectTarget]) -> ConnectTarget:
+        model = self.model
+        auth: BasicAuth | BearerAuth | None = None
+        if model.auth and model.auth.basic:
+            auth = self.basic(model.auth.basic, "auth")
+        elif model.auth and model.auth.bearer:
+            auth = BearerAuth(self.resolve(model.auth.bearer, "auth.bearer"))
+        headers = {name: self.header(name, value) for name, value in model.headers.items()}
+        urls = tuple(model.url)
+        return ConnectTarget(
+            self.name, urls, auth, self.tls(), headers, self.proxy(), timeout_seconds, renewed, self.noun
+        )
 
+    def basic(self, basic: Basic, field: str) -> BasicAuth:
+        where = f"{field}.basic"
+        return BasicAuth(
+            self.resolve(basic.username, f"{where}.username"), self.resolve(basic.password, f"{where}.password")
+        )
 
-def _resolve(connect: ConnectCluster, text: str, field: str) -> str:
-    try:
-        return resolve(f"Connect cluster '{connect.name}', {field}", text)
-    except KafkaError as error:
-        hint = "provide this variable or file on the machine that runs mm2mgr"
-        raise ConnectError(error.message, hint=hint) from error
+    def tls(self) -> TlsFiles | None:
+        model = self.model.tls
+        if model is None:
+            return None
+        password = self.resolve(model.key_password, "tls.key_password") if model.key_password else None
+        return TlsFiles(_path(model.ca), _path(model.certificate), _path(model.key), password)
+
+    def header(self, name: str, written: str) -> str:
+        value = self.resolve(written, f"headers ({name})")
+        if value != written:
+            remember({"secret": value})  # whatever the name of the header
+        return value
+
+    def proxy(self) -> ProxyServer | None:
+        model = self.model.proxy
+        if model is None:
+            return None
+        url = self.resolve(model.url, "proxy")
+        try:
+            return ProxyServer(url, self.basic(model.basic, "proxy") if model.basic else None)
+        except ConnectError as error:
+            raise ConnectError(f"{self.noun} '{self.name}': {error.message}", hint=error.hint) from error
+
+    def resolve(self, text: str, field: str) -> str:
+        try:
+            return resolve(f"{self.noun} '{self.name}', {field}", text)
+        except KafkaError as error:
+            hint = "provide this variable or file on the machine that runs mm2mgr"
+            raise ConnectError(error.message, hint=hint) from error
 
 
 def _path(text: str | None) -> Path | None:

@@ -1,4 +1,4 @@
-"""The one fan-out: asks clusters side by side, each question once, and keeps a failure as a value."""
+"""The one fan-out: asks clusters and registries side by side, each question once, and keeps a failure as a value."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.live.questions import ConnectQuestion, KafkaQuestion
 from mm2mgr.live.reach import ClientLogin, KafkaReach, Limits
+from mm2mgr.live.schemas import SchemasById, ask_registry
 from mm2mgr.live.snapshot import Answers, Question, Result, Snapshot, Steps
 from mm2mgr.topology import ConnectCluster, KafkaCluster, Topology
 
@@ -80,13 +81,17 @@ async def _read(
 ) -> Snapshot:
     connects: dict[str, list[ConnectQuestion[object]]] = {}
     kafkas: dict[tuple[str, ClientLogin | None], list[KafkaQuestion[object]]] = {}
+    registries: dict[str, list[SchemasById]] = {}
     for question in snapshot.lacking(questions):
         if isinstance(question, ConnectQuestion):
             connects.setdefault(question.cluster, []).append(question)
         elif isinstance(question, KafkaQuestion):
             kafkas.setdefault((question.cluster, question.as_login()), []).append(question)
+        elif isinstance(question, SchemasById):
+            registries.setdefault(question.cluster, []).append(question)
     answers: dict[Question[object], object] = {}
     silent = {question.cluster for question, answer in snapshot.answers.items() if isinstance(answer, KafkaSilence)}
+    of_schemas = (ask_registry(clusters.kafkas[alias], asked, limits) for alias, asked in registries.items())
 
     def ask_workers(name: str, asked: Sequence[ConnectQuestion[object]]) -> Awaitable[Answers]:
         cluster = clusters.connects.get(name)
@@ -96,7 +101,7 @@ async def _read(
         return _ask_connect(clients.client(name, seconds), asked, limits.at_once, ends_at)
 
     parts = (ask_workers(name, asked) for name, asked in connects.items())
-    for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits, silent), *parts):
+    for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits, silent), *parts, *of_schemas):
         answers.update(part)
     return snapshot.with_answers(answers)
 

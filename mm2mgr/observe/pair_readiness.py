@@ -44,8 +44,9 @@ from mm2mgr.observe.pair_look import (
 )
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.remarks import Remark
+from mm2mgr.remarks import Effect, Remark
 from mm2mgr.render import quota_mark
+from mm2mgr.schemas import BROKEN, OpenPoint, PairTopics, effect_of, find_schemas, remedy_of
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, number_of
 from mm2mgr.topics.names import NameFilter, readable
@@ -88,6 +89,7 @@ def judged_pair(pair: PairToJudge, memory: Memory, clock: Callable[[], float]) -
     anew = _partitions_made_anew(look, groups, logs)
     recovery = yield from _recovery(look, lags, anew, clock())
     positions = yield from _with_samples(look, logs, positions)
+    yield from _compare_schemas(look, logs)
     _compare_clusters(look, groups, logs)
     _note_groups(look, groups, positions)
     _note_connectors(look)
@@ -480,6 +482,44 @@ def _compare(position: GroupPosition, source: tuple[RecordMark, ...], target: tu
     is_at_end = target[-1].offset + 1 >= position.log.end
     others = len({mark[1:] for mark in target})
     return "differs" if others > position.bounds.repeats and not is_at_end else ""
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+_MOST_SCHEMAS = 20  # that are named one by one
+
+
+def _compare_schemas(look: PairLook, logs: PairLogs) -> Steps[None]:
+    """Note the schema ids in records on the target that its registry does not resolve to the source's schemas."""
+    if look.target_view is None or look.pair.options.sample == 0:
+        return
+    there = look.target_view.partitions
+    topics = {remote: there[remote] for remote in logs.remotes.values() if remote in there}
+    pairs = yield from find_schemas([PairTopics(look.source, look.target, look.target.alias, topics)])
+    for pair in pairs:
+        broken = [verdict for verdict in pair.verdicts if verdict.state in BROKEN]
+        for verdict in broken[:_MOST_SCHEMAS]:
+            text = f"{verdict.name}: {effect_of(verdict, pair.source, pair.target)}"
+            look.remarks.append(Remark(text, "blocks", remedy_of(verdict, pair.source)))
+        if len(broken) > _MOST_SCHEMAS:
+            text = f"{number_of(len(broken) - _MOST_SCHEMAS, 'more schema id')} that {pair.target} does not resolve"
+            look.remarks.append(Remark(text, "blocks", "`mm2mgr check` lists them"))
+        if deleted := sorted({verdict.name for verdict in pair.equal if verdict.is_deleted}):
+            text = f"the registry of {pair.target} has {few(deleted)} as a deleted version only"
+            look.remarks.append(Remark(text, "notes", "consumers read it until it is deleted for good"))
+        for unknown in pair.open_points:
+            _note_unjudged_schemas(look, unknown)
+
+
+def _note_unjudged_schemas(look: PairLook, unknown: OpenPoint) -> None:
+    """Note what is not known of schemas: not judged where a read failed, but for the registry of a dead source."""
+    is_lost = unknown.where == look.source.alias and look.source_view is None
+    if unknown.kind == "failed" and not is_lost:
+        look.miss(unknown.where, "schemas", unknown.reason, unknown.remedy)
+        return
+    effect: Effect = "notes" if unknown.kind == "snapshot" else "warns"
+    look.remarks.append(Remark(f"schemas are not judged: {unknown.reason}", effect, unknown.remedy))
 
 
 # --- what would be lost, and when it is over --------------------------------------------------------------------------

@@ -76,6 +76,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
+    from mm2mgr.operations.cost import CostOrder, CostReport, cost
     from mm2mgr.operations.failback import Failback, FailbackOrder, LostOffsets, failover_back
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
     from mm2mgr.operations.failover_rehearsal import RehearsedPair, failover_rehearse
@@ -93,7 +94,16 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.imports import ImportedFolder, import_sources
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
-    from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
+    from mm2mgr.operations.lint import (
+        Explained,
+        LintOptions,
+        LintReport,
+        OtherLine,
+        explain,
+        explain_files,
+        lint,
+        lint_rules,
+    )
     from mm2mgr.operations.pause import (
         FlowOffsets,
         ResetOffsets,
@@ -211,6 +221,7 @@ _HOMES: Mapping[str, str] = {
         "operations.audit_bounds": "AuditOptions",
         "operations.automatic_rebalance": "RebalanceOrder RebalanceRound",
         "observe.way_back": "WayBack",
+        "operations.cost": "CostOrder CostReport cost",
         "operations.failback": "Failback FailbackOrder LostOffsets failover_back",
         "operations.failover": "CheckedPair check_and_keep failover_check",
         "operations.failover_run": "FailoverEnded FailoverHow FailoverPlan failover_abandon failover_forget "
@@ -224,7 +235,7 @@ _HOMES: Mapping[str, str] = {
         "imports.report": "ImportReport ReportRow",
         "imports.tree": "ImportOptions ImportedTree",
         "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
-        "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
+        "operations.lint": "Explained LintOptions LintReport OtherLine explain explain_files lint lint_rules",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",

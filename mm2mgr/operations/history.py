@@ -287,7 +287,7 @@ async def _take(workspace: Workspace) -> Snapshot:
         read_estates(topology.connects),
         drift_of(workspace, ()),
         ask(_whole(topology, taken)),
-        check(topology, connectors, topology.flows, workspace.spec),
+        check(topology, connectors, topology.flows, workspace.spec, with_records=False),
         *map(or_error, workers),
         *map(or_error, _readiness_of_pairs(workspace, parse_memory(memory) if memory else Memory())),
     )

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mm2mgr.errors import InvalidArgument, Mm2mgrError, Problem, SpecError
-from mm2mgr.files import resolved_within
-from mm2mgr.formats.recognise import ForeignFile, read_file
+from mm2mgr.cluster_mirroring import MirroringAdvice, advise_flow
+from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.formats.recognise import ForeignFile
+from mm2mgr.formats.sources import read_sources
 from mm2mgr.imports.report import ImportReport
 from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
 from mm2mgr.spec.scalars import check_url
 from mm2mgr.truth.keys import kafka_version, load
-
-_SUFFIXES = {".json", ".properties", ".yaml", ".yml"}
-_MOST_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,15 @@ class ImportedFolder:
     out: Path | None = None
     written: tuple[Path, ...] = ()
     passed_over: tuple[str, ...] = ()
-    json_keys = "summary written passed_over rows left_out placeholders notes"
+    with_advice: bool = False
+    json_keys = "summary written passed_over rows left_out placeholders notes cluster_mirroring"
+
+    @property
+    def cluster_mirroring(self) -> tuple[MirroringAdvice, ...]:
+        """Whether Cluster Mirroring (KIP-1279) could take each flow; nothing unless it was asked for."""
+        tree = self.tree
+        flows = tree.flows if self.with_advice else ()
+        return tuple(advise_flow(flow, flows, tree.connectors) for flow in flows)
 
     @property
     def report(self) -> ImportReport:
@@ -58,12 +64,17 @@ class ImportedFolder:
 
 
 def import_sources(
-    sources: Sequence[Path], options: ImportOptions = ImportOptions(), out: Path | None = None
+    sources: Sequence[Path],
+    options: ImportOptions = ImportOptions(),
+    out: Path | None = None,
+    *,
+    with_advice: bool = False,
 ) -> ImportedFolder:
     """Read files and folders, and return the tree that keeps their connectors as they are.
 
     With `out`, a folder that is empty or not there, the tree is written to it. SpecError with all that cannot be read;
-    Mm2mgrError with nothing written where `out` holds something already.
+    Mm2mgrError with nothing written where `out` holds something already. `with_advice`: also whether Cluster Mirroring
+    could take each flow.
     """
     options = _checked(options)
     if out is not None:
@@ -74,7 +85,7 @@ def import_sources(
         raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(passed_over[:3]) or None)
     tree = import_tree(files, options)
     written = _write(tree, out) if out is not None else ()
-    return ImportedFolder(tree, out, written, passed_over)
+    return ImportedFolder(tree, out, written, passed_over, with_advice)
 
 
 def _checked(options: ImportOptions) -> ImportOptions:
@@ -93,44 +104,13 @@ def _checked(options: ImportOptions) -> ImportOptions:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(sources: Sequence[Path]) -> tuple[list[ForeignFile], tuple[str, ...]]:
-    files: list[ForeignFile] = []
-    problems: list[Problem] = []
-    passed_over: list[str] = []
-    for source in dict.fromkeys(sources):
-        for path in _files_below(source, passed_over) if source.is_dir() else (source,):
-            try:
-                files.append(read_file(path))
-            except SpecError as error:
-                if source.is_dir() and _holds_nothing(error):
-                    passed_over.append(str(error.problems[0]))
-                else:
-                    problems += error.problems
-    if problems:
-        raise SpecError(problems, hint="nothing was written")
-    return files, tuple(passed_over)
-
-
-def _holds_nothing(error: SpecError) -> bool:
-    """Tell whether a file is well-formed and of another kind."""
-    words = ("holds no connector", "is the properties of", "is neither", "has no connector.class", "part of an mm2mgr")
-    return all(any(word in problem.message for word in words) for problem in error.problems)
-
-
-def _files_below(folder: Path, passed_over: list[str]) -> Iterator[Path]:
-    count = 0
-    for name, folders, names in os.walk(folder):
-        folders[:] = sorted(below for below in folders if not below.startswith("."))
-        for path in (Path(name) / file for file in sorted(names) if not file.startswith(".")):
-            if path.suffix.lower() not in _SUFFIXES:
-                continue
-            if path.is_symlink() and resolved_within(path, folder) is None:
-                passed_over.append(f"{path}: a link that leads out of {folder}")
-                continue
-            count += 1
-            if count > _MOST_FILES:
-                raise Mm2mgrError(f"{folder} holds more than {_MOST_FILES:,} files", hint="name a folder below it")
-            yield path
+def _read(sources: Sequence[Path], topics: str = "") -> tuple[list[ForeignFile], tuple[str, ...]]:
+    try:
+        read = read_sources(sources, topics=topics)
+    except SpecError as error:
+        raise SpecError(error.problems, hint=error.hint or "nothing was written") from error
+    files = [replace(file, within=()) for file in read.files]  # which are among them
+    return files, tuple(map(str, read.notes))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from mm2mgr.connectors import ConnectorType
+from mm2mgr.defaults import Origin
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.formats.connectors import FoundConnector, Note
 from mm2mgr.json_values import to_json
@@ -27,7 +28,7 @@ from mm2mgr.lint.unjudged import NotJudged, not_judged
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask
 from mm2mgr.spec.scalars import check_url
-from mm2mgr.text import nearest
+from mm2mgr.text import few, nearest
 from mm2mgr.timing import wait_for
 from mm2mgr.truth.bugs import BY_BUG, Bug
 from mm2mgr.truth.explain import Explanation
@@ -353,7 +354,10 @@ class ClientSettings(TypedDict):
 
 
 class ConnectorClients(TypedDict):
-    """What each client of a connector gets; of a flow's source connector also what its link allows."""
+    """What each client of a connector gets; of a flow's source connector also what its link allows.
+
+    `file` is where the connector was read, if that is no tree.
+    """
 
     connector: str
     type: str
@@ -362,6 +366,7 @@ class ConnectorClients(TypedDict):
     clients: list[ClientSettings]
     link: NotRequired[LinkForecast]
     catch_up: NotRequired[str]
+    file: NotRequired[str]
 
 
 Explained = Explanation | Rule | Bug | list[ConnectorClients]
@@ -411,6 +416,46 @@ def explain(
                 clients["catch_up"] = flow.catch_up.words
             explained.append(clients)
     return explained
+
+
+def explain_files(
+    files: Sequence[Path],
+    name: str,
+    options: LintOptions = LintOptions(),
+    *,
+    on: str | None = None,
+    everything: bool = False,
+) -> list[ConnectorClients]:
+    """Return what each client of a connector gets that files and folders of another tool declare; see `explain`.
+
+    `name` is a connector's, or a pair `A->B`. SpecError for what cannot be read, Mm2mgrError where there is none.
+    """
+    from mm2mgr.connectors import Connector
+    from mm2mgr.formats.sources import read_sources
+
+    every = [connector for connector in read_sources(files).connectors if connector.form != "mirrormaker1"]
+    named = [connector for connector in every if name in (connector.name, _pair_of(connector))]
+    if not named:
+        names = list(dict.fromkeys(name for connector in every for name in (connector.name, _pair_of(connector))))
+        near = nearest(name, names)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {few(names)}"
+        raise Mm2mgrError(f"no connector and no pair '{name}' is in these files", hint=hint)
+    explained: list[ConnectorClients] = []
+    for found in named:
+        if (type_ := found.type) and type_ in _types(on):
+            workers = found.workers
+            version = workers_version(options.kafka or (workers.version if workers else None), options.report)
+            origins = {key: Origin("file", ":".join(map(str, found.place_of(key)))) for key in found.lines}
+            connector = Connector(found.name, type_, found.owner, config=found.config, origins=origins)
+            clients = _clients(
+                connector, version, load(), bool(workers and workers.exactly_once), everything=everything
+            )
+            explained.append({**clients, "file": found.file})
+    return explained
+
+
+def _pair_of(connector: FoundConnector) -> str:
+    return "->".join(connector.config.get(f"{side}.cluster.alias", "") for side in ("source", "target"))
 
 
 _ISSUE = "KAFKA-"

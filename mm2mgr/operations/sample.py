@@ -93,6 +93,7 @@ def sample(
         else [
             *_with_tasks(chosen, schedule, warn, order.store),
             _StatusReader(workspace, chosen, schedule, order.store),
+            *_stored_sizes(chosen, schedule, warn, order.store),
         ]
     )
     try:
@@ -149,6 +150,17 @@ def _with_tasks(
     ]
     tasks = task_readers([flow for flows in chosen.values() for flow in flows], watch)
     return [*readers, *tasks]
+
+
+def _stored_sizes(
+    chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, warn: Callable[[str], None], store: Store
+) -> list[Reader]:
+    from mm2mgr.evidence.stored_sizes import StoredSizesReader
+    from mm2mgr.samples.store import StoredSizeStore
+
+    flows = [flow for flows in chosen.values() for flow in flows]
+    first = min(_LOOKS_EVERY_SECONDS, 0.9 * schedule.interval_seconds)
+    return [StoredSizesReader(flows, StoredSizeStore(store, warn), first)]
 
 
 _LOOKS_EVERY_SECONDS = 60.0

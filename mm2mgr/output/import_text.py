@@ -32,6 +32,8 @@ def say_import(imported: ImportedFolder, *, everything: bool = False) -> None:
         say(f"  {left.fix}")
     for text in (*imported.passed_over, *report.notes):
         say(text)
+    for advice in imported.cluster_mirroring:
+        say(f"{advice.flow}: {advice.sentence}")
     say(sum_text(imported), style="bold")
     for line in next_steps(imported):
         if line.startswith("mm2mgr "):
@@ -98,6 +100,10 @@ def import_markdown(imported: ImportedFolder) -> str:
             f"- {code(left.place)} {code(left.connector)}: {escape(left.reason)}; {escape(left.fix)}"
             for left in report.left_out
         ]
+        lines.append("")
+    if imported.cluster_mirroring:
+        lines += ["## Cluster Mirroring", ""]
+        lines += [f"- {code(advice.flow)}: {escape(advice.sentence)}" for advice in imported.cluster_mirroring]
         lines.append("")
     if report.placeholders:
         lines += ["## To set on the workers", ""]

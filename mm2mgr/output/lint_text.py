@@ -187,7 +187,8 @@ def _say_bug(bug: Bug) -> None:
 
 def _say_clients(connectors: Iterable[ConnectorClients]) -> None:
     for connector in connectors:
-        say(f"{connector['connector']} on Connect cluster {connector['connect']} (Kafka {connector['kafka']})", "bold")
+        where = f"in {connector['file']}" if "file" in connector else f"on Connect cluster {connector['connect']}"
+        say(f"{connector['connector']} {where} (Kafka {connector['kafka']})", "bold")
         for sentence in connector["link"].sentences if "link" in connector else ():
             say(f"  {sentence}")
         if "catch_up" in connector:

@@ -137,6 +137,7 @@ def say_description(description: Description) -> None:
     say("Settings", style="bold")
     settings = list(description.settings)
     say_table(Table(("setting", "value", "from"), settings, drop=("from",), wrap=("value", "from")))
+    say(description.cluster_mirroring.sentence)
     for where, failure in description.status.failures.items():
         say(f"! {where}: {one_line(failure.message)}", style=STYLES["unknown"])
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from mm2mgr.assignment import round_robin
 from mm2mgr.comparison.differences import Named
 from mm2mgr.connectors import deals_in_turn, tasks_max_of
+from mm2mgr.cost import log_bytes
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject
@@ -27,10 +28,6 @@ from mm2mgr.topics.names import HEARTBEATS
 
 _LATEST = "source.consumer.auto.offset.reset"
 _Assigned = Callable[[str], bool]
-_RECORD_OVERHEAD_BYTES = (
-    10  # of a record in a log besides key, value and headers: lengths, attributes, deltas of time and offset
-)
-_BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, and what each batch takes
 _MEASURED_TOPICS = 40
 _LEAST_UNCOMPRESSED_BYTES = 1_000_000
 """With less, it does not matter that compression was not counted, and little may be there to measure it on."""
@@ -146,12 +143,6 @@ def volume(
             if topic in stored and not size_there and count * mean >= _LEAST_UNCOMPRESSED_BYTES:
                 uncompressed.append(topic)
     return Volume(records, round(size), tuple(unmeasured), tuple(uncompressed))
-
-
-def log_bytes(record_bytes: float) -> float:
-    """Return what a record of this size takes in a log, with its share of the batch's header."""
-    whole = record_bytes + _RECORD_OVERHEAD_BYTES
-    return whole + _BATCH_HEADER_BYTES / max(1.0, _BATCH_BYTES // whole)
 
 
 def count_moved(

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr import secrets
+from mm2mgr.cluster_mirroring import MirroringAdvice, advise_flow
 from mm2mgr.comparison.ownership import HELD_KEY, is_held
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, Connector
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.audits import AuditState
@@ -571,6 +572,7 @@ class Description:
     reading: Reading
     lag: FlowLag
     status: Status
+    connectors: tuple[Connector, ...] = ()
 
     @property
     def flow_status(self) -> FlowStatus:
@@ -597,6 +599,7 @@ class Description:
             "topics": topics,
             "companions": to_json(status.companions),
             "settings": settings,
+            "cluster_mirroring": to_json(self.cluster_mirroring),
             "losses": to_json(status.losses),
             "warnings": list(status.warnings),
             "failures": to_json(status.failures),
@@ -607,6 +610,17 @@ class Description:
         """The other lanes of a flow by their ids; none of a lane."""
         others = (other for other in self.reading.declared if other.whole_id == self.flow.id != other.id)
         return [] if self.flow.lane_of else [other.id for other in others]
+
+    @property
+    def cluster_mirroring(self) -> MirroringAdvice:
+        """Whether Cluster Mirroring (KIP-1279) could take the flow."""
+        configs = self.reading.clusters[self.flow.target.alias].configs
+        tiered = [
+            remote
+            for _, remote, _ in self.topics
+            if remote in configs and configs[remote].values.get("remote.storage.enable") == "true"
+        ]
+        return advise_flow(self.flow, self.reading.declared, self.connectors, tiered)
 
     @property
     def trace(self) -> list[str]:

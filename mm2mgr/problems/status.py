@@ -103,7 +103,8 @@ async def describe(
 ) -> Description:
     """Observe one flow and return everything about it."""
     observation = await observe(topology, connectors, only=[flow.id], options=options)
-    return Description(flow, observation.reading, observation.lags.get(flow.id, FlowLag()), observation.status)
+    lag = observation.lags.get(flow.id, FlowLag())
+    return Description(flow, observation.reading, lag, observation.status, tuple(connectors))
 
 
 def read_losses(topology: Topology, options: ObserveOptions | None = None) -> tuple[tuple[LossEntry, ...], list[str]]:

@@ -49,7 +49,7 @@ _SOURCE = TableColumn("source", "string", "", f"{', '.join([KAFKA_OFFSETS, *_OTH
 
 SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES, LAG = "samples", "task_offsets", "throughput", "losses", "lag"
 AUDITS, FAILOVER_LOOKS, FAILOVER_CHECKS = "audits", "failover_looks", "failover_checks"
-FAILOVER_REHEARSALS = "failover_rehearsals"
+FAILOVER_REHEARSALS, STORED_SIZES = "failover_rehearsals", "stored_sizes"
 
 TABLES: Mapping[str, tuple[TableColumn, ...]] = {
     SAMPLES: (
@@ -281,6 +281,19 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         ),
         TableColumn("started_by", "string", "", "command"),
     ),
+    STORED_SIZES: (
+        TableColumn("day", "string", "UTC", "day of the look; the table is partitioned by it"),
+        TableColumn("cluster", "string", "", "alias of the Kafka cluster, a source or a target"),
+        _TOPIC,
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "when the topic was looked at"),
+        TableColumn("record_bytes", "float64", "B", "mean size of key, value and headers, uncompressed"),
+        TableColumn(
+            "stored_bytes",
+            "float64",
+            "B",
+            "mean of what a record takes in the log: compressed, with its share of the batch's header",
+        ),
+    ),
 }
 """Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows
 count once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10),
@@ -288,7 +301,8 @@ not both. Ranges in `losses` may overlap and repeat, as several processes write 
 ranges acknowledged for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what
 earlier rows of an hour say, and keeps two hours. `audits` has a row per partition and audit, and keeps 90 days.
 `failover_looks` has the newest of each key alone; `failover_checks` has a row per pair and check, and keeps 90 days;
-`failover_rehearsals` a row per pair and rehearsal, and as many days.
+`failover_rehearsals` a row per pair and rehearsal, and as many days. `stored_sizes` has a row per topic and look, and
+keeps 400 days.
 """
 
 PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
@@ -301,6 +315,7 @@ PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
     FAILOVER_LOOKS: ("owner", "source", "target"),
     FAILOVER_CHECKS: ("day",),
     FAILOVER_REHEARSALS: ("day",),
+    STORED_SIZES: ("day",),
 }
 
 
@@ -422,6 +437,17 @@ class FailoverRehearsalRow:
     repeated: int
     recovery_ms: int | None
     started_by: str
+
+
+@dataclass(frozen=True)
+class StoredSizeRow:
+    """One row of `stored_sizes` without its day, field by field: what a record of a topic takes in its logs."""
+
+    cluster: str
+    topic: str
+    time_ms: int
+    record_bytes: float
+    stored_bytes: float
 
 
 HOUR_MS = 3_600_000

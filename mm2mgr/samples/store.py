@@ -30,6 +30,7 @@ from mm2mgr.samples.schema import (
     LAG,
     LOSSES,
     SAMPLES,
+    STORED_SIZES,
     TASK_OFFSETS,
     AuditRow,
     FailoverCheckRow,
@@ -38,6 +39,7 @@ from mm2mgr.samples.schema import (
     LossRow,
     SharedLag,
     Store,
+    StoredSizeRow,
     day_of,
     hour_end_ms,
     hour_of,
@@ -253,7 +255,7 @@ class TaskStore:
 
 
 def _arrow(
-    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | FailoverCheckRow | FailoverRehearsalRow],
+    rows: Iterable[TaskRow | LossRow | SharedLag | AuditRow | FailoverCheckRow | FailoverRehearsalRow | StoredSizeRow],
     schema: pa.Schema,
     **others: Sequence[str],
 ) -> pa.Table:
@@ -488,6 +490,39 @@ class RehearsalStore:
         return sorted(rows, key=lambda row: (row.time_ms, row.source, row.target))
 
 
+# --- sizes of stored records ------------------------------------------------------------------------------------------
+
+_KEPT_DAYS_OF_SIZES = 400  # as roll-ups of days
+
+
+class StoredSizeStore:
+    """What records take in the logs of topics, as looks at them measured it. `warn` as for `LossStore`."""
+
+    def __init__(self, store: Store, warn: Callable[[str], None] = _warn) -> None:
+        self._table = StoredTable(store, STORED_SIZES, warn)
+
+    def append(self, rows: Sequence[StoredSizeRow], now_ms: int) -> None:
+        """Add the rows of a look in one commit, and remove those of more than 400 days ago."""
+        if rows:
+            self._table.create()
+            self._table.append(_arrow(rows, self._table.schema, day=[day_of(row.time_ms) for row in rows]))
+            _tidy_days(self._table, now_ms, _CHECK_FILES, _KEPT_DAYS_OF_SIZES)
+
+    def read(self, since_ms: int, until_ms: int) -> list[StoredSizeRow]:
+        """Return the rows of [since, until), oldest first; those of the nearest day with any where these days have
+        none, and none where there is no table."""
+        names = [field.name for field in fields(StoredSizeRow)]
+        days = by_period(self._table.files())
+        inside = [day for day in days if day_of(since_ms) <= day <= day_of(until_ms - 1)]
+        if not inside and days:
+            before = [day for day in days if day < day_of(since_ms)]
+            inside = [max(before)] if before else [min(days)]
+        tables = (self._table.read_or_warn(file, names) for day in inside for file in days[day])
+        columns = ([table[name].to_pylist() for name in names] for table in tables if table is not None)
+        rows = {StoredSizeRow(*row) for column_block in columns for row in zip(*column_block, strict=True)}
+        return sorted(rows, key=lambda row: (row.time_ms, row.cluster, row.topic))
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -499,11 +534,11 @@ def _expire(table: StoredTable, before_ms: int) -> list[str]:
     return list(by_period(old))
 
 
-def _tidy_days(table: StoredTable, now_ms: int, most_of_today: int | None = None) -> None:
-    """Remove days that ended more than 90 days ago, and make one file of each day that is over, of today's too where
-    these are more than `most_of_today`."""
+def _tidy_days(table: StoredTable, now_ms: int, most_of_today: int | None = None, kept_days: int = _KEPT_DAYS) -> None:
+    """Remove days that ended more than `kept_days` ago, and make one file of each day that is over, of today's too
+    where these are more than `most_of_today`."""
     state, today = table.snapshot(), day_of(now_ms)
-    oldest = day_of(max(0, now_ms - _KEPT_DAYS * _DAY_MS))
+    oldest = day_of(max(0, now_ms - kept_days * _DAY_MS))
     old, new = [file for file in state.files if file.values[0] < oldest], list[DataFile]()
     for day, several in by_period(state.files).items():
         is_due = day < today or (most_of_today is not None and len(several) > most_of_today)

@@ -21,6 +21,7 @@ from mm2mgr.spec.values import (
     ClusterId,
     ConnectorName,
     ConnectorSettings,
+    Currency,
     FlowId,
     Headers,
     HourSpans,
@@ -33,6 +34,7 @@ from mm2mgr.spec.values import (
     PartitionName,
     Patterns,
     PolicyName,
+    Price,
     ProxyUrl,
     Security,
     Selector,
@@ -191,6 +193,30 @@ class Access(Model, json_schema_extra=_example(bootstrap_servers=["dc1-k1:9092"]
     """Plain Kafka client keys; default: the cluster's own."""
 
 
+class SchemaRegistry(Model, json_schema_extra=_example(url="http://registry-1:8081")):
+    """The schema registry that the applications of a cluster use; `check` and `failover check` compare its schemas with
+    those of the cluster on the other side. Nothing is written to it."""
+
+    url: Urls
+    """Base URLs of its API, tried in turn: `http://registry-1:8081` (Confluent, Karapace), `http://…/apis/ccompat/v7`
+    (Apicurio as Confluent's), or with `api: apicurio` `http://…/apis/registry/v3` (or v2)."""
+    api: Literal["confluent", "apicurio"] = "confluent"
+    """Which API answers there: Confluent's, or Apicurio's own, which records with 8-byte ids or `apicurio.*` headers
+    need."""
+    ids: Literal["content", "global"] | None = None
+    """With `api: apicurio`, which of its ids the first bytes of keys and values carry. Default: content for 4-byte
+    ids, global for 8-byte ids, as its serializers write them unless they are told otherwise."""
+    auth: Auth | None = None
+    """Default: none."""
+    tls: Tls | None = None
+    """For `https` URLs; default: the system's authorities, no client certificate."""
+    headers: Headers = Field(default_factory=dict)
+    """Sent with every request: names, and values with placeholders, which are resolved on mm2mgr's machine and never
+    shown."""
+    proxy: Annotated[Proxy | None, BeforeValidator(proxy_settings, json_schema_input_type=Proxy | str | bool)] = None
+    """HTTP proxy to the registry: a URL, or settings. Default: none."""
+
+
 class ClusterDefaults(Model, json_schema_extra=_example(replication_factor=3)):
     """What many Kafka clusters share."""
 
@@ -206,6 +232,14 @@ class ClusterDefaults(Model, json_schema_extra=_example(replication_factor=3)):
     """Only where mm2mgr's own machine needs other addresses or credentials than the workers."""
     metrics: Metrics | None = None
     """Systems besides Kafka that know its load; default: end offsets and records of Kafka itself."""
+    price_per_gb_in: Price | None = None
+    """What 10^9 bytes cost that flows write into this cluster, by Kafka's own count (compressed as they are sent), for
+    `mm2mgr cost`; default: nothing is known."""
+    currency: Currency | None = None
+    """Of the price, such as EUR; amounts of two currencies are never added."""
+    schema_registry: SchemaRegistry | None = None
+    """Where the schemas of its records are. A cluster's own one replaces that of the defaults as a whole. Default: no
+    schemas are checked."""
 
 
 class Cluster(ClusterDefaults, json_schema_extra=_example(bootstrap_servers=["dc1-k1:9092"])):
@@ -316,6 +350,12 @@ class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")
     catch_up: CatchUpSettings | None = None
     """Limit that the flows between these two clusters share, one for each direction, except flows with a limit of their
     own. Default: no limit."""
+    price_per_gb: Price | Annotated[dict[PairName, Price], Field(examples=[{"dc1->agg": 0.02}])] | None = None
+    """What 10^9 bytes on the wire cost that cross it, for `mm2mgr cost`: all that is paid for them, as egress of the
+    one side and ingress of the other. One price for both directions, or one for each, by the direction of the
+    records: `{dc1->agg: 0.02, agg->dc1: 0.09}`. Default: nothing is known."""
+    currency: Currency | None = None
+    """Of the price, such as EUR; amounts of two currencies are never added."""
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------

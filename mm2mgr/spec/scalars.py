@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -44,6 +45,8 @@ _SECURITY = {
     "sasl.oauthbearer.sub": ("claim.name",),
 }
 SECURITY_KEYS = frozenset(f"{prefix}.{name}" for prefix, names in _SECURITY.items() for name in names)
+
+_PRICE_BOUND = 1_000_000
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -488,6 +491,17 @@ def share(value: object) -> float:
     if per_second or unit not in {"", "%"} or not 0 < result <= 1:
         raise ValueError("a share such as 70% or 0.7")
     return result
+
+
+def price(value: object) -> Decimal:
+    """Parse `0.02`, a number or a text; returns exactly what is written."""
+    try:
+        amount = Decimal("nan" if isinstance(value, bool) else str(value).strip())
+    except InvalidOperation:
+        amount = Decimal("nan")
+    if not amount.is_finite() or not 0 <= amount < _PRICE_BOUND:
+        raise ValueError("a price such as 0.02, without its currency, which `currency` names")
+    return amount
 
 
 def _split(value: object) -> tuple[float, str, bool]:

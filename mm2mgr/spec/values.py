@@ -7,6 +7,7 @@ A ValueError says what to write instead.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -22,6 +23,7 @@ from mm2mgr.spec.scalars import (
     check_proxy,
     check_url,
     duration_seconds,
+    price,
     share,
     timeout_seconds,
 )
@@ -35,6 +37,7 @@ _PARTITION = r"^[A-Za-z0-9._-]{1,249}-[0-9]{1,9}$"
 _CLUSTER_ID = r"^[A-Za-z0-9_-]{1,100}$"
 _VERSION = r"^\d+\.\d+"
 _SEPARATOR = r"^[A-Za-z0-9._-]+$"
+_CURRENCY = r"^[A-Za-z]{1,16}$"
 _PAIR = r"^\S+->\S+$"
 FLOW_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9][A-Za-z0-9._-]*->[A-Za-z0-9][A-Za-z0-9._-]*$"
 _ADDRESS = r"^(\$\{.+\}(:[0-9]{1,5})?|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$"
@@ -50,6 +53,7 @@ SIGNS = {
     _CLUSTER_ID: "a cluster id of letters, digits, '_' and '-', at most 100 of them",
     _VERSION: "a Kafka version such as 3.9, in quotes",
     _SEPARATOR: "a separator of signs that topic names may have: letters, digits, '.', '_' and '-'",
+    _CURRENCY: "a currency as a word of letters, such as EUR",
     _PAIR: "a pair source->target, without blanks",
     FLOW_ID: "a flow id as plan prints it, name:source->target",
     _ADDRESS: "a host and its port, host:port",
@@ -326,6 +330,10 @@ ByteSize = Annotated[
 Share = Annotated[
     float, BeforeValidator(share), WithJsonSchema({"type": ["string", "number"], "examples": ["70%", 0.7]})
 ]
+Price = Annotated[
+    Decimal, BeforeValidator(price), WithJsonSchema({"type": ["number", "string"], "minimum": 0, "examples": [0.02]})
+]
+Currency = Annotated[str, Field(pattern=_CURRENCY, examples=["EUR"])]
 NO_SWITCH = BeforeValidator(_no_switch)
 """For a number, after its limits: `true` is none."""
 TaskCount = Annotated[int, Field(ge=1, le=2**31 - 1), NO_SWITCH]  # Connect reads tasks.max as a Java int

@@ -19,8 +19,10 @@ from mm2mgr.live import read as live_read
 from mm2mgr.live.questions import CheckpointRecords, ClusterAcls, GroupMembers, OffsetSyncRecords, Quotas, RecordMarks
 from mm2mgr.operations import FailoverOptions, Workspace, failover_check
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.registry.ids import SchemaId, TopicSample
 from tests.failover.fake_pair import ALL, DESCRIBED, FakeCluster, FakePair, checkpoint, sync, syncs_of
 from tests.plan.site import Site
+from tests.registry.fake import FakeRegistry, Schema, serving
 
 from .command import Command
 
@@ -398,3 +400,71 @@ def test_nothing_is_asked_twice(estate: Estate) -> None:
     estate.pair.asked.clear()
     estate.check()
     assert {kind: count for kind, count in estate.pair.asked.items() if count > 4} == {}
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+ORDER_SCHEMA = Schema(7, "orders-value", '{"type":"record","name":"Order","fields":[]}')
+OTHER_SCHEMA = Schema(7, "users-value", '"string"')
+
+
+def declare_registries(estate: Estate, **urls: str) -> None:
+    (file,) = estate.site.folder.glob("*.yaml")
+    text = file.read_text()
+    for alias, url in urls.items():
+        text = text.replace(f"cluster_id: {alias}}}", f"cluster_id: {alias}, schema_registry: {{url: '{url}'}}}}")
+    file.write_text(text)
+    estate.target.samples["a.orders"] = TopicSample("a.orders", 20, {"value": {SchemaId("id", "7"): 20}})
+
+
+@pytest.mark.parametrize(
+    ("there", "code", "word", "text"),
+    [
+        ([ORDER_SCHEMA], 0, "GO", ""),
+        ([], 1, "NO-GO", "schema 7 (orders-value) in values of topic a.orders: the registry of east has no schema"),
+        ([OTHER_SCHEMA], 1, "NO-GO", "the registry of east has another schema under this id"),
+        ([replace(ORDER_SCHEMA, deleted=True)], 0, "GO", "as a deleted version only"),
+    ],
+)
+def test_schemas_that_the_targets_registry_does_not_have_are_no_go(
+    there: list[Schema], code: int, word: str, text: str, estate: Estate
+) -> None:
+    with serving(FakeRegistry([ORDER_SCHEMA])) as one, serving(FakeRegistry(there)) as other:
+        declare_registries(estate, a=one, east=other)
+        found = estate.check(code=code)
+        assert found["verdict"]["word"] == word
+        texts = [remark["text"] for remark in found["remarks"]]
+        assert any(text in each for each in texts) if text else texts == []
+        assert estate.check("--sample", "0", code=0)["verdict"]["word"] == "GO"  # no record is read
+
+
+def test_schemas_of_a_registry_that_is_down_are_not_judged(estate: Estate) -> None:
+    with serving(FakeRegistry([ORDER_SCHEMA])) as one, serving(FakeRegistry(broken=503)) as other:
+        declare_registries(estate, a=one, east=other)
+        found = estate.check(code=1)
+    assert found["verdict"]["word"] == "not judged"
+    (unread,) = found["unread"]
+    assert (unread["where"], unread["what"]) == ("east", "schemas")
+    assert "HTTP 503" in unread["reason"]
+
+
+def test_a_target_without_a_registry_is_said_and_data_with_a_zero_byte_are_fine(estate: Estate) -> None:
+    registry = FakeRegistry([ORDER_SCHEMA])
+    with serving(registry) as one:
+        declare_registries(estate, a=one)
+        found = estate.check(code=2)
+        assert found["verdict"]["word"] == "GO WITH"
+        assert "east declares no schema registry" in found["remarks"][0]["text"]
+        registry.schemas = []
+        assert estate.check()["verdict"]["word"] == "GO"
+
+
+def test_a_dead_source_whose_registry_is_dead_too_leaves_schemas_open(estate: Estate) -> None:
+    here = FakeRegistry([ORDER_SCHEMA])
+    with serving(here) as one, serving(FakeRegistry([ORDER_SCHEMA])) as other:
+        declare_registries(estate, a=one, east=other)
+        estate.check()
+        estate.source.dead, here.broken = True, 503
+        found = estate.check(code=2)
+    assert found["verdict"]["word"] == "GO WITH"
+    assert any(remark["text"].startswith("schemas are not judged") for remark in found["remarks"])

@@ -39,8 +39,10 @@ from mm2mgr.live.questions import (
 )
 from mm2mgr.live.reach import KafkaReach
 from mm2mgr.live.rights import LoggedIn, LogIn
+from mm2mgr.live.schemas import SchemaIds
 from mm2mgr.live.snapshot import Question
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.registry.ids import TopicSample
 
 ALL = frozenset({"Describe", "DescribeConfigs", "ClusterAction"})
 DESCRIBED = frozenset({"Describe"})
@@ -67,6 +69,7 @@ class FakeCluster:
     checkpoints: CheckpointLog = field(default_factory=CheckpointLog)
     ids: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    samples: dict[str, TopicSample] = field(default_factory=dict)
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -152,6 +155,8 @@ class FakePair:
                 return cluster.partitions
             case TextsByKey():
                 return dict(cluster.texts)
+            case SchemaIds():
+                return {topic: cluster.samples.get(topic, TopicSample(topic)) for topic, _ in question.topics}
             case RecordTimes():
                 return {partition: 0.0 for partition, _ in question.positions}
             case RecordMarks():

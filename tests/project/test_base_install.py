@@ -69,7 +69,18 @@ ARGUMENTS = {
     "topics": "orders",
     "who": "orders",
 }
-NEED_AN_EXTRA = {"sample", "throughput", "size", "rebalance", "fleet", "simulate", "sandbox up", "demo", "serve"}
+NEED_AN_EXTRA = {
+    "sample",
+    "throughput",
+    "size",
+    "cost",
+    "rebalance",
+    "fleet",
+    "simulate",
+    "sandbox up",
+    "demo",
+    "serve",
+}
 KEEP_WITH_AN_EXTRA = {"failover check", "failover rehearse"}
 FAIL_WITHOUT_WORKERS = {
     *(

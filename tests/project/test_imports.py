@@ -72,7 +72,9 @@ LAYERS: dict[str, set[str]] = {
     "topology": {
         *("connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics", "truth"),
     },
+    "cost": {"text", "weeks", "spec", "topics", "topology"},
     "link_forecast": {"text", "link", "link_settings", "defaults", "topology", "truth"},
+    "cluster_mirroring": {"connectors", "text", "topics", "topology", "truth"},
     "ownership_changes": {"text", "spec", "topology"},
     "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes"},
     "templating": {"errors", "files", "defaults"},
@@ -80,10 +82,12 @@ LAYERS: dict[str, set[str]] = {
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
+    "registry": {"errors", "secrets", "connect"},  # another REST API, over the wire of Connect's
     "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
         "timing",
         "failover",
+        "registry",
         *(
             "text",
             "assignment_text",
@@ -102,6 +106,7 @@ LAYERS: dict[str, set[str]] = {
         ),
         *("connect", "kafka"),
     },
+    "schemas": {"errors", "text", "topology", "registry", "live"},
     "comparison": {  # what the planner and what observes share: a connector that runs, beside the declared one
         *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
         *("connect", "assignment_text"),
@@ -115,7 +120,7 @@ LAYERS: dict[str, set[str]] = {
         *("assignment_text", "comparison", "connectors", "defaults", "errors", "expand", "formats", "json_values"),
         *("lint", "log_places", "render", "secrets", "spec", "text", "topology", "truth"),
     },
-    "plan": {*PLANNING, "off_peak"},
+    "plan": {*PLANNING, "off_peak", "cost"},
     "apply": {*PLANNING, "failover", "garbage", "plan"},
     "samples": {
         "metric_sources",
@@ -134,7 +139,7 @@ LAYERS: dict[str, set[str]] = {
     "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
     "balance": {"weeks", "text", "off_peak", "partitions", "assignment", "sizing"},
     "observe": {
-        *("defaults", "failover", "remarks", "spec"),
+        *("defaults", "failover", "remarks", "schemas", "spec"),
         "assignment",
         "assignment_text",
         "json_values",
@@ -159,7 +164,7 @@ LAYERS: dict[str, set[str]] = {
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
-        "failover",
+        *("cluster_mirroring", "failover"),
     },
     "evidence": {
         "weeks",
@@ -188,12 +193,13 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
-        *("json_values", "connectors", "text", "log_places"),
+        *("json_values", "connectors", "text", "log_places", "schemas"),
         *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "comparison"),
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
+        "cluster_mirroring",
         "weeks",
         "assignment",
         "off_peak",
@@ -222,7 +228,9 @@ LAYERS: dict[str, set[str]] = {
             "log_places",
             "assignment_text",
             "link",
+            "cost",
             "link_forecast",
+            "weeks",
             "formats",
             "imports",
             "connect",
@@ -250,10 +258,11 @@ LAYERS: dict[str, set[str]] = {
         *("balance", "failover", "imports"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
-        *("evidence", "sizing", "operations", "audit", "timing"),
+        *("evidence", "sizing", "operations", "audit", "timing", "cost"),
     },
     "serve": {"json_values", "timing", "errors", "failover", "problems", "operations", "output"},  # of problems kinds
     "cli": {
+        "cost",
         "metric_sources",
         "json_values",
         "text",
@@ -354,6 +363,10 @@ PURE = (
     "lint/mirroring",
     "live/questions",
     "live/snapshot",
+    "registry/canonical",
+    "registry/ids",
+    "schemas",
+    "cluster_mirroring",
     "comparison",
     "imports",
     "plan",

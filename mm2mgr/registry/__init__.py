@@ -1,0 +1,1 @@
+"""Schema registries: ids in records, schemas that can be compared, and two REST APIs, read only."""
