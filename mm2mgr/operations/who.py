@@ -131,9 +131,11 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     legs = dict.fromkeys([*hops, *(hop for name in names for hop in routes.legs(name))])
     ways = dict.fromkeys(tuple(map(wording.leg, way)) for way in whole if way)
     connectors = tuple(dict.fromkeys(map(wording.leg, legs)))
-    is_missing = not offline and not any(counts.values())
+    begins = (way[0].start for way in whole if way)
+    is_known = any(_partitions(kafkas, routes.names[stop.cluster], stop.topic) for stop in begins)
+    is_missing = not offline and not any(counts.values()) and not is_known
     if is_missing:
-        more = set(topology.clusters if cluster is None else {cluster}) & topology.clusters.keys() - kafkas.keys()
+        more = topology.clusters.keys() - kafkas.keys()
         kafkas |= workspace.ask(_list_topics(more), _LIMITS)
         is_missing = all(topic not in kafka.topics for kafka in kafkas.values())
     there = sorted({name for kafka in kafkas.values() for name in kafka.topics} if is_missing else ())

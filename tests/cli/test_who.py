@@ -203,7 +203,13 @@ def test_a_cluster_that_does_not_answer_leaves_the_rest_and_is_named(applied: Es
 
 
 def test_what_nothing_mirrors(applied: Estate) -> None:
-    assert applied.mm2mgr("who", "stock", "--cluster", "dc1").out == "Nothing mirrors stock.\n"
+    applied.kafka["dr"] = []
+    assert applied.mm2mgr("who", "stock", "--cluster", "dc1").lines == [
+        "No cluster has a topic stock.",
+        "Nothing mirrors stock.",
+    ]
+    applied.kafka["agg"].append("stock")
+    assert applied.mm2mgr("who", "stock", "--cluster", "dc1").lines == ["Nothing mirrors stock."]
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
