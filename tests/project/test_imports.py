@@ -85,6 +85,7 @@ LAYERS: dict[str, set[str]] = {
     "registry": {"errors", "secrets", "connect"},  # another REST API, over the wire of Connect's
     "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
+        "timing",
         "failover",
         "registry",
         *(
