@@ -201,6 +201,7 @@ def _without_second_aliases(mirrors: Sequence[Mirror], estate: ImportedEstate) -
             first |= dict.fromkeys(servers, alias)
         else:
             second[alias] = other
+    estate.clusters = {alias: cluster for alias, cluster in estate.clusters.items() if alias not in second}
     for mirror in mirrors:
         doubled = [alias for alias in (mirror.source, mirror.target) if alias in second]
         if not doubled:
