@@ -209,7 +209,7 @@ class _Moved:
         self._factors: dict[Side, dict[str, tuple[float, float, Basis, Basis]]] = {"source": {}, "target": {}}
         for topic, hours in self._topics.items():
             self._add_factors(topic, hours)
-        for name in self._literal_names():
+        for name in self._literal_names() if self._topics else ():
             if name not in self._topics:
                 self._name(name, "nothing was measured of it")
         if not self._topics:

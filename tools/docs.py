@@ -362,6 +362,9 @@ def rights_page() -> str:
         **{"dedicated group": f"group {group}", "quotas": "the cluster"},
         **{"workers' group": "group of the workers of a Connect cluster, their group.id"},
         **{"start group": "the group, on the source"},
+        **{"judged cluster": "the cluster, of both clusters of a pair that declares `failover`"},
+        **{"judged syncs": "its topic of offset syncs", "judged checkpoints": "its topic of checkpoints"},
+        **{"judged group": "each of its groups, on both clusters", "moved group": "each of its groups, on the target"},
     }
     own = [(row.operation, named[row.on], row.effect) for row in ROWS if row.type == "mm2mgr"]
     of_clients = [row for row in ROWS if row.type != "mm2mgr"]

@@ -35,14 +35,16 @@ On = Literal[
     "topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster",
     "history", "lease", "watch lease", "audit lease", "audited topic",
     "dedicated offsets", "dedicated status", "dedicated configs", "dedicated group", "quotas", "workers' group",
-    "start group",
+    "start group", "judged cluster", "judged syncs", "judged checkpoints", "judged group", "moved group",
 ]  # fmt: skip
 _GROUPS_OF: tuple[On, ...] = (
     "group", "lease", "watch lease", "audit lease", "dedicated group", "workers' group", "start group",
+    "judged group", "moved group",
 )  # fmt: skip
 _KINDS: dict[On, ResourceKind] = {
     "cluster": "cluster",
     "quotas": "cluster",
+    "judged cluster": "cluster",
     **dict.fromkeys(_GROUPS_OF, "group"),
 }  # all others are topics
 
@@ -153,6 +155,14 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(42, "mm2mgr", OWN, "Describe", "workers' group", _NO_WORKERS_GROUP),
     RightRule(43, "mm2mgr", OWN, "Describe", "start group",
         "no `start: {group: NAME}`: the flow is not created; no `offsets reset --from-group`"),
+    RightRule(44, "mm2mgr", OWN, "Describe", "judged cluster",
+        "`failover check` does not see every group, nor ACLs, of that cluster: not judged"),
+    RightRule(45, "mm2mgr", OWN, "Read", "judged syncs", "`failover check` translates no offset: not judged"),
+    RightRule(46, "mm2mgr", OWN, "Read", "judged checkpoints", "`failover check` sees no checkpoint: not judged"),
+    RightRule(47, "mm2mgr", OWN, "Describe", "judged group",
+        "`failover check` does not see its offsets there: not judged"),
+    RightRule(48, "mm2mgr", OWN, "Read", "moved group",
+        "`failover run` cannot write its offsets, and refuses before it stops anything"),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
 
@@ -197,8 +207,10 @@ def own_needs(
     existing: ExistingNames,
     login_on: Callable[[str], ClientLogin],
 ) -> Iterator[RequiredRight]:
-    """Yield what mm2mgr itself needs for history, leases, quotas, declared audits, starts and take-overs; `login_on`:
-    its login by alias."""
+    """Yield what mm2mgr itself needs for history, leases, quotas, declared audits and failovers, starts and take-overs.
+
+    `login_on`: its login by alias.
+    """
     connects = [topology.connects[name] for name in {connector.connect for connector in connectors}]
     flow_ids = {flow_id for connector in connectors for flow_id in connector.flows}
     flows = topology.flows_of(flow_ids)
@@ -221,6 +233,7 @@ def own_needs(
         place = log_place(flow.start) if flow.start else None
         if isinstance(place, OfGroup):
             yield from _own_rights(login_on(flow.source.alias), {"start group": place.group})
+    yield from _failover_needs(flows, existing, login_on)
     for entry in topology.moved:
         if entry.dedicated and entry.to in flow_ids:
             (flow,) = topology.flows_of({entry.to})
@@ -235,6 +248,26 @@ def own_needs(
                     "dedicated configs": configs_topic(source),
                 },
             )
+
+
+def _failover_needs(
+    flows: Iterable[Flow], existing: ExistingNames, login_on: Callable[[str], ClientLogin]
+) -> Iterator[RequiredRight]:
+    """Yield what mm2mgr needs to judge pairs that declare `failover`, and to write their groups' offsets."""
+    by_pair = {flow.pair: flow for flow in flows if flow.failover and flow.with_checkpoints}
+    for pair, flow in sorted(by_pair.items()):
+        source, target, mark = flow.source.alias, flow.target.alias, flow.selection.internal_separator
+        on_source = flow.settings.offset_syncs.location == "source"
+        syncs_at, other = (source, target) if on_source else (target, source)
+        syncs = mark.join(("mm2-offset-syncs", other, "internal"))
+        yield from _own_rights(login_on(syncs_at), {"judged syncs": syncs})
+        yield from _own_rights(login_on(target), {"judged checkpoints": flow.selection.checkpoints_topic})
+        for alias in (source, target):
+            yield from _own_rights(login_on(alias), {"judged cluster": CLUSTER_NAME})
+            for group in sorted(existing[1].get(pair, ())):
+                yield from _own_rights(login_on(alias), {"judged group": group})
+                if alias == target:
+                    yield from _own_rights(login_on(alias), {"moved group": group})
 
 
 def _own_rights(login: ClientLogin, names: Mapping[On, str]) -> Iterator[RequiredRight]:

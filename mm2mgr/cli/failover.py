@@ -369,6 +369,7 @@ def run(
     help="Write these records to a new file, as JSON lines that only you can read.",
 )
 @option("--rows", type=Count(min=0), default=30, metavar="N", help="Rows of each table (JSON has all).")
+@store_option("Folder or URI of the tables in which the last looks at the source are kept.")
 @option("--reason", default="", show_default=False, metavar="TEXT", help="Why; kept in the history.")
 @option("--yes", "-y", is_flag=True, help="Do not ask.")
 @output_option
@@ -381,6 +382,7 @@ def back(
     lost: bool,
     export: Path | None,
     rows: int,
+    store: Path,
     reason: str,
     yes: bool,
     output: str,
@@ -415,7 +417,7 @@ def back(
         return True
 
     workspace.flows((pair,))  # an unknown pair is an error before anything is asked
-    order = operations.FailbackOrder(write, start, lost, export, reason)
+    order = operations.FailbackOrder(write, start, lost, export, reason, store=store)
     with carrying_on():
         result = operations.failover_back(workspace, pair, order, approve=approve, report=say_event)
         say_as(output, result, partial(say_failback, rows=rows, with_lost=lost or export is not None))

@@ -329,6 +329,7 @@ def stale_reason(journal: FailoverJournal | None, mirrored: Ends) -> str:
 PREFIX = "failback/"
 _VERSION = 1
 _TOPIC_RANGES = 10_000
+"""Ranges of lost records that are kept of a topic, whose text has to fit into a record."""
 
 
 @dataclass(frozen=True)
@@ -337,7 +338,8 @@ class Prepared:
 
     `places`: by partition the first offset of the new source that it mirrors, and the end of its target's log then.
     `lost`: offsets of the target of the way back whose records the other side never got; `at_most`: partitions in which
-    they were not compared.
+    they were not compared, or where so many ranges of a topic are lost that the last of a partition were joined, with
+    what lies between them.
     """
 
     pair: str
@@ -350,14 +352,12 @@ class Prepared:
     @classmethod
     def from_beginnings(cls, pair: str, owner: str, at: float, beginnings: Iterable[Beginning]) -> Prepared:
         parts = list(beginnings)
-        return cls(
-            pair,
-            owner,
-            at,
-            {part.partition: (part.first, part.source_end) for part in parts},
-            {part.partition: part.lost for part in parts if part.lost},
-            frozenset(part.partition for part in parts if part.lost and not part.exact),
-        )
+        lost = {part.partition: part.lost for part in parts if part.lost}
+        few_enough = _with_few_ranges(lost)
+        inexact = {part.partition for part in parts if part.lost and not part.exact}
+        joined = {partition for partition, ranges in few_enough.items() if ranges != lost[partition]}
+        places = {part.partition: (part.first, part.source_end) for part in parts}
+        return cls(pair, owner, at, places, few_enough, frozenset(inexact | joined))
 
     @property
     def id(self) -> str:
@@ -369,8 +369,7 @@ class Prepared:
         """Return the texts to keep, by key: one for each topic."""
         topics: dict[str, list[Any]] = {}
         for place, offsets in sorted(self.places.items()):
-            ranges = self.lost.get(place, ())[:_TOPIC_RANGES]
-            row = [place.partition, *offsets, [list(lost) for lost in ranges], place in self.at_most]
+            row = [place.partition, *offsets, [list(lost) for lost in self.lost.get(place, ())], place in self.at_most]
             topics.setdefault(place.topic, []).append(row)
         start = f"{PREFIX}{self.owner}/{self.pair}/{self.id}"
         head = {"version": _VERSION, "at": self.at}
@@ -378,6 +377,23 @@ class Prepared:
             f"{start}/{topic}": json.dumps({**head, "topic": topic, "partitions": rows})
             for topic, rows in topics.items()
         }
+
+
+def _with_few_ranges(lost: Mapping[TopicPartition, tuple[Range, ...]]) -> dict[TopicPartition, tuple[Range, ...]]:
+    """Return what was lost in as many ranges of each topic as a text holds: all offsets of before, and more."""
+    topics: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition in lost:
+        topics[partition.topic].append(partition)
+    bounded = dict(lost)
+    for partitions in topics.values():
+        most = max(1, _TOPIC_RANGES // len(partitions))
+        if sum(len(lost[partition]) for partition in partitions) <= _TOPIC_RANGES:
+            continue
+        for partition in partitions:
+            ranges = lost[partition]
+            if len(ranges) > most:
+                bounded[partition] = (*ranges[: most - 1], Range(ranges[most - 1].first, ranges[-1].end))
+    return bounded
 
 
 def parse_prepared(texts: Mapping[str, str], owner: str, pair: str) -> list[Prepared]:

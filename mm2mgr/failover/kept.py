@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from mm2mgr.failover.syncs import OffsetSync, OffsetSyncLog
 from mm2mgr.failover.translation import MirroredEnds
@@ -22,13 +23,34 @@ Ids = tuple[str, str]
 """The id of a topic on the source, and that of its remote topic."""
 
 
+class AnewPlace(NamedTuple):
+    """A partition of a source topic that was made anew, with another id, while its remote topic stayed: after `at`
+    (seconds since 1970), the last look that saw the old topic. What was mirrored before is below `target_end` on the
+    target, or came up to the end of the old one; ids of both topics as they are now."""
+
+    at: float
+    target_end: int
+    source_id: str
+    target_id: str
+
+    def syncs_since(self, syncs: Sequence[OffsetSync], source_start: int) -> tuple[OffsetSync, ...]:
+        """Return the offset syncs of the new topic, once it was mirrored from its start; none before."""
+        begun = [
+            place
+            for place, sync in enumerate(syncs)
+            if sync.upstream <= source_start and sync.downstream >= self.target_end
+        ]
+        return tuple(syncs[begun[-1] :]) if begun else ()
+
+
 @dataclass(frozen=True)
 class KeptLooks:
     """What is known of a pair's source: the offsets that groups committed there, how far its partitions were mirrored,
     and the offset syncs, each with when all of it was read (seconds since 1970, 0: never).
 
     `group_times`: groups that were read at another time than `commits_at`. `topic_ids`: ids of source topics and of
-    their remote topics at `ends_at`, where both are known (Kafka 2.8 and newer): to know them again by.
+    their remote topics at `ends_at`, where both are known (Kafka 2.8 and newer): to know them again by. `anew`:
+    partitions whose topic was made anew on the source, until its remote topic is too.
     """
 
     commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
@@ -39,6 +61,30 @@ class KeptLooks:
     syncs_at: float = 0.0
     group_times: Mapping[str, float] = field(default_factory=dict)
     topic_ids: Mapping[str, Ids] = field(default_factory=dict)
+    anew: Mapping[TopicPartition, AnewPlace] = field(default_factory=dict)
+
+    def made_anew(
+        self, remotes: Mapping[str, str], source_ids: Mapping[str, str], target_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, AnewPlace]:
+        """Return the partitions whose topics were made anew on the source since earlier looks, by the ids of today.
+
+        `remotes`: names on the target by topic. Ids that are not told are those of the last look. Where the remote
+        topic was made anew too, nothing of the old one is left.
+        """
+        anew: dict[TopicPartition, AnewPlace] = {}
+        for partition in sorted({*self.ends, *self.anew}):
+            topic, before = partition.topic, self.anew.get(partition)
+            source_id, target_id = self.topic_ids.get(topic, ("", ""))
+            if before is not None:
+                source_id, target_id = before.source_id, before.target_id
+            if not source_id or topic not in remotes or target_ids.get(remotes[topic], target_id) != target_id:
+                continue
+            source_now = source_ids.get(topic, source_id)
+            if source_now != source_id and partition in self.ends and self.ends[partition].target:
+                anew[partition] = AnewPlace(self.ends_at, self.ends[partition].target, source_now, target_id)
+            elif before is not None:
+                anew[partition] = before._replace(source_id=source_now)
+        return anew
 
     @property
     def is_whole(self) -> bool:
@@ -74,7 +120,7 @@ class KeptLooks:
             },
         )
         last = max((self, other), key=lambda look: look.ends_at)
-        looks = KeptLooks({}, 0.0, last.ends, last.ends_at, syncs, newer.syncs_at, {}, last.topic_ids)
+        looks = KeptLooks({}, 0.0, last.ends, last.ends_at, syncs, newer.syncs_at, {}, last.topic_ids, last.anew)
         return looks.with_commits(self, other).thin()
 
     def syncs_before(

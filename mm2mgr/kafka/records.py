@@ -247,7 +247,8 @@ def stored_record_bytes(
     there. The newest records of the fullest `partitions` are read, from the beginning of a batch. None where too little
     is there, or comes in time.
     """
-    last, received, records, snapshots = 0, 0, 0, 0
+    received, records, snapshots = 0, 0, 0
+    reached: int | None = None  # how many snapshots there were when all ends were reached
 
     def take(text: str) -> None:
         nonlocal received, records, snapshots
@@ -275,14 +276,16 @@ def stored_record_bytes(
     more = {"statistics.interval.ms": 50, "stats_cb": take, "fetch.message.max.bytes": _STORED_BYTES_WANTED}
     open_ends, deadline = {partition: logs[partition].end for partition in starts}, timing.now() + timeout_seconds
     with consuming(access, starts, more) as (consume, _):
-        # A count is of use once all ends are reached: then nothing is received whose records are not counted yet.
-        while (open_ends or snapshots <= last) and timing.now() < deadline:
+        # A count is of use once all ends are reached: then nothing is received whose records are not counted yet. The
+        # first one that comes then may have waited, made while a partition of the last answer was still unpacked.
+        while (reached is None or snapshots < reached + 2) and timing.now() < deadline:
             for message in consume(0.1):
                 if fault_of(message):
                     return None
                 _close_reached(message, open_ends)
-            last = snapshots if open_ends else last or snapshots
-    is_known = not open_ends and records and received >= _STORED_BYTES_LEAST
+            if reached is None and not open_ends:
+                reached = snapshots
+    is_known = reached is not None and snapshots >= reached + 2 and records and received >= _STORED_BYTES_LEAST
     return received / records if is_known else None
 
 

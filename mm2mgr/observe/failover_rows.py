@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mm2mgr.failover.check import WORDS, PairReadiness, Word
-from mm2mgr.failover.kept import Ids, KeptLooks
+from mm2mgr.failover.kept import AnewPlace, Ids, KeptLooks
 from mm2mgr.failover.rehearsal import GOOD, REHEARSAL_WORDS, Rehearsal, RehearsalWord
 from mm2mgr.failover.syncs import OffsetSync, OffsetSyncLog
 from mm2mgr.failover.translation import MirroredEnds
@@ -42,6 +42,9 @@ def rows_of(looks: KeptLooks) -> Iterator[KeptRow]:
         ids = looks.topic_ids.get(partition.topic, (None, None))
         source = -1 if ends.source is None else ends.source
         yield KeptRow("end", None, *partition, 0, source, _ms(looks.ends_at), ends.target, ends.stored, *ids)
+    for partition, anew in looks.anew.items():
+        of_now = anew.source_id, anew.target_id
+        yield KeptRow("anew", None, *partition, 0, 0, _ms(anew.at), anew.target_end, None, *of_now)
 
 
 def looks_of(rows: Iterable[KeptRow]) -> KeptLooks:
@@ -52,6 +55,7 @@ def looks_of(rows: Iterable[KeptRow]) -> KeptLooks:
     group_times: dict[str, float] = {}
     ends: dict[TopicPartition, MirroredEnds] = {}
     topic_ids: dict[str, Ids] = {}
+    anew: dict[TopicPartition, AnewPlace] = {}
     names: dict[TopicPartition, TopicPartition] = {}  # held once, not once per row
     for row in rows:
         partition, at = TopicPartition(row.topic, row.partition), row.time_ms / 1000
@@ -71,6 +75,8 @@ def looks_of(rows: Iterable[KeptRow]) -> KeptLooks:
             ends[partition] = MirroredEnds(row.target_offset, None if row.offset < 0 else row.offset, row.stored_offset)
             if row.topic_id is not None and row.target_topic_id is not None:
                 topic_ids[row.topic] = (row.topic_id, row.target_topic_id)
+        elif row.kind == "anew" and None not in (row.target_offset, row.topic_id, row.target_topic_id):
+            anew[partition] = AnewPlace(at, row.target_offset or 0, row.topic_id or "", row.target_topic_id or "")
         else:
             raise ValueError(f"a row of the kind {row.kind[:40]!r} that is not complete")
     by_partition = {
@@ -80,7 +86,7 @@ def looks_of(rows: Iterable[KeptRow]) -> KeptLooks:
     apart = {group: at for group, at in group_times.items() if at != times["all groups"]}
     of_syncs = OffsetSyncLog(by_partition, written_at)
     return KeptLooks(
-        *(commits, times["all groups"], ends, times["all ends"], of_syncs, times["all syncs"], apart, topic_ids)
+        *(commits, times["all groups"], ends, times["all ends"], of_syncs, times["all syncs"], apart, topic_ids, anew)
     )
 
 

@@ -18,7 +18,7 @@ from mm2mgr import defaults
 from mm2mgr.connectors import Connector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import Unread
-from mm2mgr.failover.kept import KeptLooks
+from mm2mgr.failover.kept import AnewPlace, KeptLooks
 from mm2mgr.failover.syncs import CheckpointLog, OffsetSyncLog
 from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import GroupOffsets, GroupState
@@ -40,6 +40,7 @@ from mm2mgr.live.rights import LogIn
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, ask, side_by_side
 from mm2mgr.observe.read import ObserveOptions, read_connect
 from mm2mgr.observe.reading import LiveConnector, SeenConnect
+from mm2mgr.observe.way_back import offset_syncs_place
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Remark
 from mm2mgr.render import connectors_of
@@ -47,9 +48,12 @@ from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, number_of
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.topology import Flow, KafkaCluster, Topology
+from mm2mgr.truth.keys import kafka_version
+from mm2mgr.truth.reach import numbers
 
 Answer = TypeVar("Answer")
 SAMPLE = 20
+_TELLS_OFFSETS = (3, 5)
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,17 @@ class FailoverOptions:
 
 @dataclass(frozen=True)
 class PairToJudge:
-    """The flows of a pair, and how to judge it. `earlier`: what was read before, for a source that does not answer."""
+    """The flows of a pair, and how to judge it. `earlier`: what was read before, for a source that does not answer.
+
+    `silence`: why the source is not asked at all ("": it is), since it did not answer a moment ago.
+    """
 
     topology: Topology
     connectors: Sequence[Connector]
     flows: Sequence[Flow]
     options: FailoverOptions = FailoverOptions()
     earlier: KeptLooks | None = None
+    silence: str = ""
 
 
 @dataclass
@@ -114,6 +122,17 @@ class PairLook:
         other = self.target if self._syncs_on_source else self.source
         return f"mm2-offset-syncs{mark}{other.alias}{mark}internal"
 
+    @cached_property
+    def syncs_of_way_there(self) -> OffsetSyncRecords | None:
+        """The offset syncs of the other direction, where it keeps names as this one does: what it brought to the source
+        was never mirrored back."""
+        ways = [flow for flow in self.pair.topology.flows if flow.pair == f"{self.target.alias}->{self.source.alias}"]
+        if not ways or any(flow.settings.replication_policy != "identity" for flow in (*ways, *self.pair.flows)):
+            return None
+        place = offset_syncs_place(ways[0])
+        is_other = place != (self.syncs_at, self.syncs_topic)
+        return OffsetSyncRecords(*place) if is_other and ways[0].settings.offset_syncs.enabled else None
+
     @property
     def checkpoints_topic(self) -> str:
         return self.pair.flows[0].selection.checkpoints_topic
@@ -146,6 +165,14 @@ class PairLook:
     @property
     def source_connectors(self) -> list[LiveConnector]:
         return [live for live in self.connect.connectors.values() if live.desired.type == "source"]
+
+    @property
+    def silence_of_workers(self) -> str:
+        """Why the workers do not tell how far they have mirrored, "" where their release does (KIP-875)."""
+        version = kafka_version(self.connect.version or self.pair.flows[0].connect.model.version or "")
+        if not version or numbers(version)[:2] >= _TELLS_OFFSETS:
+            return ""
+        return f"workers of Kafka {version} do not tell how far they have mirrored: 3.5 and newer do (KIP-875)"
 
     def takes_group(self, group: str) -> bool:
         """Tell whether a group is to be judged: MirrorMaker's own exclusions are no groups of applications."""
@@ -196,7 +223,7 @@ def look_at_pair(pair: PairToJudge) -> Steps[PairLook]:
     aliases = pair.flows[0].source.alias, pair.flows[0].target.alias
     connect, snapshot = yield from side_by_side(
         read_connect(pair.topology, name, chosen, declared, ObserveOptions()),
-        ask([LogIn(alias) for alias in aliases]),
+        ask([LogIn(alias) for alias in aliases if not (pair.silence and alias == aliases[0])]),
     )
     look = PairLook(pair, connect)
     _take_logins(look, snapshot)
@@ -208,8 +235,11 @@ def look_at_pair(pair: PairToJudge) -> Steps[PairLook]:
 def _take_logins(look: PairLook, snapshot: Snapshot) -> None:
     """Keep what mm2mgr's own login sees of both clusters. A source that does not answer is what this is for."""
     for cluster in (look.source, look.target):
-        answer, is_source = snapshot.get(LogIn(cluster.alias)), cluster is look.source
-        if isinstance(answer, Mm2mgrError):
+        is_source = cluster is look.source
+        answer = None if is_source and look.pair.silence else snapshot.get(LogIn(cluster.alias))
+        if answer is None:
+            reason, hint = look.pair.silence, ""
+        elif isinstance(answer, Mm2mgrError):
             reason, hint = answer.one_line, answer.hint or ""
         else:
             look.principals[cluster.alias] = answer.principal.name
@@ -272,7 +302,8 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
     }
     offsets = {alias: CommittedOffsets(alias, groups) for alias, groups in names.items() if groups}
     snapshot = yield [
-        *(question for question in (of_checkpoints, of_syncs) if _is_listed(look, question)),
+        *(question for question in (of_checkpoints, of_syncs) if is_listed(look, question)),
+        *(question for question in [look.syncs_of_way_there] if question and is_listed(look, question)),
         *offsets.values(),
         *refusals.values(),
         *(kind(alias) for alias in names for kind in (GroupMembers, Quotas, ClusterAcls)),
@@ -285,8 +316,8 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
     states = {
         alias: look.take(snapshot, GroupMembers(alias), "groups", Right("Describe", "cluster")) for alias in names
     }
-    checkpoints = _take_internal(look, snapshot, of_checkpoints, "checkpoints")
-    syncs = _take_internal(look, snapshot, of_syncs, "offset syncs")
+    checkpoints = take_internal(look, snapshot, of_checkpoints, "checkpoints")
+    syncs = take_internal(look, snapshot, of_syncs, "offset syncs")
     on_target = commits.get(target, GroupOffsets()) if look.target_view else None
     read = PairGroups(
         (commits.get(source) or GroupOffsets()).offsets,
@@ -329,16 +360,16 @@ def _last_known_commits(
     return committed
 
 
-def _is_listed(look: PairLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
+def is_listed(look: PairLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
     view = look.view(question.cluster)
     return view is not None and question.topic in view.partitions
 
 
-def _take_internal(
+def take_internal(
     look: PairLook, snapshot: Snapshot, question: CheckpointRecords | OffsetSyncRecords, noun: str
 ) -> Any:
-    """Return what an internal topic holds; None where it is not there, or could not be read."""
-    if not _is_listed(look, question):
+    """Return what an internal topic holds; None where it is not there, or could not be read, which is then noted."""
+    if not is_listed(look, question):
         return None
     return look.take(snapshot, question, f"{noun} ({question.topic})", Right("Read", "topic", question.topic))
 
@@ -381,7 +412,8 @@ def _upstream(look: PairLook, remote: TopicPartition) -> TopicPartition | None:
 @dataclass(frozen=True)
 class PairLogs:
     """Logs of mirrored topics on both sides; `remotes`: names on the target by topic. `open_ends`: the ends before open
-    transactions, where they could be read. `snapshot` has settings of topics."""
+    transactions, where they could be read. `snapshot` has settings of topics. `anew`: partitions whose topic was made
+    anew on the source since earlier looks."""
 
     remotes: Mapping[str, str]
     source: Mapping[TopicPartition, Offsets]
@@ -391,6 +423,7 @@ class PairLogs:
     snapshot: Snapshot
     source_ids: Mapping[str, str] = field(default_factory=dict)
     target_ids: Mapping[str, str] = field(default_factory=dict)
+    anew: Mapping[TopicPartition, AnewPlace] = field(default_factory=dict)
 
     def are_topics_of(self, topic: str, earlier: KeptLooks) -> bool:
         """Tell whether a topic of the source and its remote topic are known to be those of earlier looks."""
@@ -449,7 +482,9 @@ def read_pair_logs(look: PairLook, groups: PairGroups) -> Steps[PairLogs]:
         {} if question not in of_ids or isinstance(answer := snapshot.get(question), Mm2mgrError) else answer
         for question in (here_ids, there_ids)
     )
-    return PairLogs(remotes, source, target, open_ends or {}, settings, snapshot, source_ids, target_ids)
+    earlier = look.pair.earlier
+    anew = earlier.made_anew(remotes, source_ids, target_ids) if earlier else {}
+    return PairLogs(remotes, source, target, open_ends or {}, settings, snapshot, source_ids, target_ids, anew)
 
 
 def _join_logs(look: PairLook, snapshot: Snapshot, questions: Sequence[TopicLogs]) -> dict[TopicPartition, Offsets]:

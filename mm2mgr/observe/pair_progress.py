@@ -204,7 +204,8 @@ def _reason_unknown(look: PairLook, lags: Mapping[str, FlowLag]) -> str:
     for flow in look.pair.flows:
         lag = lags.get(flow.id)
         if lag is None or lag.unknown is not None:
-            return f"{flow.id}: {(lag.unknown if lag else None) or 'its connector was not read, or is not applied'}"
+            reason = look.silence_of_workers or (lag.unknown if lag else None)
+            return f"{flow.id}: {reason or 'its connector was not read, or is not applied'}"
         if unread := [partition for partition in lag.unread if not _is_heartbeats(look, partition.topic)]:
             return f"{flow.id}: the log of {unread[0]} could not be read"
     return ""

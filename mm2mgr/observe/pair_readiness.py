@@ -14,6 +14,7 @@ from mm2mgr.failover.check import (
     GroupPosition,
     GroupReadiness,
     PairReadiness,
+    PositionBounds,
     RecoveryPoint,
     Sampled,
     TimeToExpect,
@@ -21,7 +22,8 @@ from mm2mgr.failover.check import (
     bounds_of,
 )
 from mm2mgr.failover.differences import SHARE_GROUPS, acl_gaps, quota_gaps, streams_states
-from mm2mgr.failover.kept import KeptLooks
+from mm2mgr.failover.kept import AnewPlace, KeptLooks
+from mm2mgr.failover.reverse import BackBound, ReverseSyncs
 from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
 from mm2mgr.failover.translation import MirroredEnds, TargetFacts, Translation, translate_all
 from mm2mgr.kafka.acls import Right
@@ -38,14 +40,17 @@ from mm2mgr.observe.pair_look import (
     PairLook,
     PairToJudge,
     is_internal,
+    is_listed,
     look_at_pair,
     read_groups,
     read_pair_logs,
+    take_internal,
 )
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Effect, Remark
 from mm2mgr.render import quota_mark
+from mm2mgr.samples.schema import utc_text
 from mm2mgr.schemas import BROKEN, OpenPoint, PairTopics, effect_of, find_schemas, remedy_of
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, number_of
@@ -56,7 +61,9 @@ from mm2mgr.truth.reach import numbers
 _BELIEVED = (3, 4, 1)  # KAFKA-12468: before it checkpoints may be ahead
 _MOST_TIMES = 1_000  # partitions that are behind, of which one record each is read for its time
 _MOST_MARKS = 500  # records read on the target to find the one that a group reads next
+_MOST_COUNTED = 200  # positions within what came from the target, whose records are read on both sides
 _SYNC_SECONDS = 60.0
+_NO_CONNECTOR = "its connector was not read, or is not applied"
 
 
 @dataclass(frozen=True)
@@ -85,12 +92,14 @@ def judged_pair(pair: PairToJudge, memory: Memory, clock: Callable[[], float]) -
     logs = yield from read_pair_logs(look, groups)
     reading = reading_of_pair(look, logs, begun_at, clock())
     lags = measure_lags(reading, memory) if look.source_view else {}
-    positions = _positions(look, groups, logs, reading, lags)
+    positions, ways = _positions(look, groups, logs, reading, lags)
     anew = _partitions_made_anew(look, groups, logs)
     recovery = yield from _recovery(look, lags, anew, clock())
+    positions = yield from _with_records_of_way_there(look, logs, positions, ways)
     positions = yield from _with_samples(look, logs, positions)
     yield from _compare_schemas(look, logs)
     _compare_clusters(look, groups, logs)
+    look.remarks += _anew_remarks(look, groups, logs)
     _note_groups(look, groups, positions)
     _note_connectors(look)
     readiness = PairReadiness(
@@ -128,9 +137,14 @@ def reading_of_pair(look: PairLook, logs: PairLogs, begun_at: float, taken_at: f
 
 
 def _positions(
-    look: PairLook, groups: PairGroups, logs: PairLogs, reading: Reading, lags: Mapping[str, FlowLag]
-) -> list[GroupPosition]:
-    """Return the positions of all groups in mirrored partitions, partition by partition."""
+    look: PairLook,
+    groups: PairGroups,
+    logs: PairLogs,
+    reading: Reading,
+    lags: Mapping[str, FlowLag],
+) -> tuple[list[GroupPosition], dict[int, BackBound]]:
+    """Return the positions of all groups in mirrored partitions, partition by partition, and what offset syncs of the
+    way there tell of some, by their numbers."""
     by_partition: dict[TopicPartition, list[tuple[str, int]]] = defaultdict(list)
     for group, places in sorted(groups.committed.items()):
         if not look.is_synced(group):
@@ -143,6 +157,7 @@ def _positions(
     plain = {flow.id for flow in look.pair.flows if is_only_writer(reading, flow)}
     believed = _believes_checkpoints(look)
     positions: list[GroupPosition] = []
+    ways: dict[int, BackBound] = {}
     for partition, members in sorted(by_partition.items()):
         flow = look.flow_of(partition.topic)
         assert flow is not None
@@ -153,17 +168,31 @@ def _positions(
         if log is not None:
             ends = (*_kept_ends(look, logs, partition), MirroredEnds(log.end, end, stored.get(partition)))
             facts = TargetFacts(log, ends, transactional=flow.id not in plain)
-        syncs = _syncs_of(look, groups, logs, partition)
+        syncs, anew = _syncs_of(look, groups, logs, partition), logs.anew.get(partition)
+        if anew is not None:  # nothing that tells of the old topic tells of this one
+            syncs = anew.syncs_since(syncs, logs.source[partition].start if partition in logs.source else 0)
+            facts = facts and replace(facts, ends=(MirroredEnds(facts.log.end, end),))
         offsets = [offset for _, offset in members]
         translations: Sequence[Translation | None] = (
             translate_all(offsets, syncs, facts) if facts else [None] * len(members)
         )
+        way = _way_there(look, groups, logs, partition, translations)
         earlier_end = None if look.pair.earlier is None or look.source_view else look.pair.earlier.ends.get(partition)
         known_end = earlier_end.source if earlier_end else end  # of no use for the translation: it is older than `log`
-        proven = _Proven(here.values() if believed and _is_level(look, partition, stored, end) else ())
-        for (group, committed), translation in zip(members, translations, strict=True):
+        is_believed = believed and anew is None and _is_level(look, partition, stored, end)
+        proven = _Proven(here.values() if is_believed else ())
+        for (group, committed), by_syncs in zip(members, translations, strict=True):
+            translation = by_syncs
             checkpoint, written_at = here.get(group, (None, None))
             contradiction = _contradiction(end, committed, syncs)
+            if anew is not None and not syncs:
+                contradiction = f"{_anew_text(look, anew)}, and its records are not mirrored from their start on"
+            if way and log and not contradiction and (back := _back_of(way, committed, translation, syncs)):
+                ways[len(positions)] = back
+                if translation is None or translation.offset is None:
+                    translation = back.as_translation(log)
+            elif way and way.refusal and translation and translation.offset is None:
+                translation = replace(translation, reason=way.refusal)
             bounds = None if contradiction else bounds_of(translation, proven.best_at(committed), log)
             positions.append(
                 GroupPosition(
@@ -181,7 +210,109 @@ def _positions(
                     deleted=_deleted_unread(translation, committed, logs.source.get(partition)),
                 )
             )
-    return positions
+    return positions, ways
+
+
+def _way_there(
+    look: PairLook,
+    groups: PairGroups,
+    logs: PairLogs,
+    partition: TopicPartition,
+    translations: Iterable[Translation | None],
+) -> ReverseSyncs | None:
+    """Return the offset syncs by which the other direction brought a partition to the source, where they may tell more
+    than those of this one. That they cannot be read is noted where nothing else tells."""
+    question, log = look.syncs_of_way_there, logs.target.get(partition)
+    earlier = look.pair.earlier
+    if question is None or log is None or logs.remotes[partition.topic] != partition.topic:
+        return None
+    if earlier is not None and logs.are_other_topics(partition.topic, earlier):
+        return None
+    if any(translation is None or translation.offset is None for translation in translations):
+        answer = take_internal(look, groups.snapshot, question, "offset syncs of the way there")
+    elif is_listed(look, question) and any(told and told.repeats_at_most for told in translations):
+        answer = groups.snapshot.get(question)
+    else:
+        return None
+    if not isinstance(answer, OffsetSyncLog) or not (syncs := answer.by_partition.get(partition)):
+        return None
+    return ReverseSyncs(syncs, logs.source.get(partition), log)
+
+
+def _back_of(
+    way: ReverseSyncs, committed: int, translation: Translation | None, syncs: Sequence[OffsetSync]
+) -> BackBound | None:
+    """Return what the way there tells of a position: nothing where this direction has mirrored records that lie between
+    it and the sync below it, for these have syncs of their own."""
+    back = way.bound_of(committed)
+    if back is None or any(back.sync.downstream <= sync.upstream < committed for sync in syncs):
+        return None
+    is_known = translation is not None and translation.offset is not None
+    return back if not is_known or (translation and translation.repeats_at_most > back.again) else None
+
+
+def _with_records_of_way_there(
+    look: PairLook, logs: PairLogs, positions: list[GroupPosition], ways: Mapping[int, BackBound]
+) -> Steps[list[GroupPosition]]:
+    """Return the positions, those within what came from the target by the records that were read on both sides."""
+    if not ways or not (look.source_view and look.target_view):
+        return positions
+    altered = _altered_topics(look, logs)
+    places: dict[tuple[TopicPartition, int], tuple[RecordPlace, RecordPlace]] = {}
+    for number, back in ways.items():
+        log, partition = positions[number].log, positions[number].partition
+        if log and partition.topic not in altered and len(places) < _MOST_COUNTED and (read := back.places(log)):
+            places[partition, back.position] = read
+    questions = (
+        RecordMarks(look.source.alias, tuple(here for here, _ in places.values())),
+        RecordMarks(look.target.alias, tuple(there for _, there in places.values())),
+    )
+    snapshot = yield questions if places else ()
+    here, there = (snapshot.get(question) if places else {} for question in questions)
+    if isinstance(here, Mm2mgrError) or isinstance(there, Mm2mgrError):
+        return positions  # the sample says what is missing
+    sharper = list(positions)
+    for number, back in ways.items():
+        position = positions[number]
+        read_places = places.get((position.partition, back.position))
+        if read_places and read_places[0] in here and read_places[1] in there:
+            counted = back.compare(here[read_places[0]], there[read_places[1]])
+            sharper[number] = _with_back(position, back, counted)
+    return sharper
+
+
+def _with_back(position: GroupPosition, back: BackBound, counted: BackBound | None) -> GroupPosition:
+    """Return a position with what comparing records made of its bound; None: the sync is of another log."""
+    is_only = position.bounds is None or position.bounds == PositionBounds(back.offset, back.repeats)
+    if counted is None:
+        text = f"the record at {back.sync.upstream} of the target is not the one that came from there"
+        return replace(position, bounds=None, reason=f"{text}: truncated or made anew") if is_only else position
+    lower = position.bounds.lower if position.bounds else 0
+    if not counted.is_read or counted.offset < lower:
+        return position
+    repeats = counted.repeats if is_only or position.bounds is None else min(counted.repeats, position.bounds.repeats)
+    return replace(position, bounds=PositionBounds(counted.offset, repeats), reason=counted.reason)
+
+
+def _anew_text(look: PairLook, anew: AnewPlace) -> str:
+    return f"the topic was made anew on {look.source.alias} after {utc_text(anew.at)}"
+
+
+def _anew_remarks(look: PairLook, groups: PairGroups, logs: PairLogs) -> Iterator[Remark]:
+    """Yield the topics that were made anew on the source and of which not all that they have now is mirrored."""
+    topics: dict[str, AnewPlace] = {}
+    for partition, anew in logs.anew.items():
+        start = logs.source[partition].start if partition in logs.source else 0
+        if not anew.syncs_since(_syncs_of(look, groups, logs, partition), start):
+            topics.setdefault(partition.topic, anew)
+    if topics:
+        first = min(topics.values(), key=lambda anew: anew.at)
+        text = (
+            f"{number_of(len(topics), 'topic')} made anew on {look.source.alias} after {utc_text(first.at)}"
+            f" ({few(sorted(topics))}): the target has records of the old, and not those that the new had first"
+        )
+        remedy = "delete the remote topics, and `mm2mgr offsets reset` the flows, so that all of it is mirrored"
+        yield Remark(text, "blocks", remedy)
 
 
 def _deleted_unread(translation: Translation | None, committed: int, source: Offsets | None) -> int:
@@ -267,7 +398,11 @@ def _stored_positions(lags: Mapping[str, FlowLag]) -> dict[TopicPartition, int |
 
 
 def look_to_keep(
-    look: PairLook, groups: PairGroups, logs: PairLogs, lags: Mapping[str, FlowLag], at: float
+    look: PairLook,
+    groups: PairGroups,
+    logs: PairLogs,
+    lags: Mapping[str, FlowLag],
+    at: float,
 ) -> KeptLooks | None:
     """Return what was read of the source in a look that began `at`, for the day on which it does not answer.
 
@@ -305,6 +440,7 @@ def look_to_keep(
         at if has_syncs else 0.0,
         {} if has_all else dict.fromkeys(commits, at),
         ids if has_ends else {},
+        logs.anew if has_ends else {},
     )
 
 
@@ -542,7 +678,7 @@ def _recovery(
     for flow in look.pair.flows:
         lag = lags.get(flow.id)
         if lag is None or lag.unknown is not None:
-            reason = (lag.unknown if lag else None) or "its connector was not read, or is not applied"
+            reason = look.silence_of_workers or (lag.unknown if lag else None) or _NO_CONNECTOR
             return RecoveryPoint(reason=f"{flow.id}: {reason}")
         # Heartbeats are not read here: they do not count.
         if unread := [partition for partition in lag.unread if not flow.selection.is_heartbeats(partition.topic)]:
@@ -638,7 +774,12 @@ def _changed_source_remarks(look: PairLook, logs: PairLogs) -> Iterator[Remark]:
     topics = sorted(topic for topic in {partition.topic for partition in earlier.ends} if look.flow_of(topic))
     gone = [name for name in topics if name not in view.partitions and (alias, name) not in look.refused_topics]
     ids = {topic: source_id for topic, (source_id, _) in earlier.topic_ids.items()}
-    anew = [topic for topic in topics if topic in ids and logs.source_ids.get(topic, ids[topic]) != ids[topic]]
+    made_anew = {partition.topic for partition in logs.anew}
+    anew = [
+        topic
+        for topic in topics
+        if topic in ids and topic not in made_anew and logs.source_ids.get(topic, ids[topic]) != ids[topic]
+    ]
     for names, change in ((gone, "gone from"), (anew, "created again on")):
         if names:
             text = f"{number_of(len(names), 'topic')} {change} {alias} since the last look ({few(names)})"

@@ -25,6 +25,7 @@ from mm2mgr.failover.back import (
     stale_reason,
 )
 from mm2mgr.failover.journal import FailoverJournal, key_of, parse_journal
+from mm2mgr.failover.kept import AnewPlace, KeptLooks
 from mm2mgr.failover.syncs import OffsetSyncLog
 from mm2mgr.kafka.groups import RecordMark, RecordPlace
 from mm2mgr.live.questions import (
@@ -36,12 +37,14 @@ from mm2mgr.live.questions import (
     Statuses,
     StoredOffsets,
     TextsByKey,
+    TopicIds,
     TopicLogs,
 )
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.remarks import Remark
 from mm2mgr.render import connectors_of
+from mm2mgr.samples.schema import utc_text
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology
 
@@ -138,10 +141,17 @@ class WayBack:
 
 
 def read_way_back(
-    topology: Topology, connectors: Sequence[Connector], forward_flows: Sequence[Flow], back_flows: Sequence[Flow]
+    topology: Topology,
+    connectors: Sequence[Connector],
+    forward_flows: Sequence[Flow],
+    back_flows: Sequence[Flow],
+    looks: KeptLooks | None = None,
 ) -> Steps[WayBack]:
     """Read both directions, and find where the way back begins. Mm2mgrError where something cannot be read: nothing is
-    guessed."""
+    guessed.
+
+    `looks`: what earlier looks at the pair left, which know topics of A that were made anew since.
+    """
     pair = forward_flows[0].pair
     names, refusals = _names_of(forward_flows, back_flows), list(_refusals_of_tree(forward_flows, back_flows))
     running = yield from _read_connectors(topology, connectors, (forward_flows, back_flows))
@@ -165,7 +175,16 @@ def read_way_back(
     journal, way = _journal(way, kept_texts[0], owner)
     earlier = parse_prepared(kept_texts[1], owner, way.back_pair)
     parts = yield from _read_partitions(way, (topics_a, topics_b), journal, earlier)
+    made_anew = (yield from _made_anew(way, parts, looks)) if looks else {}
     beginnings = yield from _compare(way, parts)
+    beginnings = [
+        replace(
+            begin, refusal=f"{MADE_ANEW} after {utc_text(made_anew[begin.partition].at)}, and mirrored on behind it"
+        )
+        if begin.partition in made_anew
+        else begin
+        for begin in beginnings
+    ]
     return replace(way, beginnings=tuple(beginnings), refusals=(*way.refusals, *_refusals_of(beginnings, way)))
 
 
@@ -397,6 +416,31 @@ def _refuse_unread(alias: str, asked: Iterable[TopicLogs], logs: Mapping[TopicPa
     unread = [str(place) for place in TopicLogs.all_partitions(list(asked)) if place not in logs]
     if unread:
         raise Mm2mgrError(f"{alias}: the logs of {few(unread)} could not be read", hint="run it again when they can")
+
+
+def _made_anew(
+    way: WayBack, parts: Sequence[BackPartition], looks: KeptLooks
+) -> Steps[Mapping[TopicPartition, AnewPlace]]:
+    """Return the partitions of A whose topics were made anew since earlier looks, and whose records on B are of the old
+    topic, or may be. With default names nothing of these goes back."""
+    if way.names == "default":
+        return {}
+    alias_a, alias_b = way.pair.split("->")
+    topics = tuple(sorted({part.partition.topic for part in parts}))
+    of_a, of_b = TopicIds(alias_a, topics), TopicIds(alias_b, topics)
+    snapshot = yield [of_a, of_b] if topics else []
+    ids: list[Mapping[str, str]] = []
+    for question in (of_a, of_b) if topics else ():
+        answer = snapshot.get(question)
+        ids.append({} if isinstance(answer, Mm2mgrError) else answer)
+    anew = looks.made_anew({topic: topic for topic in topics}, *ids) if ids else {}
+    starts = {part.partition: part.source.start if part.source else 0 for part in parts}
+    syncs = {part.partition: part.syncs for part in parts}
+    return {
+        partition: place
+        for partition, place in anew.items()
+        if partition in syncs and not place.syncs_since(syncs[partition], starts[partition])
+    }
 
 
 def _compare(way: WayBack, parts: Sequence[BackPartition]) -> Steps[list[Beginning]]:

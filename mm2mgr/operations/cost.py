@@ -159,18 +159,13 @@ def _notes(results: Mapping[str, MonthOfFlows], now_hour: int) -> list[str]:
         )
         note = f"{month} (UTC): {covered} of its {len(hours)} hours was measured"
         if min(shares) < 1:
-            growths = [filled.growth for filled in result.growth.values() if filled.compared]
-            grows = (
-                f"at their growth of {(min(growths) - 1) * 100:.1f} % to {(max(growths) - 1) * 100:.1f} % a week"
-                if growths
-                else "without growth, of which too little is known"
-            )
+            grows = _growth_text([filled.growth for filled in result.growth.values() if filled.compared])
             still = f", of which {number_of(ahead, 'hour')} are to come," if ahead else ""
             note += f"; the rest{still} counts as the same hours of the week did, {grows}"
         notes.append(f"{note}.")
         unpriced |= {charge.place: None for charge in result.charges if charge.price_per_gb is None}
     used = {basis for result in results.values() for charge in result.charges for basis in charge.volume.by_basis}
-    if used:
+    if any(result.charges for result in results.values()):
         notes.append(
             f"GB are 10^9 bytes: over links on the wire (Kafka's bytes × {WIRE_FACTOR}), into clusters Kafka's bytes."
         )
@@ -180,6 +175,13 @@ def _notes(results: Mapping[str, MonthOfFlows], now_hour: int) -> list[str]:
             f"No price is declared for {few(list(unpriced), 8)} (price_per_gb of a link, price_per_gb_in of a cluster)."
         )
     return notes
+
+
+def _growth_text(growths: Sequence[float]) -> str:
+    if not growths:
+        return "without growth, of which too little is known"
+    ends = [f"{(growth - 1) * 100:.1f} %" for growth in (min(growths), max(growths))]
+    return f"at their growth of {' to '.join(dict.fromkeys(ends))} a week"
 
 
 def _percent(share: float) -> str:

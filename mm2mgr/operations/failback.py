@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from mm2mgr.apply.failback import (
     COMMAND,
@@ -32,16 +32,20 @@ from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.questions import RecordTimes
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.snapshot import ask
+from mm2mgr.observe.state_file import StorePlace, read_looks, state_file
 from mm2mgr.observe.way_back import WayBack, WayConnector, read_way_back
 from mm2mgr.operations.failover import flows_of_pair
 from mm2mgr.operations.pause import Turned, resume
-from mm2mgr.operations.workspace import Workspace
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.remarks import Remark
 from mm2mgr.text import in_yaml
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, by_pair, lease_group
+
+if TYPE_CHECKING:
+    from mm2mgr.samples.schema import Store
 
 _LIMITS = Limits(kafka_seconds=10.0, measuring_seconds=60.0)
 
@@ -138,7 +142,8 @@ def _connector_values(way: WayConnector) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class FailbackOrder:
-    """What is to be done: prepare the way back, start it then, list what was lost, export it."""
+    """What is to be done: prepare the way back, start it then, list what was lost, export it. `store`: where earlier
+    looks at the pair are kept, which know topics that were made anew since."""
 
     apply: bool = False
     start: bool = False
@@ -146,6 +151,7 @@ class FailbackOrder:
     export: Path | None = None
     reason: str = ""
     wait_seconds: float = 60.0
+    store: Store = DEFAULT_STORE
 
 
 def failover_back(
@@ -169,7 +175,7 @@ def failover_back(
     if not back:
         return Failback(pair, declaration=declaration_of(forward, workspace))
     directions = forward, back
-    way = _read(workspace, directions)
+    way = _read(workspace, directions, order)
     result = Failback(pair, way)
     if order.apply and not (way.is_prepared or way.refusals or way.missing):
         if not approve(way):
@@ -187,8 +193,11 @@ def failover_back(
     return result
 
 
-def _read(workspace: Workspace, directions: tuple[Sequence[Flow], Sequence[Flow]]) -> WayBack:
-    return workspace.ask(read_way_back(workspace.topology, workspace.connectors, *directions), _LIMITS)
+def _read(workspace: Workspace, directions: tuple[Sequence[Flow], Sequence[Flow]], order: FailbackOrder) -> WayBack:
+    owner, (forward, back) = str(workspace.topology.owner), directions
+    aliases = forward[0].source.alias, forward[0].target.alias
+    looks, _ = read_looks(StorePlace(order.store, owner, state_file(owner)), aliases)
+    return workspace.ask(read_way_back(workspace.topology, workspace.connectors, forward, back, looks), _LIMITS)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -220,12 +229,12 @@ def _prepare(
     try:
         take_lease(leases, topology, lease_plan, by, report, command=COMMAND)
         with leases.watch_held(topology):
-            way = _read(workspace, directions)
+            way = _read(workspace, directions, order)
             if way.refusals or way.missing:
                 return Failback(way.pair, way)
             if not way.is_prepared:
                 wait_for(_write(WayBackWriter(topology, recorder, leases), way))
-            way = replace(_read(workspace, directions), beginnings=way.beginnings)
+            way = replace(_read(workspace, directions, order), beginnings=way.beginnings)
     finally:
         unrecorded = recorder.close()
         leases.close()

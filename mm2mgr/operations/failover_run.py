@@ -21,14 +21,19 @@ from mm2mgr.apply.failover_writes import COMMAND, FailoverWriter, read_failover_
 from mm2mgr.apply.history import Recorder, author
 from mm2mgr.apply.leases import Leases, take_lease, wait_for_lease
 from mm2mgr.apply.waves import Event
+from mm2mgr.check.judge import commands
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.check import PairReadiness
-from mm2mgr.failover.group_offsets import Written
+from mm2mgr.failover.group_offsets import Written, order_groups
 from mm2mgr.failover.journal import FailoverJournal
+from mm2mgr.failover.kept import KeptLooks
 from mm2mgr.failover.runbook import PairNames, Runbook, RunbookFacts, RunbookStep, runbook
 from mm2mgr.failover.stages import MirrorFacts, PairConnector
+from mm2mgr.kafka.acls import Right
 from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.principals import principal_of
 from mm2mgr.live.reach import Limits
+from mm2mgr.live.rights import Permissions, RightsOf
 from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.observe.memory import Memory
 from mm2mgr.observe.pair_look import FailoverOptions, PairToJudge
@@ -36,7 +41,9 @@ from mm2mgr.observe.pair_progress import mirror_facts, quota_clients, readiness_
 from mm2mgr.observe.state_file import StorePlace, keep_looks, load, read_looks, state_file
 from mm2mgr.operations.failover import flows_of_pair, with_commands
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.remarks import Remark
 from mm2mgr.samples.schema import Store
+from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
 
@@ -57,6 +64,10 @@ class LivePair:
     warnings: list[str] = field(default_factory=list)
     writer: FailoverWriter | None = None
     connectors: tuple[PairConnector, ...] = ()
+    allowed: set[Right] = field(default_factory=set)
+    """Rights that the login is known to have on the target."""
+    silence: str = ""
+    """Why the source is not asked any more."""
 
     @property
     def pair(self) -> str:
@@ -76,7 +87,7 @@ class LivePair:
     def judge(self) -> tuple[PairReadiness, MirrorFacts]:
         earlier, warnings = read_looks(self.store, self.aliases)
         options = FailoverOptions(self.order.only, translated=True, sample=self.sample)
-        judged = PairToJudge(self.workspace.topology, self.workspace.connectors, tuple(self.flows), options, earlier)
+        judged = self._pair_to_judge(options, earlier)
         (readiness, facts), shown = self.workspace.ask(
             side_by_side(
                 readiness_and_facts(judged, self._memory, time.time, self.order.cutoff_at), self._read_connectors()
@@ -85,11 +96,48 @@ class LivePair:
         )
         if readiness.looked is not None:
             warnings += keep_looks(self.store, self.aliases, readiness.looked)
+        elif self.order.mode == "disaster":  # each look would wait for it anew
+            self.silence = "not at the beginning either, and it was not asked again"
         self.warnings += [warning for warning in warnings if warning not in self.warnings]
+        if missing := self._missing_rights(readiness):
+            readiness = replace(readiness, remarks=(*readiness.remarks, missing))
         return with_commands(self.workspace, readiness), self._with_connectors(facts, shown)
 
+    def _pair_to_judge(self, options: FailoverOptions, earlier: KeptLooks | None = None) -> PairToJudge:
+        topology, connectors = self.workspace.topology, self.workspace.connectors
+        return PairToJudge(topology, connectors, tuple(self.flows), options, earlier, self.silence)
+
+    def _missing_rights(self, readiness: PairReadiness) -> Remark | None:
+        """Return what the login may not do that writing the groups takes; what is not told shows when it is tried."""
+        alias = self.aliases[1]
+        orders = [order for order in order_groups(readiness.groups, {}) if order.action == "write"]
+        rights = {Right("Read", "group", order.group) for order in orders}
+        rights |= {Right("Read", "topic", place.topic) for order in orders for place in order.changes}
+        question = RightsOf(alias, rights=tuple(sorted(rights - self.allowed, key=str)))
+        if not question.rights:
+            return None
+
+        def ask_rights() -> Steps[Permissions | None]:
+            answer = (yield [question]).get(question)
+            return None if isinstance(answer, Mm2mgrError) else answer
+
+        told = self.workspace.ask(ask_rights(), _LIMITS) or {}
+        missing = []
+        for right in question.rights:
+            permission = told.get(right.kind, {}).get(right.name, {}).get(right.operation)
+            if permission == "no":
+                missing.append(right)
+            elif permission == "yes":
+                self.allowed.add(right)
+        if not missing:
+            return None
+        text = f"{alias}: mm2mgr's login may not write the offsets of groups: it needs {few(list(map(str, missing)))}"
+        access = kafka_access(self.flows[0].target)
+        lines = commands([(access.bootstrap_servers, principal_of(access).name, right) for right in missing])
+        return Remark(f"{text} ({lines[0]})" if lines else text, "blocks", "give it these rights")
+
     def look(self) -> MirrorFacts:
-        judged = PairToJudge(self.workspace.topology, self.workspace.connectors, tuple(self.flows))
+        judged = self._pair_to_judge(FailoverOptions())
         facts, shown = self.workspace.ask(
             side_by_side(mirror_facts(judged, self._memory, time.time, self.order.cutoff_at), self._read_connectors()),
             _LIMITS,

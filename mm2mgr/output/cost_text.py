@@ -32,7 +32,7 @@ def cost_markdown(report: CostReport) -> str:
     table = cost_table(report)
     cells = [[escape(cell) for cell in row] for row in table.rows]
     lines = [Table([escape(column) for column in table.columns], cells).markdown(_MOST_BYTES)] if cells else []
-    return "\n".join([*lines, "", *(f"- {escape(note)}" for note in (*report.sentences, *report.notes))])
+    return "\n".join([*lines, "", *(f"- {escape(note)}" for note in (*report.sentences, *report.notes)), ""])
 
 
 def cost_table(report: CostReport) -> Table:

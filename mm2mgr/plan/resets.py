@@ -170,6 +170,8 @@ class StartOrder:
     born_stopped: bool = True
     then: str = ""
     """The state that the tree declares for it (empty: none)."""
+    target: str = ""
+    """The alias of the target."""
 
     @property
     def repeats_nothing(self) -> bool:
@@ -192,11 +194,15 @@ class StartOrder:
 
 @dataclass(frozen=True)
 class StartPositions:
-    """What a start comes to in each partition that exists: `resets` have what is stored and what is never mirrored."""
+    """What a start comes to in each partition that exists: `resets` have what is stored and what is never mirrored.
+
+    `present`: topics, by their names on the target, that the group never read and that the target has.
+    """
 
     resets: tuple[OffsetReset, ...] = ()
     gaps: GroupGaps = GroupGaps()
     members: int | None = None
+    present: tuple[str, ...] = ()
     json_keys = "partitions=partition_count skipped=skip_count uncommitted=gaps.uncommitted beyond=gaps.beyond members"
 
     @property

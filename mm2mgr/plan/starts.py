@@ -110,6 +110,7 @@ def _order(
         text_of("source", config, "source consumer", "auto.offset.reset") or "earliest",
         not version or numbers(version) >= (3, 7),
         then,
+        config.get("target.cluster.alias", ""),
     )
     return _too_old(change.connect, version, order) if version and numbers(version) < (3, 6) else order
 
@@ -150,7 +151,22 @@ def read_start(order: StartOrder) -> Steps[StartPositions]:
     logs = {partition: position.log for partition, position in place.positions.items()}
     # What a group says nothing about begins at its first record: skipped records would be lost.
     offsets |= {partition: logs[partition].start for partition in gaps.silent}
-    return StartPositions(resets(offsets, logs, {}, order.begins_at), gaps, place.members)
+    present = yield from _present_topics(order, gaps.uncommitted, offsets.keys() - set(gaps.uncommitted))
+    return StartPositions(resets(offsets, logs, {}, order.begins_at), gaps, place.members, present)
+
+
+def _present_topics(
+    order: StartOrder, uncommitted: Iterable[TopicPartition], committed: Iterable[TopicPartition]
+) -> Steps[tuple[str, ...]]:
+    """Return the topics of which the group never read anything and that the target has, by their names there; none
+    where the target does not tell."""
+    topics = {partition.topic for partition in uncommitted} - {partition.topic for partition in committed}
+    if not topics or not order.target:
+        return ()
+    counts = (yield [PartitionCounts(order.target)]).get(PartitionCounts(order.target))
+    if isinstance(counts, Mm2mgrError):
+        return ()
+    return tuple(sorted({order.selection.target_name(topic) or topic for topic in topics} & counts.keys()))
 
 
 def ask_starts(changes: Iterable[Change]) -> Steps[tuple[dict[Named, StartPositions], dict[Named, Remark]]]:
@@ -191,6 +207,13 @@ def _warnings(change: Change, positions: StartPositions) -> Iterator[Remark]:
     if gaps.uncommitted:
         which = few([str(partition) for partition in gaps.uncommitted])
         yield Remark(f"group '{group}' has no offset in {which}: there it begins at the first record", "warns")
+    if positions.present:
+        target = change.start.target if change.start else ""
+        text = (
+            f"group '{group}' never read {few(list(positions.present))}, which {target} has: what was mirrored there by"
+            " others comes a second time, behind what is there"
+        )
+        yield Remark(text, "warns", "exclude these topics, or delete them on the target, unless others wrote them")
     if gaps.beyond:
         which = few([str(partition) for partition in gaps.beyond])
         text = f"the offset of group '{group}' is beyond the end of {which}: there it begins at the first record"

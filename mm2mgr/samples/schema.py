@@ -209,8 +209,8 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
             "kind",
             "string",
             "",
-            "sync, group (what it committed) or end of a partition; all syncs, all groups, all ends: the time at which"
-            " all of them were read",
+            "sync, group (what it committed) or end of a partition; anew: its topic was made anew on the source after"
+            " that time; all syncs, all groups, all ends: the time at which all of them were read",
         ),
         TableColumn("group", "string", "", "name of the consumer group, of a group", True),
         TableColumn("topic", "string", "", "name of the topic on the source; empty where the row is of none"),
@@ -224,12 +224,16 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
             " syncs the time of the newest one in ms since 1970 UTC",
         ),
         TableColumn("time_ms", "int64", "ms since 1970 UTC", "when it was read"),
-        TableColumn("target_offset", "int64", "offset", "on the target: of a sync, or the end of the log", True),
+        TableColumn(
+            "target_offset", "int64", "offset", "on the target: of a sync, or the end of the log (of anew: then)", True
+        ),
         TableColumn(
             "stored_offset", "int64", "offset", "of an end: the offset behind the one that the connector stored", True
         ),
-        TableColumn("topic_id", "string", "", "of an end: id of the topic on the source (null before Kafka 2.8)", True),
-        TableColumn("target_topic_id", "string", "", "of an end: id of the topic on the target", True),
+        TableColumn(
+            "topic_id", "string", "", "of an end or anew: id of the topic on the source (null before Kafka 2.8)", True
+        ),
+        TableColumn("target_topic_id", "string", "", "of an end or anew: id of the topic on the target", True),
     ),
     FAILOVER_CHECKS: (
         TableColumn("day", "string", "UTC", "day of the check; the table is partitioned by it"),

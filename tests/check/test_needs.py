@@ -42,7 +42,7 @@ def names(wanted: list[RequiredRight], number: int) -> list[str]:
 
 
 def test_every_row_has_an_effect_and_the_table_its_24_rows() -> None:
-    assert sorted(EFFECTS) == list(range(1, 44))
+    assert sorted(EFFECTS) == list(range(1, 49))
     assert all(EFFECTS.values())
     assert len([row for row in ROWS if row.number <= 24]) == 24
 
@@ -186,6 +186,24 @@ def test_a_flow_that_declares_audits_needs_to_read_both_sides_and_a_lease(tmp_pa
         ),
         ("b", "Read on group mm2mgr-tester-audit"),
     }
+
+
+def test_a_pair_that_declares_failover_needs_what_its_check_and_its_run_take(tmp_path: Path) -> None:
+    text = _CLUSTERS + 'flows:\n  f: {sources: [a], targets: [b], topics: {include: ["orders.*"]}, failover: true}\n'
+    for declared, rights in (
+        (
+            text,
+            {
+                *((alias, right) for alias in "ab" for right in ("Describe on the cluster", "Describe on group g")),
+                *(("a", "Read on topic mm2-offset-syncs.b.internal"), ("b", "Read on topic a.checkpoints.internal")),
+                ("b", "Read on group g"),
+            },
+        ),
+        (text.replace(", failover: true", ""), set()),
+    ):
+        topology = expand(load([write(tmp_path, x=declared)]))
+        wanted = own_needs(topology, render(topology), KNOWN, lambda alias: own_login(topology, alias))  # noqa: B023
+        assert {(each.login.cluster, str(each.right)) for each in wanted if each.number >= 44} == rights
 
 
 def test_a_flow_that_takes_no_topic_of_its_source_gets_a_row(tmp_path: Path) -> None:

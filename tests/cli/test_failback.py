@@ -16,6 +16,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.failover.journal import FailoverJournal, journal_texts
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.groups import RecordMark
+from mm2mgr.live.questions import OffsetSyncRecords
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.topology import Topology
 from tests.failover.fake_pair import FakeCluster, FakePair, sync, syncs_of
@@ -425,3 +426,65 @@ def test_what_no_longer_keeps_names_is_not_held_any_more(estate: Estate) -> None
     estate.declare(flows(*default))
     keys = {key["key"]: key["after"] for key in plan_of(estate)[BACK]["keys"]}
     assert (keys[HELD_KEY], keys["enabled"]) == (None, None)
+
+
+# --- groups that are still within what came from the other side -------------------------------------------------------
+
+
+def positions_back(estate: Estate, *arguments: str) -> dict[str, dict[str, Any]]:
+    """Return what a check of the way back says of each group in `orders`."""
+    told = estate.mm2mgr("failover", "check", "east->a", "--translated", *arguments, "-o", "json", code=1).json
+    return {group["group"]: position for group in told["groups"] for position in group["positions"]}
+
+
+def test_a_group_within_what_came_from_the_other_side_is_translated_by_the_offset_syncs_of_the_way_there(
+    site: Site, mm2mgr: Command
+) -> None:
+    estate = Estate(site, mm2mgr, flows(FORWARD, RETURN))
+    estate.settle()
+    estate.a.syncs = syncs_of(sync("orders", 30, 30), sync("orders", 90, 90))
+    estate.a.logs[TopicPartition("mm2-offset-syncs.east.internal", 0)] = Offsets(0, 2)
+    estate.east.commits = {name: {ORDERS: at} for name, at in (("slow", 40), ("first", 7), ("last", 97), ("at", 90))}
+    found = positions_back(estate)
+    assert {name: (each["translated"], each["translated_repeats_at_most"]) for name, each in found.items()} == {
+        **{"slow": (40, 0), "last": (97, 0), "at": (90, 0)},
+        "first": (None, None),
+    }
+    assert found["slow"]["sampled"] == "same"
+    assert "no offset sync" in found["first"]["reason"]
+
+    estate.a.records[ORDERS] = [mark for mark in estate.a.records[ORDERS] if mark.offset != 30]  # compacted
+    found = positions_back(estate)
+    assert (found["slow"]["translated"], found["slow"]["translated_repeats_at_most"]) == (31, 9)
+    estate.a.records[ORDERS].append(RecordMark(30, "", "another", 30))
+    estate.a.records[ORDERS].sort()
+    found = positions_back(estate)
+    assert found["slow"]["translated"] is None
+    assert "made anew" in found["slow"]["reason"]
+
+
+def test_offset_syncs_of_the_way_there_that_may_not_be_read_are_named_where_nothing_else_tells(
+    site: Site, mm2mgr: Command
+) -> None:
+    estate = Estate(site, mm2mgr, flows(FORWARD, RETURN))
+    estate.settle()
+    estate.a.logs[TopicPartition("mm2-offset-syncs.east.internal", 0)] = Offsets(0, 2)
+    estate.east.commits = {"slow": {ORDERS: 40}}
+    estate.a.refused = {OffsetSyncRecords}
+    told = estate.mm2mgr("failover", "check", "east->a", code=1).out
+    assert "offset syncs of the way there (mm2-offset-syncs.east.internal)" in told
+    assert "Read" in told
+
+
+def test_a_topic_that_was_made_anew_on_the_source_since_a_look_is_refused(site: Site, mm2mgr: Command) -> None:
+    estate = Estate(site, mm2mgr, flows(FORWARD, RETURN))
+    estate.settle(stopped=False)
+    estate.mm2mgr("failover", "check", PAIR, "-o", "json", code=2)
+    site.east.connectors[THERE].state = "STOPPED"
+    estate.settle()
+    estate.journal()
+    assert estate.mm2mgr("failover", "back", PAIR).out
+    estate.a.ids["orders"] = "another"
+    said = estate.mm2mgr("failover", "back", PAIR, code=1).out
+    assert "the topic was made anew on A after 20" in said
+    assert "delete these topics on a" in said

@@ -18,7 +18,7 @@ from mm2mgr.observe.state_file import StorePlace, keep_looks, read_looks, readin
 from mm2mgr.operations import Workspace, check_and_keep
 from mm2mgr.operations.failover import CheckedPair
 from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound, FailoverView, watch_failover
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition
 from tests.failover.fake_pair import checkpoint, sync, syncs_of
 
 from .test_failover import FLOWS, ORDERS, PAIR, PAYMENTS, REMOTE, SYNCS, Estate, estate
@@ -344,3 +344,50 @@ def test_keeping_a_look_is_quick_for_many_groups(estate: Estate) -> None:
     kept, _ = read_looks(place_of(estate), ALIASES)
     assert kept is not None
     assert kept.commits == looks.commits
+
+
+# --- topics that are made anew on the source --------------------------------------------------------------------------
+
+
+def make_anew(estate: Estate, at: str = "new-orders") -> None:
+    """Delete `orders` on the source, create it again, and fill it beyond what was mirrored of the old one."""
+    estate.source.ids["orders"] = at
+    estate.source.commits["billing"][ORDERS] = 700
+    estate.source.records[ORDERS] = [
+        mark._replace(value=f"{at}{mark.offset}") for mark in estate.source.records[ORDERS]
+    ]
+
+
+def position_of(told: dict[str, object]) -> dict[str, object]:
+    (group,) = told["groups"]  # type: ignore[misc]
+    return next(each for each in group["positions"] if each["topic"] == "orders")  # type: ignore[call-overload,no-any-return]
+
+
+def test_a_topic_made_anew_and_filled_beyond_what_was_mirrored_is_never_judged_by_the_old(estate: Estate) -> None:
+    estate.check()
+    make_anew(estate)
+    for source_is_dead in (False, False, True):  # the next looks know it, too
+        estate.source.dead = source_is_dead
+        told = estate.check("--sample", "0", code=1)
+        assert position_of(told)["translated"] is None
+        assert "the topic was made anew on a after 20" in str(position_of(told)["reason"])
+        text = estate.text(code=1)
+        assert "1 topic made anew on a after" in text
+        assert "offsets reset" in text
+    estate.source.dead = False
+    # Reset, it is mirrored from its start on, behind the old records.
+    estate.source.logs[ORDERS], estate.target.logs[REMOTE] = estate.source.logs[ORDERS], Offsets(0, 1_600)
+    more = (sync("orders", 200, 800), sync("orders", 700, 1_300), sync("orders", 999, 1_599))
+    (old,) = estate.source.syncs.by_partition.values()
+    estate.source.syncs = syncs_of(*old, *more)
+    told = estate.check("--translated", "--sample", "0", code=0)
+    assert position_of(told)["translated"] == 1_300
+
+
+def test_a_topic_made_anew_on_both_sides_is_judged_by_what_is_there(estate: Estate) -> None:
+    estate.check()
+    make_anew(estate)
+    estate.target.ids["a.orders"] = "new"
+    told = estate.check("--translated", "--sample", "0", code=2)
+    assert position_of(told)["translated"] == 500
+    assert not any("made anew" in remark["text"] for remark in told["remarks"])

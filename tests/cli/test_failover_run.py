@@ -10,8 +10,10 @@ import pytest
 
 from mm2mgr.failover.journal import JOURNAL, parse_journal
 from mm2mgr.kafka import groups as kafka_groups
+from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import GroupState
 from mm2mgr.live.questions import OffsetsSince, RecordlessEnds, TextsByKey
+from mm2mgr.live.rights import LogIn
 from mm2mgr.live.snapshot import Question
 from mm2mgr.partitions import Offsets, TopicPartition
 from tests.clock import jumping
@@ -31,9 +33,12 @@ class RunnablePair(FakePair):
     """Clusters that also keep a journal, and let group offsets be altered."""
 
     kept: Kept
+    logins: list[str]
 
     def _answer(self, alias: str, question: Question[Any]) -> Any:
         match question:
+            case LogIn():
+                self.logins.append(alias)
             case TextsByKey():
                 return dict(self.kept.get(alias, {}))
             case RecordlessEnds():
@@ -51,7 +56,7 @@ class Runnable(Estate):
         super().__init__(site, mm2mgr)
         self.kept = keeping(site.patch)
         self.pair = RunnablePair(self.pair.clusters)
-        self.pair.kept = self.kept
+        self.pair.kept, self.pair.logins = self.kept, []
         self.pair.serve(site.patch)
         self.altered: list[str] = []
         self.refused: dict[str, tuple[str, bool]] = {}
@@ -242,8 +247,10 @@ def test_with_a_dead_source_a_disaster_writes_what_is_known(estate: Runnable) ->
     estate.check("--translated", code=0)  # leaves a look
     estate.source.dead = True
     assert "NO-GO" not in estate.plan("--disaster", code=2).out
+    before = estate.pair.logins.count("a")
     told = estate.run("--disaster")
     assert told.lines[-1] == "done: a->east: 1 group at the offsets to go on from, 1 written"
+    assert estate.pair.logins.count("a") == before + 1, "each further look would wait for it anew"
     assert estate.target.commits["billing"][REMOTE] == 400
     assert estate.journal.target_ends[REMOTE] == 800
     assert estate.journal.source_stored[ORDERS] == 1_000
@@ -330,3 +337,13 @@ def test_offsets_of_the_target_are_not_set_back(estate: Runnable) -> None:
     assert "is ahead of where it may start" in " ".join(estate.run(code=1).err.split())
     assert (writes_of(estate), estate.altered) == ([], [])
     estate.target.logs[REMOTE] = Offsets(0, 800)
+
+
+def test_rights_that_writing_the_groups_takes_are_named_before_the_pair_is_stopped(estate: Runnable) -> None:
+    estate.target.denied = {Right("Read", "group", "billing")}
+    said = estate.run(code=1)
+    assert "east: mm2mgr's login may not write the offsets of groups: it needs Read on group billing" in said.err
+    assert "--operation Read --group billing" in said.err
+    assert set(estate.states.values()) == {"RUNNING"}
+    estate.target.denied = set()
+    assert "done: " in estate.run().out

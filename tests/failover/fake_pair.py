@@ -12,7 +12,7 @@ from mm2mgr.errors import KafkaError, KafkaSilence, Mm2mgrError
 from mm2mgr.failover.syncs import Checkpoint, CheckpointLog, OffsetSync, OffsetSyncLog
 from mm2mgr.kafka import scratch_groups
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.acls import Acl, TopicSettings
+from mm2mgr.kafka.acls import Acl, Right, TopicSettings
 from mm2mgr.kafka.groups import GroupOffsets, GroupState, RecordMark, RecordPlace
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.kafka.quotas import ProducerQuotas
@@ -38,7 +38,7 @@ from mm2mgr.live.questions import (
     TranslatedGroups,
 )
 from mm2mgr.live.reach import KafkaReach
-from mm2mgr.live.rights import LoggedIn, LogIn
+from mm2mgr.live.rights import LoggedIn, LogIn, Permissions, RightsOf
 from mm2mgr.live.schemas import SchemaIds
 from mm2mgr.live.snapshot import Question
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -65,6 +65,7 @@ class FakeCluster:
     refused: set[type] = field(default_factory=set)
     refused_groups: set[str] = field(default_factory=set)
     refused_topics: set[str] = field(default_factory=set)
+    denied: set[Right] = field(default_factory=set)
     syncs: OffsetSyncLog = field(default_factory=OffsetSyncLog)
     checkpoints: CheckpointLog = field(default_factory=CheckpointLog)
     ids: dict[str, str] = field(default_factory=dict)
@@ -151,6 +152,12 @@ class FakePair:
                 return tuple(sorted(cluster.refused_topics & set(question.topics)))
             case TranslatedGroups():
                 return ()
+            case RightsOf():
+                told: Permissions = {}
+                for right in question.rights:
+                    permission = "no" if right in cluster.denied else "yes"
+                    told.setdefault(right.kind, {}).setdefault(right.name, {})[right.operation] = permission
+                return told
             case PartitionCounts():
                 return cluster.partitions
             case TextsByKey():

@@ -23,13 +23,18 @@ _READ = {
 
 @dataclass
 class Traffic:
-    """A producer that writes an id a time into topics of one partition until it is ended; `stored` are acknowledged."""
+    """A producer that writes an id a time into topics of one partition until it is ended; `stored` are acknowledged.
+
+    `mark` begins each id.
+    """
 
     access: KafkaAccess
     topics: Sequence[str]
     pause_seconds: float = 0.002
+    mark: str = ""
     stored: dict[str, list[str]] = field(default_factory=dict)
     _ending: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread = field(default_factory=threading.Thread)
 
     def run(self) -> None:
         producer = confluent_kafka.Producer(
@@ -43,27 +48,36 @@ class Traffic:
 
         while not self._ending.is_set():
             for topic in self.topics:
-                producer.produce(topic, f"{topic}-{number}".encode(), partition=0, on_delivery=keep)
+                producer.produce(topic, f"{self.mark}{topic}-{number}".encode(), partition=0, on_delivery=keep)
             number += 1
             producer.poll(0)
             time.sleep(self.pause_seconds)
         producer.flush(2 if self.pause_seconds < 0 else 20)
 
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self.run, daemon=True)
+        self._thread.start()
+
     def end(self) -> None:
         self._ending.set()
 
+    def join(self) -> None:
+        """Wait until it has ended, and all is acknowledged that will be."""
+        self._thread.join(30)
+
 
 @contextmanager
-def traffic(access: KafkaAccess, topics: Sequence[str], pause_seconds: float = 0.002) -> Iterator[Traffic]:
+def traffic(
+    access: KafkaAccess, topics: Sequence[str], pause_seconds: float = 0.002, mark: str = ""
+) -> Iterator[Traffic]:
     """Write until the block, or the traffic, is ended."""
-    made = Traffic(access, topics, pause_seconds)
-    thread = threading.Thread(target=made.run, daemon=True)
-    thread.start()
+    made = Traffic(access, topics, pause_seconds, mark)
+    made.start()
     try:
         yield made
     finally:
         made.end()
-        thread.join(30)
+        made.join()
 
 
 def consume(

@@ -150,6 +150,27 @@ def test_where_a_group_goes_on(site: Site) -> None:
     assert site.plan(group).is_empty
 
 
+@pytest.mark.parametrize("policy", ["default", "identity"])
+def test_a_topic_that_the_group_never_read_and_the_target_has_is_told(site: Site, policy: str) -> None:
+    """Another mirror has filled it, say, as another group."""
+    site.committed = {"mm1": {P0: 60, P1: 50, P2: 0}}
+    there = {"orders": 3, "other": 1, "new": 1}
+    logs = {**LOGS, TopicPartition("other", 0): Offsets(0, 9), TopicPartition("new", 0): Offsets(0, 9)}
+    remote = "other" if policy == "identity" else "a.other"
+    site.kafka = {
+        "a": RunningKafka(there, logs),
+        "east": topics_with({remote: 1, "a.orders": 3}),
+        "west": topics_with({}),
+    }
+    text = flows("{group: mm1}", f"replication_policy: {policy}, ").replace("[orders]", "[orders, other, new]")
+    change = change_of(site.plan(text))
+    assert (
+        f"group 'mm1' never read {remote}, which east has: what was mirrored there by others comes a second time, behind"
+        " what is there (exclude these topics, or delete them on the target, unless others wrote them)"
+    ) in change.warnings
+    assert not any(f"never read {name}" in warning for warning in change.warnings for name in ("new", "a.orders"))
+
+
 def test_a_group_that_is_still_at_work_is_a_warning(site: Site) -> None:
     site.committed, site.members = {"mm1": {P0: 60, P1: 200, P2: 0}}, 2
     said = change_of(site.plan(flows("{group: mm1}"))).warnings
