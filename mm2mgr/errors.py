@@ -56,9 +56,11 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "lint": {ExitCode.NO: "a finding of the severity of `--fail-on` or worse"},
     "explain": {ExitCode.NO: "nothing of this name is known"},
     "import": {
-        ExitCode.YES: "everything is kept",
-        ExitCode.NO: "an input could not be read, or the folder not be written: nothing was written",
+        ExitCode.YES: "everything is kept; with `--check`: every client gets what it got",
+        ExitCode.NO: "an input could not be read, or the folder not be written: nothing was written; with `--check`: "
+        "what the workers have decides, and is not known",
         ExitCode.LOOK: "written, or shown without `--out`; a key or a connector needs a decision",
+        ExitCode.DIFFERS: "with `--check`: a client gets something else",
     },
     "check": {ExitCode.NO: "a right is missing, a check failed, or `lint` finds an error"},
     "plan": {
@@ -154,6 +156,7 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.NO: "not good, or not judged: something could not be read or written",
         ExitCode.DIFFERS: "good with the numbers of its last line",
     },
+    "render": {ExitCode.NO: "with `--format`: a setting cannot be said in that form, and nothing is written"},
     "sandbox status": {ExitCode.NO: "a broker or worker is down"},
 }  # fmt: skip
 """What the answers of a command are, beside what every command has in common; one that is not named has the common ones

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import FOLDER, command, invalid_arguments, option, output_in
+from mm2mgr.cli.options import FILE, FOLDER, command, invalid_arguments, option, output_in
 from mm2mgr.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
     help="Kafka cluster that the workers of a Connect cluster use (repeatable).",
 )
 @option(
+    "--check",
+    "tree",
+    type=click.Path(path_type=Path),
+    metavar="TREE",
+    help="Compare this tree with the sources, client by client; nothing is written.",
+)
+@option("--worker", type=FILE, help="With --check: connect-distributed.properties of the workers that run the sources.")
+@option(
     "--advise", is_flag=True, help="Also say which flows Cluster Mirroring (KIP-1279) could take, and why others not."
 )
 @option("--all", "everything", is_flag=True, help="Also list the keys that are kept, and those with Kafka's defaults.")
@@ -50,6 +59,8 @@ def import_(
     kafka: str | None,
     connects: tuple[str, ...],
     kafkas: tuple[str, ...],
+    tree: Path | None,
+    worker: Path | None,
     advise: bool,
     everything: bool,
     output: str,
@@ -61,14 +72,33 @@ def import_(
     runs as it behaves, mistakes too, and the report says of every key where it went or why it does nothing. Secrets
     in clear become placeholders. Nothing is contacted; --out is written whole or not at all.
 
+    With --check nothing is imported: every client of every connector has to get from TREE what it effectively gets
+    from the sources, with the defaults of the workers' version and what their override policy lets through. Each
+    difference is named. With --out the new tree is checked at once.
+
     \b
     Example:
       mm2mgr import mm2.properties --owner data-platform --out clusters
       mm2mgr import connectors/ --owner data-platform --connect east=http://connect-e1:8083 --out clusters
       mm2mgr import mm2.properties --owner data-platform -o markdown > report.md
+      mm2mgr import mm2.properties --check clusters --kafka 3.9
     """
-    from mm2mgr.output.console import say_as, say_lines
+    from mm2mgr.output.console import say_as, say_lines, talk
+    from mm2mgr.output.import_check_text import say_equivalence, verdict
     from mm2mgr.output.import_text import import_markdown, say_import
+
+    if tree is not None:
+        if out is not None:
+            raise click.UsageError("--check writes nothing: leave out --out, which checks the new tree by itself")
+        if output == "markdown":
+            raise click.UsageError("--check has -o text and -o json")
+        with invalid_arguments():
+            options_of_check = operations.ImportCheck(kafka, worker)
+            result = operations.check_import(replace(workspace, files=(tree,)), sources, options_of_check)
+        say_as(output, result, say_equivalence)
+        return _CHECK_CODES[result.outcome]
+    if worker is not None:
+        raise click.UsageError("--worker needs --check")
 
     options = operations.ImportOptions(
         owner, kafka, _urls(connects), dict(_pairs(kafkas, "--workers-kafka")), workspace.templates
@@ -79,7 +109,15 @@ def import_(
         say_lines(import_markdown(imported))
     else:
         say_as(output, imported, lambda value: say_import(value, everything=everything))
+    if out is not None:
+        result = operations.check_import(
+            replace(workspace, files=(out,)), sources, operations.ImportCheck(kafka, assume_newest=True)
+        )
+        talk(f"checked: {verdict(result)}; see mm2mgr import … --check {out}")
     return int(ExitCode.LOOK if imported.report.decisions else ExitCode.YES)
+
+
+_CHECK_CODES = {"equal": ExitCode.YES, "differs": ExitCode.DIFFERS, "open": ExitCode.NO}
 
 
 import_.name = "import"

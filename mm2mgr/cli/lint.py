@@ -24,10 +24,12 @@ from mm2mgr.cli.options import (
     snapshot_option,
     talk_other_line,
 )
+from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.text import number_of
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import Severity
+    from mm2mgr.operations import ExportFormat, Severity, StrimziApi
 
 
 @command("Every change", 2)
@@ -198,29 +200,64 @@ def explain(
 @command("Every change", 1)
 @click.argument("flows", nargs=-1)
 @option("--origins", is_flag=True, help="Show where each value is set: spec line, override, default or template line.")
+@option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "strimzi", "properties"]),
+    help="Write for another tool: bodies of POST /connectors, KafkaConnector resources, or an mm2.properties.",
+)
+@option("--out", type=FOLDER, metavar="DIR", help="With --format: write files into this new folder, one per connector.")
+@option(
+    "--api",
+    type=click.Choice(["v1beta2", "v1"]),
+    default="v1beta2",
+    help="With --format strimzi: version of the resources.",
+)
 @output_option
 @click.pass_obj
-def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> None:
+def render(
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    origins: bool,
+    form: ExportFormat | None,
+    out: Path | None,
+    api: StrimziApi,
+    output: str,
+) -> int:
     """Print the connector configs of FLOWS (all by default).
 
     Secrets are masked, placeholders are not. A flow is named by its id `logging:dc1-logging->agg-east`, its pair, or
     its declared name.
 
+    With --format the connectors are written for another tool, which then runs them. The text is read back, and every
+    client must get what the tree gives it; else nothing is written, each setting that the form cannot say is named,
+    and the exit code is 1. Secrets have to be placeholders.
+
     \b
     Example:
       mm2mgr render 'logging:dc1-logging->agg-east' --origins
+      mm2mgr render --format strimzi --out connectors
     """
-    from mm2mgr.output.console import say, say_json, say_plain
+    from mm2mgr.output.console import complain, say_lines, talk
 
-    connectors = operations.render(workspace, flows).to_dict(origins=origins)
-    if output == "json":
-        say_json(connectors)
-        return
-    for connector in connectors:
-        say(f"# {connector['connector']} on Connect cluster {connector['connect']}", style="bold")
-        for key, value in connector["config"].items():
-            say_plain(f"{key} = {value}" + (f"    # {connector['origins'][key]}" if origins else ""))
-        say()
+    if form is None:
+        if out:
+            raise click.UsageError("--out needs --format")
+        return _print_configs(workspace, flows, origins, output)
+    if origins or output == "json":
+        raise click.UsageError("--format has a syntax of its own: leave out --origins and -o json")
+    result = operations.export(workspace, flows, form, api)
+    for refusal in result.refusals:
+        place = f"{refusal.connector}: {refusal.key}".removesuffix(": ")
+        complain(f"{place}: {refusal.reason}", refusal.remedy)
+    if result.refusals:
+        return ExitCode.NO
+    if out is None:
+        say_lines(result.document)
+        return 0
+    paths = operations.write_export(result, out)
+    talk(f"{number_of(len(paths), 'file')} written to {out}")
+    return 0
 
 
 @command("First hour", 2)
@@ -275,3 +312,18 @@ def rules(workspace: Workspace, dashboard: bool, kubernetes: bool) -> None:
     from mm2mgr.output.console import say_lines
 
     say_lines(operations.rules(workspace, dashboard=dashboard, kubernetes=kubernetes))
+
+
+def _print_configs(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> int:
+    from mm2mgr.output.console import say, say_json, say_plain
+
+    connectors = operations.render(workspace, flows).to_dict(origins=origins)
+    if output == "json":
+        say_json(connectors)
+        return 0
+    for connector in connectors:
+        say(f"# {connector['connector']} on Connect cluster {connector['connect']}", style="bold")
+        for key, value in connector["config"].items():
+            say_plain(f"{key} = {value}" + (f"    # {connector['origins'][key]}" if origins else ""))
+        say()
+    return 0

@@ -67,13 +67,13 @@ def with_live_order(desired: Config, live: Config) -> dict[str, str]:
 
     def value(key: str) -> str:
         before, after = live.get(key), desired[key]
-        is_alike = before is not None and before != after and _is_set(key, desired, live)
-        return before if is_alike and before and sorted(_items(before)) == sorted(_items(after)) else after
+        is_alike = before is not None and before != after and is_set(key, desired, live)
+        return before if is_alike and before and sorted(list_items(before)) == sorted(list_items(after)) else after
 
     return {key: value(key) for key in desired}
 
 
-def _is_set(key: str, *configs: Config) -> bool:
+def is_set(key: str, *configs: Config) -> bool:
     """Tell whether the items of a key have no order, for Kafka's own filters and by the items themselves."""
     if key.endswith("bootstrap.servers"):
         return True
@@ -146,7 +146,7 @@ class _Sides:
         live, other = self.live.get(key), self.desired.get(key)
         if key not in _SETS - {"bootstrap.servers"} or live is None or other is None:
             return False
-        return {java_pattern(item) for item in _items(live)} == {java_pattern(item) for item in _items(other)}
+        return {java_pattern(item) for item in list_items(live)} == {java_pattern(item) for item in list_items(other)}
 
     def _plain(self, client: ConfiguredClient, key: str) -> str:
         return next((name for layer in client.client.layers if (name := layer.plain(key))), "")
@@ -164,15 +164,16 @@ def meaning(key: str, text: str, kind: str) -> object:
     """Return a value in a form to compare: a list of filters as a set, a truth value in small letters."""
     text = text.strip()
     if key in _SETS:
-        return frozenset(_items(text))
+        return frozenset(list_items(text))
     if kind == "list":
-        return tuple(_items(text))
+        return tuple(list_items(text))
     if key == "connector.class":
         return PLUGIN_CLASS if is_plugin_class(text) else type_of(text) or text
     return text.lower() if kind == "boolean" else text
 
 
-def _items(text: str) -> Iterator[str]:
+def list_items(text: str) -> Iterator[str]:
+    """Yield the items of a LIST as Kafka splits it."""
     return (item for part in text.split(",") if (item := part.strip()))
 
 

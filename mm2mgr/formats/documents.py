@@ -244,7 +244,7 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
     if class_beside(root):
         yield _typed_connector(root, own or name)
         return
-    state = root.word("status", "connector", "state") or root.word("state") or None
+    state = root.word("status", "connector", "state") or root.word("state") or root.word("initial_state") or None
     for key, _, node in root.members:
         if node.kind in ("object", "list"):
             inner = (

@@ -154,8 +154,8 @@ def _connector(
         if (key := _of_consumer(entry.key)) is not None:
             lines[key] = replace(entry, value=meant_value(entry))
     for entry in written.values():
-        for key in _of_producer(entry.key):
-            lines[key] = replace(entry, value=meant_value(entry), file=entry.file or producer.file)
+        value, file = meant_value(entry), entry.file or producer.file
+        lines[_of_producer(entry.key)] = replace(entry, value=value, file=file)
     lines["topics"] = replace(topics, value=clean_topics(topics.value))
     notes = list(_unkept(consumer, producer, command))
     if command and (streams := command.options.get("num.streams")):
@@ -166,9 +166,10 @@ def _connector(
     config = own | _AS_IT_DOES | {key: entry.value for key, entry in lines.items()}
     first = read.get("group.id") or next(iter(read.values()), None)
     line = first.line if first else topics.line
-    connector = FoundConnector(
-        name, _CLASS, config, lines, line, (*consumer.entries, *producer.entries), form="mirrormaker1"
-    )
+    of_producer = (replace(entry, file=entry.file or producer.file) for entry in producer.entries)
+    of_command = (lines[key] for key in ("topics", "tasks.max") if key in lines)
+    entries = (*consumer.entries, *of_producer, *of_command)
+    connector = FoundConnector(name, _CLASS, config, lines, line, entries, form="mirrormaker1")
     return replace(connector, file=consumer.file, start_group=group), notes
 
 
@@ -193,12 +194,11 @@ def _of_consumer(key: str) -> str | None:
     return f"source.cluster.{key}" if key in CLUSTER_KEYS else f"source.consumer.{key}"
 
 
-def _of_producer(key: str) -> tuple[str, ...]:
+def _of_producer(key: str) -> str:
     if key == "metadata.broker.list":
         key = "bootstrap.servers"
-    if key in CLUSTER_KEYS:
-        return (f"target.cluster.{key}", f"producer.override.{key}")
-    return (f"producer.override.{key}",)
+    # The workers will be beside the target: their own address and login are the record producer's, too.
+    return f"target.cluster.{key}" if key in CLUSTER_KEYS else f"producer.override.{key}"
 
 
 def clean_topics(text: str) -> str:

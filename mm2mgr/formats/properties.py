@@ -69,17 +69,31 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _entry(line: int, text: str, file: str) -> Entry:
     def unescape(match: re.Match[str]) -> str:
-        code = match[1]
-        if code == "u":
+        if match[1] == "u":
             message = r"a \u without four hexadecimal digits, for which Java refuses the whole file: write \\u"
             raise SpecError([Problem(Place(file, line, 1), message)])
-        return chr(int(code[1:], 16)) if code[0] == "u" else _ESCAPED.get(code, code)
+        return _unescape(match)
 
     key = _KEY.match(text)
     end = key.end() if key else 0
     separator = _SEPARATOR.match(text, end)
     raw = text[separator.end() if separator else end :]
-    return Entry(_ESCAPE.sub(unescape, text[:end]), _ESCAPE.sub(unescape, raw), raw, line)
+    return Entry(_with_pairs(_ESCAPE.sub(unescape, text[:end])), _with_pairs(_ESCAPE.sub(unescape, raw)), raw, line)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1]
+    return chr(int(code[1:], 16)) if code[0] == "u" and len(code) > 1 else _ESCAPED.get(code, code)
+
+
+def _with_pairs(text: str) -> str:
+    """Join the halves of characters that Java writes as two escapes."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def java_value(entry: Entry) -> str:
+    """Return what Java makes of a line's raw text, with all that was not meant."""
+    return _with_pairs(_ESCAPE.sub(_unescape, entry.raw))
 
 
 def last(entries: Sequence[Entry]) -> dict[str, Entry]:

@@ -35,17 +35,21 @@ _SYNCS_OFF = "emit.offset-syncs.enabled"
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What decides besides the config: Kafka's version, the workers' properties and exactly-once, their own Kafka."""
+class WorkerSetting:
+    """What decides besides the config: Kafka's version, the workers' properties and exactly-once, their own Kafka.
+
+    Where `is_known` is false, nobody knows what the workers give their clients.
+    """
 
     version: str
     workers: Mapping[str, str] = field(default_factory=dict, repr=False)
     exactly_once: bool = False
     home_servers: str = ""
+    is_known: bool = True
 
 
 @dataclass(frozen=True)
-class Reader:
+class KeyReader:
     """Who reads a key: a client by its plain key, or the connector itself (`client` is "")."""
 
     client: str
@@ -55,14 +59,18 @@ class Reader:
 class Effects:
     """The effect of a connector's config."""
 
-    def __init__(self, type_: ConnectorType, config: Mapping[str, str], around: Surroundings) -> None:
+    def __init__(self, type_: ConnectorType, config: Mapping[str, str], around: WorkerSetting) -> None:
         self.type, self.config, self.around = type_, config, around
         setting = Setting.from_config(config, around.version, exactly_once=around.exactly_once)
         self.clients = {
             client.name: ConfiguredClient(client, setting, config, around.workers, winners(client, config))
             for client in clients(type_, setting)
         }
-        self.setting = setting
+        self._by_key: dict[str, list[KeyReader]] = {}
+        for name, client in self.clients.items():
+            for plain, key in client.written.items():
+                if self.is_known(client, plain):
+                    self._by_key.setdefault(key, []).append(KeyReader(name, plain))
         self.has_plugin = any(not value.strip().startswith(KAFKA) for key in _PLUGINS if (value := config.get(key)))
 
     def definition(self, key: str) -> Key | None:
@@ -73,21 +81,18 @@ class Effects:
         """Tell whether a key without a definition may be read: by a transformation, a converter or a foreign class."""
         if key.startswith(_OPEN_PREFIXES):
             return True
+        if key.startswith("mm2mgr."):
+            return False
         if key.startswith(tuple(f"{converter}." for converter in CONVERTERS)):
             return key.partition("converter.")[0] + "converter" in self.config
         return self.has_plugin and not any(load().history(type_, key) for type_ in CLASSES.values())
 
-    def readers(self, key: str) -> list[Reader]:
+    def readers(self, key: str) -> list[KeyReader]:
         """Return who gets the value of this key: nobody for one that does nothing, or that another key outranks."""
-        found = [
-            Reader(name, plain)
-            for name, client in self.clients.items()
-            for plain, written in client.written.items()
-            if written == key and self.is_known(client, plain)
-        ]
+        readers = list(self._by_key.get(key, ()))
         if self.definition(key) or (not self.is_of_client(key) and self.is_open(key)):
-            found.append(Reader("", key))
-        return found
+            readers.append(KeyReader("", key))
+        return readers
 
     def outranked_by(self, key: str) -> str:
         """Return the key that every client takes instead of this one, "" for none."""
@@ -111,7 +116,7 @@ class Effects:
             return True
         return any(key.startswith(_PLUGINS_OF_CLIENTS) for key in client.written)
 
-    def value(self, reader: Reader) -> object:
+    def value(self, reader: KeyReader) -> object:
         """Return what a reader gets, in a form to compare; None where nothing is set and Kafka has no default."""
         return self._of_client(reader) if reader.client else self._of_connector(reader.plain)
 
@@ -123,18 +128,20 @@ class Effects:
             text = definition.default if definition else None
         return None if text is None else _meaning(key, text, definition.type if definition else "")
 
-    def _of_client(self, reader: Reader) -> object:
+    def _of_client(self, reader: KeyReader) -> object:
         client = self.clients.get(reader.client)
         if client is None:
             return None
         value = client.value(reader.plain)
         text = value.value if value else None
+        if client.client.worker_prefixes and not self.around.is_known and client.own_value(reader.plain) is None:
+            text = None  # theirs, whatever that is
         if reader.plain == "bootstrap.servers" and client.client.worker_prefixes:
             text = (own.value if (own := client.own_value(reader.plain)) else None) or self.around.home_servers
         definition = load().find(client.client.kind, reader.plain, self.around.version)
         return None if text is None else _meaning(reader.plain, text, definition.type if definition else "")
 
-    def has_default(self, reader: Reader) -> bool:
+    def has_default(self, reader: KeyReader) -> bool:
         """Tell whether a reader gets what it would get if nothing was written."""
         if not reader.client:
             definition = self.definition(reader.plain)
@@ -142,12 +149,14 @@ class Effects:
                 return False
             return self.value(reader) == _meaning(reader.plain, definition.default, definition.type)
         client = self.clients[reader.client]
+        if client.client.worker_prefixes and not self.around.is_known:
+            return False
         bare = replace(client, config={}, workers={}, written={}).value(reader.plain)
         definition = load().find(client.client.kind, reader.plain, self.around.version)
         kind = definition.type if definition else ""
         return bare is not None and self.value(reader) == _meaning(reader.plain, bare.value, kind)
 
-    def all_readers(self) -> Iterator[Reader]:
+    def all_readers(self) -> Iterator[KeyReader]:
         """Yield all who get something that is written here."""
         for key in self.config:
             yield from self.readers(key)
@@ -157,9 +166,9 @@ class Effects:
                 plain = (
                     key[len(prefix) :] for key in self.around.workers for prefix in prefixes if key.startswith(prefix)
                 )
-                yield from (Reader(name, key) for key in plain if self.is_known(client, key))
+                yield from (KeyReader(name, key) for key in plain if self.is_known(client, key))
 
-    def keys_for(self, reader: Reader) -> list[str]:
+    def keys_for(self, reader: KeyReader) -> list[str]:
         """Return the keys of the config by which a reader may get a value, in all spellings."""
         if not reader.client:
             return [reader.plain] if reader.plain in self.config else []
@@ -177,7 +186,7 @@ def _meaning(key: str, text: str, kind: str) -> object:
 
 
 def verbatim_keys(
-    type_: ConnectorType, before: Mapping[str, str], after: Mapping[str, str], around: Surroundings, new: Surroundings
+    type_: ConnectorType, before: Mapping[str, str], after: Mapping[str, str], around: WorkerSetting, new: WorkerSetting
 ) -> dict[str, str | None]:
     """Return the keys to write over `after` so that all get what they got with `before`; None takes a key out.
 
@@ -187,7 +196,7 @@ def verbatim_keys(
     old = Effects(type_, before, around)
     for _ in range(_ROUNDS):
         current = Effects(type_, overlaid(after, overlay), new)
-        more = {key: value for key, value in _repairs(old, current) if overlay.get(key, "") != value}
+        more = {key: value for key, value in _repairs(old, current) if key not in overlay or overlay[key] != value}
         if not more:
             break
         overlay |= more
@@ -197,7 +206,7 @@ def verbatim_keys(
 
 
 _ROUNDS = 4
-_ONE_TASK = {"heartbeat": Reader("", "tasks.max")}  # MirrorHeartbeatConnector never has more
+_ONE_TASK = {"heartbeat": KeyReader("", "tasks.max")}  # MirrorHeartbeatConnector never has more
 
 
 def overlaid(config: Mapping[str, str], overlay: Mapping[str, str | None]) -> dict[str, str]:
@@ -223,18 +232,18 @@ def _repairs(old: Effects, current: Effects) -> Iterator[tuple[str, str | None]]
             yield layer.prefix + reader.plain, text
 
 
-def inherited_text(effects: Effects, reader: Reader) -> str | None:
+def inherited_text(effects: Effects, reader: KeyReader) -> str | None:
     """Return what a client takes from its workers, None where they give nothing."""
     client = effects.clients[reader.client]
     value = client.own_value(reader.plain)
     return value.value if value and value.origin == "workers" else None
 
 
-def differs(reader: Reader, old: Effects, new: Effects) -> bool:
+def differs(reader: KeyReader, old: Effects, new: Effects) -> bool:
     """Tell whether a reader gets something else."""
     return old.value(reader) != new.value(reader) and reader != _ONE_TASK.get(old.type)
 
 
-def without_workers(around: Surroundings) -> Surroundings:
+def without_workers(around: WorkerSetting) -> WorkerSetting:
     """Return the surroundings without properties of workers, as new ones have none that are known."""
-    return replace(around, workers={})
+    return replace(around, workers={}, is_known=True)

@@ -14,6 +14,7 @@ from mm2mgr.connectors import ConnectorType
 from mm2mgr.imports.inputs import Mirror, Placeholder, alias_text, most_common
 from mm2mgr.imports.settings import Pair
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
+from mm2mgr.spec.files import refused_security
 from mm2mgr.spec.scalars import SECURITY_KEYS, check_address, is_name
 from mm2mgr.text import is_addressable, whole_number
 
@@ -61,6 +62,7 @@ class DeclaredConnect:
     name: str
     kafka: str
     why_kafka: str
+    is_kafka_known: bool
     urls: list[str]
     version: str | None = None
     exactly_once: bool = False
@@ -98,13 +100,15 @@ def decide_estate(
 ) -> ImportedEstate:
     """Decide what to declare. `urls` and `kafkas` are what the user says of Connect clusters by name."""
     estate = ImportedEstate(connectors=len(mirrors))
-    usable = list(_usable(mirrors, estate))
+    usable = list(_usable([mirror for mirror in mirrors if not _is_silent(mirror)], estate))
     usable = list(_one_connect_per_pair(usable, estate))
     estate.clusters = {cluster.alias: cluster for cluster in _clusters(usable, estate)}
     usable = list(_without_second_aliases(usable, estate))
     _arrange_flows(usable, estate)
-    kept = {id(mirror) for pair in estate.pairs for mirror in (pair.source, pair.checkpoint, pair.heartbeat) if mirror}
-    remaining = [mirror for mirror in usable if id(mirror) in kept]
+    in_flows = {
+        id(mirror) for pair in estate.pairs for mirror in (pair.source, pair.checkpoint, pair.heartbeat) if mirror
+    }
+    remaining = [mirror for mirror in usable if id(mirror) in in_flows]
     estate.connects = {connect.name: connect for connect in _connects(remaining, estate, urls, kafkas, version)}
     used = {alias for mirror in remaining for alias in (mirror.source, mirror.target)}
     used |= {connect.kafka for connect in estate.connects.values()}
@@ -127,6 +131,12 @@ def _usable(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[Mirro
             estate.left_out.append(LeftOut(mirror, reason, fix))
         else:
             yield mirror
+
+
+def _is_silent(mirror: Mirror) -> bool:
+    """Tell whether a heartbeat connector of dedicated mode writes none: on Connect there is nothing to replace."""
+    is_off = mirror.config.get("emit.heartbeats.enabled", "").strip().lower() == "false"
+    return mirror.is_dedicated and mirror.type == "heartbeat" and is_off
 
 
 def _refusal(mirror: Mirror) -> tuple[str, str]:
@@ -210,14 +220,14 @@ def _clusters(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[Dec
         sides = [
             (mirror, side) for mirror in mirrors for side in ("source", "target") if getattr(mirror, side) == alias
         ]
-        found = [text for mirror, side in sides if (text := _servers_text(mirror, side))]
-        chosen = most_common(found)
+        addresses = [text for mirror, side in sides if (text := _servers_text(mirror, side))]
+        chosen = most_common(addresses)
         servers = [server for part in chosen.split(",") if (server := part.strip()) and _is_address(server)]
         if not servers:
             variable = f"{re.sub(r'[^A-Za-z0-9]+', '_', alias).upper()}_BOOTSTRAP_SERVERS"
             estate.placeholders.append(Placeholder(variable, f"bootstrap.servers of {alias}", "unknown", ""))
             servers = [f"${{env:{variable}}}"]
-        others = dict.fromkeys(text for text in found if not set(text.split(",")) & set(servers))
+        others = dict.fromkeys(text for text in addresses if not set(text.split(",")) & set(servers))
         yield DeclaredCluster(
             alias, list(dict.fromkeys(servers)), _security(sides), _factor(alias, mirrors), tuple(others)
         )
@@ -252,7 +262,9 @@ def _security(sides: Iterable[tuple[Mirror, str]]) -> dict[str, str]:
         for key in SECURITY_KEYS:
             votes.setdefault(key, Counter())[own.get(key, "").strip()] += 1
     chosen = {key: counted.most_common(1)[0][0] for key, counted in sorted(votes.items())}
-    return {key: value for key, value in chosen.items() if value}
+    security = {key: value for key, value in chosen.items() if value}
+    refused = refused_security(security)
+    return {key: value for key, value in security.items() if key not in refused}
 
 
 def _factor(alias: str, mirrors: Sequence[Mirror]) -> int:
@@ -290,7 +302,8 @@ def _connects(
             name,
             kafka,
             reason,
-            list(urls.get(name, [f"http://{name.lower().replace('_', '-')}:8083"])),
+            not reason.startswith("a guess"),
+            list(urls.get(name, [f"http://connect-{name.lower().replace('_', '-')}:8083"])),
             version or (next(iter(versions)) if len(versions) == 1 else None),
             any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in own),
             "connector" if security and len(brought) * 2 > len(here) else "worker",
@@ -307,7 +320,7 @@ def _home(name: str, mirrors: Sequence[Mirror], estate: ImportedEstate, kafkas: 
         return kafkas[name], "as given"
     if all(mirror.is_dedicated for mirror in mirrors):
         targets = [mirror.target for mirror in mirrors if mirror.type == "source"]
-        return most_common(targets), "a dedicated MirrorMaker uses its target, and so should its new workers"
+        return most_common(targets), "its new workers are to use the target, as the MirrorMaker before them"
     for mirror in mirrors:
         servers = {part.strip() for part in mirror.workers.get(_SERVERS, "").split(",")}
         for alias, cluster in estate.clusters.items():

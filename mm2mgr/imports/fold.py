@@ -1,4 +1,4 @@
-"""Folds settings of many pairs into few lines: what pairs share stands once, and only what differs stands below them."""
+"""Folds settings of many pairs into few lines: what pairs share stands once, and below them only what differs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from mm2mgr.imports.settings import DEFAULTS, Path, Settings
 ABSENT = object()
 _SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
 _CLIENTS = (*defaults.CLIENT_DEFAULTS, "target_consumer")
+_OF_SWITCH = {
+    "target_consumer": "checkpoints",
+    "checkpoint_connector": "checkpoints",
+    "heartbeat_connector": "heartbeats",
+}
 _OWN_KEYS = ("source_connector", "checkpoint_connector", "heartbeat_connector")
+_SHARED_BLOCKS = ("source_admin", "target_admin", "target_consumer", "checkpoint_connector", "heartbeat_connector")
+_OWN_DEFAULTS = {key for block in defaults.METRIC_NAMES_DEFAULTS.values() for key in block} | {"offsets.storage.topic"}
 _NEVER_SHARED = {("connector_name",), ("checkpoints", "connector_name"), ("heartbeats", "connector_name")}
 
 
@@ -60,8 +67,8 @@ def share_settings(own: dict[str, Settings], least: int = 1) -> Settings:
     before = {name: dict(settings) for name, settings in own.items()}
     paths = dict.fromkeys(path for settings in own.values() for path in settings)
     for path in paths:
-        if path in _NEVER_SHARED and len(own) > 1:
-            continue
+        if (path in _NEVER_SHARED and len(own) > 1) or (path[0] == "topics" and least > 1):
+            continue  # by its topics a flow is known
         values = {
             name: settings.get(path, ABSENT) for name, settings in own.items() if not _is_open(before[name], path)
         }
@@ -88,6 +95,8 @@ def _is_open(settings: Settings, path: Path) -> bool:
     """Tell whether a setting decides nothing, since what it belongs to is switched off."""
     if path[0] == "verbatim" and path[1] in ("checkpoint", "heartbeat"):
         return settings.get((f"{path[1]}s", "enabled")) is False
+    if switch := _OF_SWITCH.get(path[0]):
+        return settings.get((switch, "enabled")) is False
     return path[0] in _SWITCHES and path[1:] != ("enabled",) and settings.get((path[0], "enabled")) is False
 
 
@@ -108,9 +117,15 @@ def neutral_value(path: Path) -> object:
     """Return what to write where an upper level has a value and here is none; ABSENT where nothing says that."""
     if path in DEFAULTS:
         return DEFAULTS[path]
+    if path[0] in _SHARED_BLOCKS:
+        return ABSENT  # flows of a pair must agree on it as it is written
     if path[0] in _CLIENTS:
-        return defaults.CLIENT_DEFAULTS.get(path[0], {}).get(path[1], (None, ""))[0]
-    return None if path[0] in _OWN_KEYS else ABSENT
+        return _client_default(path)
+    return None if path[0] == "source_connector" and path[1] not in _OWN_DEFAULTS else ABSENT
+
+
+def _client_default(path: Path) -> object:
+    return defaults.CLIENT_DEFAULTS.get(path[0], {}).get(path[1], (None, ""))[0]
 
 
 def is_default(path: Path, value: object) -> bool:
@@ -118,12 +133,8 @@ def is_default(path: Path, value: object) -> bool:
     if path in DEFAULTS:
         return DEFAULTS[path] == value
     if path[0] in _CLIENTS:
-        return neutral_value(path) == value
-    return path[0] in _OWN_KEYS and value is None and path[1] not in _metric_names()
-
-
-def _metric_names() -> set[str]:
-    return {key for block in defaults.METRIC_NAMES_DEFAULTS.values() for key in block}
+        return _client_default(path) == value
+    return path[0] in _OWN_KEYS and value is None and path[1] not in _OWN_DEFAULTS
 
 
 def _imply_switches(settings: Settings, above: Settings) -> None:
@@ -134,7 +145,7 @@ def _imply_switches(settings: Settings, above: Settings) -> None:
             settings[block, "enabled"] = False
 
 
-def nested(settings: Settings, order: Callable[[Path], object] | None = None) -> dict[str, object]:
+def nest_settings(settings: Settings, order: Callable[[Path], object] | None = None) -> dict[str, object]:
     """Return flat settings as nested mappings, `enabled: false` alone in its short form."""
     result: dict[str, object] = {}
     for path in sorted(settings, key=order) if order else settings:  # type: ignore[arg-type]

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import PurePath
 
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.formats.connectors import FoundConnector
@@ -83,7 +82,8 @@ class Mirror:
 
     @property
     def is_dedicated(self) -> bool:
-        return self.origin.form == "dedicated"
+        """Whether it runs in a process of its own, so that Connect has no connector of it."""
+        return self.origin.form != "connect"
 
     @property
     def exactly_once(self) -> bool:
@@ -121,11 +121,14 @@ class Preparation:
         }
         version = known_version(connector, self.version)
         if numbers(version) < _BLACKLISTS_GONE:
-            config, lines = _renamed(config, lines)
+            config, lines = _with_new_names(config, lines)
         source, target = (config.get(f"{side}.cluster.alias", "").strip() for side in ("source", "target"))
         target = target or "target"  # MirrorConnectorConfig.TARGET_CLUSTER_ALIAS_DEFAULT
         type_ = connector.type
         assert type_ is not None
+        for key in connector.sensitive & config.keys():
+            if not is_placeholder(value := config[key]):
+                config = {**config, key: self._placeholder(value, key, "", (source, target), lines[key].place)}
         clear = dict(self._without_secrets(config, lines, source, target, connector.name))
         own = connector.workers.properties if connector.workers else {}
         workers = dict(self._without_secrets(own, {}, target, target, connector.name))
@@ -141,7 +144,9 @@ class Preparation:
             version,
             connector,
             slips,
-            frozenset(key for key, value in clear.items() if value != config[key]),
+            frozenset(
+                key for key, value in clear.items() if value != connector.config.get(key, value) and key not in slips
+            ),
             workers,
         )
 
@@ -151,18 +156,19 @@ class Preparation:
         """Name the Connect cluster: as the file does, after a file or folder of several connectors, or the target."""
         if self.connects == (ALL_THERE,):
             return ALL_THERE
-        if connector.form == "dedicated":  # on Connect, heartbeats run beside the flow that carries them
+        if connector.form != "connect":  # on Connect, heartbeats run beside the flow that carries them
             return alias_text(source if connector.type == "heartbeat" else target)
         if connector.owner:
             return alias_text(connector.owner)
         if len(self.connects) == 1:
             return self.connects[0]
-        path = PurePath(file.path)
-        names = [path.stem, *(parent.name for parent in path.parents)]
+        *folders, name = re.split(r"[/\\]", file.path)
+        stem = name.rpartition(".")[0] or name
+        names = [stem, *reversed(folders)]
         if declared := next((name for name in names if name in self.connects), ""):
             return declared
         several = sum(other.type is not None for other in file.connectors) > _OF_ONE_PAIR
-        return alias_text(path.stem if several else target)
+        return alias_text(stem if several else target)
 
     # --- secrets and templates ----------------------------------------------------------------------------------------
 
@@ -180,11 +186,15 @@ class Preparation:
         for part in sorted(secrets, key=len, reverse=True):
             if part in value:
                 option = _option(value, part)
-                variable = self._variable(part, key, option, source, target)
-                self.placeholders.setdefault(variable, Placeholder(variable, option or key, "secret", place))
+                text = self._placeholder(part, key, option, (source, target), place)
                 before = rf"({re.escape(option)}\s*=\s*\\?[\"']?)" if option else "()"
-                value = re.sub(before + re.escape(part), rf"\g<1>${{env:{variable}}}", value)
+                value = _with_part_replaced(value, before + re.escape(part), text)
         return value
+
+    def _placeholder(self, secret: str, key: str, option: str, ends: tuple[str, str], place: str) -> str:
+        variable = self._variable(secret, key, option, *ends)
+        self.placeholders.setdefault(variable, Placeholder(variable, option or key, "secret", place))
+        return f"${{env:{variable}}}"
 
     def _without_templates(self, key: str, value: str, source: str, target: str, place: str) -> str:
         """Return a value with a placeholder for what a template or a shell fills in."""
@@ -231,10 +241,10 @@ def known_version(connector: FoundConnector, version: str) -> str:
 def _values_of_java(file: ForeignFile, connector: FoundConnector) -> tuple[dict[str, str], dict[str, str]]:
     """Return a config with the values that Java reads, and those that were meant where they are others."""
     entries: Iterable[Entry] = file.entries or connector.entries
-    read = {(entry.line, entry.key): entry.value for entry in entries}
+    read = {(entry.file, entry.line, entry.key): entry.value for entry in entries}
     config, slips = dict(connector.config), dict[str, str]()
     for key, line in connector.lines.items():
-        value = read.get((line.line, line.key), line.value)
+        value = read.get((line.file, line.line, line.key), line.value)
         if key not in config or value == config[key]:
             continue
         if connector.type and not fault(connector.type, key, load().lines[-1], value):
@@ -247,7 +257,9 @@ def _values_of_java(file: ForeignFile, connector: FoundConnector) -> tuple[dict[
 _TRIMMED = frozenset({"source.cluster.alias", "target.cluster.alias", "connector.class"})
 
 
-def _renamed(config: Mapping[str, str], lines: Mapping[str, InputKey]) -> tuple[dict[str, str], dict[str, InputKey]]:
+def _with_new_names(
+    config: Mapping[str, str], lines: Mapping[str, InputKey]
+) -> tuple[dict[str, str], dict[str, InputKey]]:
     """Return a config in which the names before KIP-629 are the new ones, which win where both are there."""
     names = {old: new for old, new in RENAMED.items() if old in config and new not in config}
     return (
@@ -260,6 +272,10 @@ def _option(value: str, part: str) -> str:
     """Return the name of the option of a JAAS string that has a value."""
     match = re.search(rf"([\w.]+)\s*=\s*\\?[\"']?{re.escape(part)}", value)
     return match[1] if match else ""
+
+
+def _with_part_replaced(value: str, pattern: str, text: str) -> str:
+    return re.sub(pattern, lambda match: match[1] + text, value)
 
 
 def _holds_only_placeholders(part: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.connectors import Connector, ConnectorType
@@ -13,9 +13,13 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats import mm2_properties
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.recognise import ForeignFile
-from mm2mgr.imports.effects import PATTERNS, Effects, Reader, Surroundings, differs
+from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
 from mm2mgr.imports.estate import ImportedEstate, LeftOut
 from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
+from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.reading import Surroundings, estate_of_files
+from mm2mgr.lint.rules import RULES, lint
+from mm2mgr.log_places import START_KEY
 from mm2mgr.secrets import mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.scalars import is_name
@@ -58,6 +62,17 @@ class ReportRow:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What `lint` says of an input, which is imported as it behaves: nothing is improved in silence."""
+
+    place: str
+    rule: str
+    severity: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True)
 class ConnectorLeftOut:
     """A connector that the tree does not declare."""
 
@@ -74,11 +89,12 @@ class ImportReport:
     rows: tuple[ReportRow, ...]
     left_out: tuple[ConnectorLeftOut, ...] = ()
     placeholders: tuple[Placeholder, ...] = ()
+    advice: tuple[Advice, ...] = ()
     notes: tuple[str, ...] = ()
     connectors: int = 0
     flows: int = 0
     comments: dict[PathKey, str] = field(default_factory=dict, repr=False, compare=False)
-    json_keys = "summary rows left_out placeholders notes"
+    json_keys = "summary rows left_out placeholders advice notes"
 
     @property
     def counts(self) -> Mapping[Outcome, int]:
@@ -116,8 +132,8 @@ class Judged:
 
     mirror: Mirror
     connector: Connector
-    before: Surroundings
-    after: Surroundings
+    before: WorkerSetting
+    after: WorkerSetting
 
 
 @dataclass(frozen=True)
@@ -145,6 +161,7 @@ def make_report(
     estate: ImportedEstate,
     judged: Sequence[Judged],
     lines: Sequence[TreeLine],
+    version: str,
 ) -> ImportReport:
     """Return the report on every key of these files."""
     maker = _Maker(estate, lines)
@@ -152,11 +169,21 @@ def make_report(
         maker.judge(pair)
     for left in estate.left_out:
         maker.leave_out(left)
-    rows = tuple(maker.rows(files))
+    rows = {(row.file, row.line, row.key): row for row in maker.rows(files)}
+    advice: list[Advice] = []
+    for finding in advise(files, version):
+        row = rows.get((finding.spot.file, finding.spot.line, finding.spot.key))
+        if row and row.outcome == "nothing":  # lint says why, and what to write in this file
+            rows[row.file, row.line, row.key] = replace(row, reason=finding.message, fix=finding.fix)
+        else:
+            more = f" (and {finding.more} more like this)" if finding.more else ""
+            place = str(finding.spot)
+            advice.append(Advice(place, finding.rule, finding.severity, finding.message + more, finding.fix))
     return ImportReport(
-        rows,
+        tuple(rows.values()),
         tuple(ConnectorLeftOut(left.mirror.name, left.mirror.place, left.reason, left.fix) for left in estate.left_out),
         tuple(estate.placeholders),
+        tuple(advice),
         tuple(_notes(files, estate)),
         estate.connectors,
         sum(len(pairs) for pairs in estate.flows.values()),
@@ -166,15 +193,26 @@ def make_report(
 
 def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str]:
     for cluster in estate.clusters.values():
-        for other in cluster.other_servers:
+        for other in cluster.other_servers:  # one alias, several clusters: each connector keeps its own
             mine = ",".join(cluster.servers)
-            yield f"alias {cluster.alias}: most connectors have the brokers {mine}, others {other}: these are kept verbatim"
+            most = f"most connectors have the brokers {mine}, others {other}"
+            yield f"alias {cluster.alias}: {most}: these are kept verbatim"
     for connect in estate.connects.values():
         yield f"connect.{connect.name}: its workers are taken to use the Kafka {connect.kafka}: {connect.why_kafka}"
     for file in files:
         for connector in file.connectors:
             if connector.type is None:
                 yield f"{file.path}:{connector.line}: {connector.name} is a {connector.class_name}, and not imported"
+
+
+def advise(files: Sequence[ForeignFile], version: str) -> list[Finding]:
+    """Return what lint finds wrong in these files, but for hints."""
+    findings = lint(estate_of_files(files, Surroundings(version=version)), RULES)
+    loud = (finding for finding in findings if finding.silenced is None and finding.severity != "info")
+    return [finding for finding in loud if finding.rule != _REPLACED_RULE]
+
+
+_REPLACED_RULE = "secret-in-clear"  # what an import itself replaces
 
 
 class _Maker:
@@ -199,11 +237,17 @@ class _Maker:
         for key in mirror.config:
             if place := mirror.lines.get(key):
                 self.verdicts.setdefault(place, []).append(self._verdict(judged, key, old, new))
+        for entry in mirror.origin.entries if mirror.origin.start_group else ():
+            if entry.key == "group.id":
+                place = InputKey(entry.file or mirror.file, entry.line, entry.key)
+                path = self._path_of(judged.connector.origins.get(START_KEY))
+                self.verdicts[place] = [_Verdict("kept", path, "the flow goes on where this group is")]
 
     def leave_out(self, left: LeftOut) -> None:
         """Record that nothing of a connector is kept."""
         mirror = left.mirror
-        effects = Effects(mirror.type, mirror.config, Surroundings(mirror.version, mirror.workers, mirror.exactly_once))
+        setting = WorkerSetting(mirror.version, mirror.workers, mirror.exactly_once)
+        effects = Effects(mirror.type, mirror.config, setting)
         for key in mirror.config:
             if place := mirror.lines.get(key):
                 does = effects.readers(key) or key in _IDENTITY
@@ -211,11 +255,13 @@ class _Maker:
                 verdict = verdict if does else _Verdict("nothing", reason=_dead(mirror, key))
                 self.of_left_out.setdefault(place, verdict)
 
-    def _verdict(self, judged: Judged, key: str, old: Effects, new: Effects) -> _Verdict:  # noqa: PLR0911  one per outcome
+    def _verdict(self, judged: Judged, key: str, old: Effects, new: Effects) -> _Verdict:  # noqa: PLR0911
         mirror, origins = judged.mirror, judged.connector.origins
         if key in _IDENTITY or key.startswith("mm2mgr."):
             return self._identity(judged, key)
         readers = old.readers(key)
+        if not readers and mirror.is_dedicated and key == "emit.heartbeats.enabled":
+            return _Verdict("kept", reason="it decides which heartbeat connectors there are")
         if not readers:
             if other := old.outranked_by(key):
                 return _Verdict("nothing", reason=f"{other} outranks it", fix=f"remove {key}")
@@ -245,7 +291,7 @@ class _Maker:
         origin = judged.connector.origins.get("name" if key == "name" else key)
         return _Verdict("kept", self._path_of(origin), "" if origin else "mm2mgr writes it itself")
 
-    def _path(self, readers: Sequence[Reader], new: Effects, origins: Mapping[str, Origin]) -> PathKey:
+    def _path(self, readers: Sequence[KeyReader], new: Effects, origins: Mapping[str, Origin]) -> PathKey:
         """Return where a value is in the tree, () where none of its lines says it."""
         for reader in readers:
             key = reader.plain if not reader.client else self._winner(new, reader)
@@ -253,7 +299,7 @@ class _Maker:
                 return path
         return ()
 
-    def _winner(self, new: Effects, reader: Reader) -> str:
+    def _winner(self, new: Effects, reader: KeyReader) -> str:
         client = new.clients.get(reader.client)
         return client.written.get(reader.plain, "") if client else ""
 
@@ -308,15 +354,15 @@ def _input_keys(file: ForeignFile) -> Iterator[tuple[InputKey, Entry, bool]]:
     groups: list[Iterable[Entry]] = [file.entries] if file.syntax == "dedicated" else []
     if file.syntax != "dedicated":
         groups = [(*connector.entries, *connector.unused) for connector in file.connectors if connector.type]
-    seen: set[InputKey] = set()
+    yielded_keys: set[InputKey] = set()
     for group in groups:
-        last = {entry.key: entry for entry in group}
+        last = {(entry.file, entry.key): entry for entry in group}
         for entry in group:
             place = InputKey(entry.file or file.path, entry.line, entry.key)
             is_written = bool(entry.path) or file.syntax not in ("json", "yaml")
-            if is_written and place not in seen:
-                seen.add(place)
-                yield place, entry, last[entry.key] is entry
+            if is_written and place not in yielded_keys:
+                yielded_keys.add(place)
+                yield place, entry, last[entry.file, entry.key] is entry
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------
@@ -333,6 +379,9 @@ def _dead(mirror: Mirror, key: str) -> str:
     except Mm2mgrError as error:
         return error.message
     _, colon, reason = verdict.partition("does nothing: ")
+    if reason.endswith("does not have it") and (history := load().history(mirror.type, key)):
+        lines = history[0].exists_in
+        return f"{reason}: {lines[0]} to {lines[-1]} do"
     return reason if colon else f"no client of this connector reads it in Kafka {mirror.version}"
 
 
@@ -346,7 +395,7 @@ def _instead(mirror: Mirror, key: str) -> str:
     return next((f"write {way.yaml}" for way in instead if way.yaml), "")
 
 
-def _loss(reader: Reader, old: Effects, new: Effects) -> str:
+def _loss(reader: KeyReader, old: Effects, new: Effects) -> str:
     subject = f"the {reader.client}" if reader.client else "the connector"
     return f"{subject} gets another {reader.plain} than before"
 

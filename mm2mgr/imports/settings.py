@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mm2mgr import defaults
 from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import ConnectorType
-from mm2mgr.imports.effects import CONVERTERS, PATTERNS, Effects, Reader, Surroundings
+from mm2mgr.imports.effects import CONVERTERS, PATTERNS, Effects, KeyReader, WorkerSetting
 from mm2mgr.imports.inputs import Mirror
 from mm2mgr.log_places import GROUP_PREFIX, START_KEY
 from mm2mgr.spec.scalars import (
@@ -92,9 +92,11 @@ class Pair:
         return self.source.pair
 
 
-def around_of(mirror: Mirror, home_servers: str) -> Surroundings:
+def around_of(mirror: Mirror, home_servers: str) -> WorkerSetting:
     """Return where a connector runs, as far as its input says."""
-    return Surroundings(mirror.version, mirror.workers, mirror.exactly_once, home_servers)
+    return WorkerSetting(
+        mirror.version, mirror.workers, mirror.exactly_once, home_servers, is_known=bool(mirror.workers)
+    )
 
 
 def read_settings(pair: Pair, shared: Pair) -> Settings:
@@ -118,7 +120,7 @@ def _is_shared(path: Path) -> bool:
 def _of_source(mirror: Mirror) -> Iterator[tuple[Path, object]]:
     config = mirror.config
     yield ("topics", "include"), patterns_of(config.get("topics", ".*"))
-    yield ("topics", "exclude"), without(patterns_of(config.get("topics.exclude", "")), defaults.TOPICS_EXCLUDE)
+    yield ("topics", "exclude"), drop_usual(patterns_of(config.get("topics.exclude", "")), defaults.TOPICS_EXCLUDE)
     policy = config.get("replication.policy.class", defaults.POLICIES["default"]).strip()
     yield ("replication_policy",), _POLICIES.get(policy, policy)
     yield ("separator",), config.get("replication.policy.separator", ".")
@@ -131,11 +133,13 @@ def _of_source(mirror: Mirror) -> Iterator[tuple[Path, object]]:
     yield ("sync", "topic_configs"), flag(config, "sync.topic.configs.enabled", default=True)
     yield ("sync", "topic_acls"), flag(config, "sync.topic.acls.enabled", default=True)
     excluded = patterns_of(config.get("config.properties.exclude", ""))
-    yield ("sync", "exclude_properties"), without(excluded, defaults.PROPERTIES_EXCLUDE)
+    yield ("sync", "exclude_properties"), drop_usual(excluded, defaults.PROPERTIES_EXCLUDE)
     yield ("refresh_interval",), seconds_text(config.get("refresh.topics.interval.seconds", "600"))
     if (state := (mirror.origin.state or "").lower()) in ("paused", "stopped"):
         yield ("state",), state
-    if start := config.get(START_KEY):
+    if group := mirror.origin.start_group:
+        yield ("start", "group"), group
+    elif start := config.get(START_KEY):
         of_group = start.startswith(GROUP_PREFIX)
         path = ("start", "group") if of_group else ("start",)
         yield path, start.removeprefix(GROUP_PREFIX) if of_group else start
@@ -153,7 +157,7 @@ def _of_checkpoint(mirror: Mirror | None, shared: Pair) -> Iterator[tuple[Path, 
     config = mirror.config
     yield ("checkpoints", "group_offsets"), flag(config, "sync.group.offsets.enabled", default=False)
     yield ("checkpoints", "groups", "include"), patterns_of(config.get("groups", ".*"))
-    excluded = without(patterns_of(config.get("groups.exclude", "")), defaults.GROUPS_EXCLUDE)
+    excluded = drop_usual(patterns_of(config.get("groups.exclude", "")), defaults.GROUPS_EXCLUDE)
     yield ("checkpoints", "groups", "exclude"), excluded
     yield ("checkpoints", "interval"), seconds_text(config.get("emit.checkpoints.interval.seconds", "60"))
     of_source = {path for path, _ in _blocks(shared.source)}
@@ -172,7 +176,7 @@ def _of_heartbeat(mirror: Mirror | None) -> Iterator[tuple[Path, object]]:
 
 def _blocks(mirror: Mirror) -> Iterator[tuple[Path, object]]:
     """Yield the plain keys of clients, and None for those that only mm2mgr sets."""
-    effects = Effects(mirror.type, mirror.config, Surroundings(mirror.version, exactly_once=mirror.exactly_once))
+    effects = Effects(mirror.type, mirror.config, WorkerSetting(mirror.version, exactly_once=mirror.exactly_once))
     is_once = mirror.config.get("exactly.once.support", "").strip().lower() == "required"
     for name, block in BLOCKS[mirror.type]:
         client = effects.clients.get(name)
@@ -190,11 +194,11 @@ def _blocks(mirror: Mirror) -> Iterator[tuple[Path, object]]:
 
 def _other_keys(mirror: Mirror) -> Iterator[tuple[Path, object]]:
     """Yield the connector's own keys that have no setting, as Kafka names them."""
-    effects = Effects(mirror.type, mirror.config, Surroundings(mirror.version, exactly_once=mirror.exactly_once))
+    effects = Effects(mirror.type, mirror.config, WorkerSetting(mirror.version, exactly_once=mirror.exactly_once))
     block = _TYPES_BLOCK[mirror.type]
     has_metric_names = block in defaults.METRIC_NAMES_DEFAULTS
     for key, value in mirror.config.items():
-        if key in OWNED_CONNECTOR_KEYS or key.startswith("mm2mgr.") or Reader("", key) not in effects.readers(key):
+        if key in OWNED_CONNECTOR_KEYS or key.startswith("mm2mgr.") or KeyReader("", key) not in effects.readers(key):
             continue
         is_prefixed = key.startswith(tuple(PREFIX_BLOCKS)) and key not in CONNECTOR_KEYS_LIKE_PREFIXES
         if is_prefixed or key.startswith(tuple(f"{name}." for name in CONVERTERS)):
@@ -202,7 +206,8 @@ def _other_keys(mirror: Mirror) -> Iterator[tuple[Path, object]]:
         definition = effects.definition(key)
         if definition and definition.default is not None and definition.default.strip() == value.strip():
             continue  # Kafka's own default
-        yield (block, key), value
+        if (key, value) != ("offsets.storage.topic", f"mm2mgr-offsets.{mirror.connect}.internal"):  # its usual name
+            yield (block, key), value
     first, until = defaults.METRIC_NAMES_VERSIONS
     number = tuple(int(part) for part in re.findall(r"\d+", mirror.version)[:2])
     if has_metric_names and first <= number < until:
@@ -237,7 +242,7 @@ def name_or_pattern(item: str) -> str:
     return plain if is_name(plain) else item
 
 
-def without(items: Iterable[str], always: Iterable[str]) -> list[str]:
+def drop_usual(items: Iterable[str], always: Iterable[str]) -> list[str]:
     """Return the items that a tree does not have by itself."""
     usual = {name_or_pattern(item) for item in always} | set(always)
     return [item for item in items if item not in usual]

@@ -13,9 +13,9 @@ from pathlib import Path
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.expand import expand
 from mm2mgr.formats.recognise import ForeignFile
-from mm2mgr.imports.effects import Surroundings, verbatim_keys, without_workers
+from mm2mgr.imports.effects import WorkerSetting, verbatim_keys, without_workers
 from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
-from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nested
+from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
 from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation
 from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report
 from mm2mgr.imports.settings import Pair, Settings, around_of, read_settings
@@ -28,6 +28,11 @@ from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
 """The files of an imported tree: clusters and Connect clusters, flows, connectors that change hands."""
+_LISTS: Mapping[str, tuple[str, ...]] = {
+    "topics.exclude": ("topics", "exclude"),
+    "config.properties.exclude": ("sync", "exclude_properties"),
+    "groups.exclude": ("checkpoints", "groups", "exclude"),
+}
 _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 
 
@@ -66,8 +71,8 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
     draft.settle()
-    estate.placeholders = draft.used([*preparation.placeholders.values(), *estate.placeholders])
-    report = make_report(files, estate, draft.judged(), draft.lines())
+    estate.placeholders = draft.placeholders_in_use([*preparation.placeholders.values(), *estate.placeholders])
+    report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version)
     return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors), draft.flows)
 
 
@@ -87,7 +92,7 @@ class _Draft:
 
     def _settings(self, pair: Pair) -> Settings:
         settings = read_settings(pair, self.estate.decider(pair))
-        for wrong in self._refused(settings):
+        for wrong in self._find_refused(settings):
             settings.pop(wrong, None)
         settings.setdefault(("topics", "include"), [".*"])
         if not settings["topics", "include"]:
@@ -95,9 +100,9 @@ class _Draft:
         self._name_connectors(pair, settings)
         return settings
 
-    def _refused(self, settings: Settings) -> list[tuple[str, ...]]:
+    def _find_refused(self, settings: Settings) -> list[tuple[str, ...]]:
         """Return the paths whose values the declaration does not take; these go on verbatim."""
-        _, problems = check_merged(nested(settings), "")
+        _, problems = check_merged(nest_settings(settings), "")
         return [
             path
             for path in settings
@@ -136,7 +141,7 @@ class _Draft:
         topology = expand(self.spec)
         self.flows, self.connectors = topology.flows, render(topology, self.options.templates)
 
-    def rendered(self) -> Mapping[tuple[str, ConnectorType, str], Connector]:
+    def rendered_by_flow(self) -> Mapping[tuple[str, ConnectorType, str], Connector]:
         """Return the rendered connectors by flow (source connectors only), type and pair."""
         by_flow = {}
         for connector in self.connectors:
@@ -146,7 +151,7 @@ class _Draft:
 
     def matches(self) -> Iterable[tuple[Pair, ConnectorType, Mirror, Connector | None]]:
         """Yield each imported connector with the rendered one."""
-        rendered = self.rendered()
+        rendered = self.rendered_by_flow()
         for pair in self.estate.pairs:
             for type_ in _TYPES:
                 mirror: Mirror | None = getattr(pair, type_)
@@ -155,10 +160,10 @@ class _Draft:
                 name = pair.flow if type_ == "source" else ""
                 yield pair, type_, mirror, rendered.get((name, type_, pair.name))
 
-    def around(self, mirror: Mirror) -> tuple[Surroundings, Surroundings]:
+    def places_of(self, mirror: Mirror) -> tuple[WorkerSetting, WorkerSetting]:
         """Return where a connector runs, and where it is going to."""
         connect = self.estate.connects[mirror.connect]
-        servers = ",".join(self.estate.clusters[connect.kafka].servers)
+        servers = ",".join(self.estate.clusters[connect.kafka].servers if connect.is_kafka_known else ())
         after = around_of(mirror, servers)
         if not mirror.is_dedicated:
             return after, after
@@ -170,9 +175,12 @@ class _Draft:
         for pair, type_, mirror, connector in self.matches():
             if connector is None:
                 continue
-            for key, value in verbatim_keys(type_, mirror.config, connector.config, *self.around(mirror)).items():
+            for key, value in verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror)).items():
                 for flow, of_pair in self._owners(pair, type_):
-                    self.settings[flow][of_pair]["verbatim", type_, key] = value
+                    settings = self.settings[flow][of_pair]
+                    settings["verbatim", type_, key] = value
+                    if settings.get(_LISTS.get(key, ())):
+                        settings[_LISTS[key]] = []  # the whole list is verbatim
                     added = True
         return added
 
@@ -183,10 +191,12 @@ class _Draft:
             return [(pair.flow, ends)]
         return [(name, ends) for name, pairs in self.estate.flows.items() if ends in pairs]
 
-    def judged(self) -> list[Judged]:
+    def judge_pairs(self) -> list[Judged]:
         """Return each imported connector beside what became of it."""
         return [
-            Judged(mirror, connector, *self.around(mirror)) for _, _, mirror, connector in self.matches() if connector
+            Judged(mirror, connector, *self.places_of(mirror))
+            for _, _, mirror, connector in self.matches()
+            if connector
         ]
 
     # --- values and texts ---------------------------------------------------------------------------------------------
@@ -223,7 +233,7 @@ class _Draft:
         shared = fold_flows(flows)
         result: dict[str, object] = {}
         if shared := {path: value for path, value in shared.items() if not _says_nothing(path, value, {})}:
-            result["defaults"] = {"flows": nested(shared, order_of)}
+            result["defaults"] = {"flows": nest_settings(shared, order_of)}
         result["flows"] = {flow.name: self._flow(flow, shared) for flow in flows}
         return result if flows else {}
 
@@ -234,9 +244,9 @@ class _Draft:
         if run_on := self._run_on(flow):
             entry["run_on"] = run_on
         own = {path: value for path, value in flow.settings.items() if not _says_nothing(path, value, shared)}
-        entry |= nested(own, order_of)
+        entry |= nest_settings(own, order_of)
         if flow.pairs:
-            entry["pairs"] = {pair: nested(settings, order_of) for pair, settings in flow.pairs.items()}
+            entry["pairs"] = {pair: nest_settings(settings, order_of) for pair, settings in flow.pairs.items()}
         return entry
 
     def _run_on(self, flow: FoldedFlow) -> object:
@@ -266,7 +276,7 @@ class _Draft:
         moved: list[object] = []
         for pair, type_, mirror, _ in self.matches():
             if mirror.is_dedicated:
-                if type_ == "source":
+                if type_ == "source" and mirror.origin.form == "dedicated":
                     moved.append({"from": {"dedicated": pair.name}, "to": f"{pair.flow}:{pair.name}"})
                 continue
             owner = mirror.config.get(OWNER_KEY, "")
@@ -281,14 +291,16 @@ class _Draft:
         assert self.spec is not None
         return [TreeLine(path, place.file, place.line) for path, place in self.spec.places.items()]
 
-    def used(self, placeholders: Iterable[Placeholder]) -> list[Placeholder]:
+    def placeholders_in_use(self, placeholders: Iterable[Placeholder]) -> list[Placeholder]:
         """Return the placeholders that the tree has."""
         text = "".join(write_document(values, {}) for values in self.values.values())
         return [placeholder for placeholder in placeholders if f"${{env:{placeholder.variable}}}" in text]
 
     def texts(self, report: ImportReport) -> dict[str, str]:
         """Return the files, with the origin of each value at the end of its line."""
-        comments: dict[PathKey, str] = report.comments
+        comments: dict[PathKey, str] = dict(report.comments)
+        for name in self.estate.connects.keys() - self.options.urls.keys():
+            comments["connect", name, "url"] = "to be set: the REST URL of its workers"
         return {name: write_document(values, comments, _HEADS[name]) for name, values in self.values.items()}
 
 

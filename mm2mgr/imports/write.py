@@ -39,10 +39,24 @@ def _lines(path: PathKey, value: object, comments: Comments, depth: int) -> Iter
         for index, item in enumerate(value):
             yield _with_comment(f"{indent}{_INDENT}- {inline_yaml(item)}", comments.get((*path, index)))
     elif isinstance(value, list) and len(inline_yaml(value)) + len(indent) + len(name) > _WIDTH:
-        yield _with_comment(f"{indent}{name}:", comments.get(path))
-        yield from (f"{indent}{_INDENT}- {inline_yaml(item)}" for item in value)
+        yield _with_comment(f"{indent}{name}: [", comments.get(path))
+        yield from wrap_items([inline_yaml(item) for item in value], indent + _INDENT)
+        yield f"{indent}]"
     else:
-        yield _with_comment(f"{indent}{name}: {inline_yaml(value)}", comments.get(path) or _below(path, comments))
+        yield _with_comment(
+            f"{indent}{name}: {inline_yaml(value)}", comments.get(path) or _comment_below(path, comments)
+        )
+
+
+def wrap_items(items: Sequence[str], indent: str) -> Iterator[str]:
+    """Yield the items of a list in lines that are filled."""
+    line = indent
+    for item in items:
+        if line != indent and len(line) + len(item) + 1 > _WIDTH:
+            yield line.rstrip()
+            line = indent
+        line += f"{item}, "
+    yield line.rstrip()
 
 
 def _fits(path: PathKey, value: Mapping[str, object], comments: Comments, depth: int) -> bool:
@@ -54,7 +68,7 @@ def _fits(path: PathKey, value: Mapping[str, object], comments: Comments, depth:
     return len(_INDENT) * depth + len(str(path[-1])) + len(text) + 2 <= _WIDTH and len(origins) <= 1
 
 
-def _below(path: PathKey, comments: Comments) -> str | None:
+def _comment_below(path: PathKey, comments: Comments) -> str | None:
     return next((text for where, text in comments.items() if where[: len(path)] == path), None)
 
 

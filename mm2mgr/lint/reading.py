@@ -147,8 +147,8 @@ def read_files(
     except SpecError as error:
         raise SpecError(error.problems, hint=error.hint or hint) from error
     files_read, problems = sources.files, list[Problem]()
-    files = tuple(source for file in files_read for source in _source_files(file))
-    if not files:
+    estate = estate_of_files(files_read, surroundings)
+    if not estate.files:
         if any(connector.form == "mirrormaker1" for file in files_read for connector in file.connectors):
             of = next(file for file in files_read if file.connectors)
             raise wrong(of.path, "is MirrorMaker 1, which no connector and no rule is about; mm2mgr import reads it")
@@ -161,8 +161,16 @@ def read_files(
             problems.append(Problem(unused.path, f"holds no MirrorMaker connector: {held}"))
     if problems:
         raise SpecError(problems, hint=hint)
-    subjects = (subject_of(connector, Spot(file.path)) for file in files_read for connector in file.connectors)
-    return Estate(tuple(surroundings.surround(subject) for subject in subjects if subject), files, notes=sources.notes)
+    return replace(estate, notes=sources.notes)
+
+
+def estate_of_files(files: Sequence[ForeignFile], surroundings: Surroundings = Surroundings()) -> Estate:
+    """Return the connectors of files that were read; those of other plugins are left out."""
+    subjects = (subject_of(connector, Spot(file.path)) for file in files for connector in file.connectors)
+    return Estate(
+        tuple(surroundings.surround(subject) for subject in subjects if subject),
+        tuple(source for file in files for source in _source_files(file)),
+    )
 
 
 def _source_files(file: ForeignFile) -> Iterator[SourceFile]:

@@ -14,6 +14,7 @@ from mm2mgr.connect.types import ASKED_CONFIG, NOBODY, SOURCE_CLASS, WorkerInfo,
 from mm2mgr.connectors import RESTING, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
+from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
 from mm2mgr.live.questions import AnsweringWorker, BrokerCount, Configs, ConfigValidation, Plugins, Statuses
@@ -77,18 +78,21 @@ def read_running_connectors(connect: str) -> Steps[list[FoundConnector]]:
     connectors, worker = yield from _read_running(connect)
     properties = {} if worker.exactly_once is None else {EXACTLY_ONCE_KEY: _SUPPORT[worker.exactly_once]}
     workers = FoundWorkers(properties, worker.version, worker.policy)
-    every = (
-        FoundConnector(
-            name,
-            connector.config.get("connector.class", ""),
-            connector.config,
-            state=connector.state or None,
-            owner=connect,
-            workers=workers,
-        )
+    return [
+        replace(found, owner=connect, workers=workers)
         for name, connector in connectors.items()
+        if (found := _found_connector(connect, name, connector)).type
+    ]
+
+
+def _found_connector(connect: str, name: str, connector: RunningConnector) -> FoundConnector:
+    """Return a connector that runs as a file would have it: each key once, in a place `CONNECT/NAME` without lines."""
+    entries = tuple(Entry(key, value, value, 0) for key, value in connector.config.items())
+    lines = {entry.key: entry for entry in entries}
+    class_name, place = connector.config.get("connector.class", ""), f"{connect}/{name}"
+    return FoundConnector(
+        name, class_name, connector.config, lines, 0, entries, state=connector.state or None, file=place
     )
-    return [connector for connector in every if connector.type]
 
 
 _SUPPORT = {True: "enabled", False: "disabled"}

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.balance.ways import Way, compare_ways
     from mm2mgr.check.judge import Checked
     from mm2mgr.evidence.read import Changes, EvidenceOptions
+    from mm2mgr.export import Export, ExportFormat, ExportRefusal, StrimziApi
     from mm2mgr.failover.check import FailoverVerdict, GroupPosition, GroupReadiness, PairReadiness
     from mm2mgr.failover.kept import KeptLooks
     from mm2mgr.failover.rehearsal import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.failover.runbook import Runbook
     from mm2mgr.failover.stages import FailoverStage, StageProgress
+    from mm2mgr.imports.equivalence import Equivalence, IdleKey, SecretPlace, SettingDifference
     from mm2mgr.imports.report import ImportReport, ReportRow
     from mm2mgr.imports.tree import ImportedTree, ImportOptions
     from mm2mgr.json_values import to_json
@@ -92,6 +94,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
+    from mm2mgr.operations.import_check import ImportCheck, check_import
     from mm2mgr.operations.imports import ImportedFolder, import_sources
     from mm2mgr.operations.link import BrokersReport, LinkProbe, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import (
@@ -118,7 +121,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.plugin import PluginWritten, write_plugin
     from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport, rebalance
-    from mm2mgr.operations.render import Rendered, init, render, rules, schema
+    from mm2mgr.operations.render import Rendered, export, init, render, rules, schema, write_export
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
     from mm2mgr.operations.serve import (
         AuditsOrder,
@@ -203,6 +206,7 @@ _HOMES: Mapping[str, str] = {
         "balance.rules": "BalanceHistory BalanceRules LoadLook",
         "balance.ways": "Way compare_ways",
         "check.judge": "Checked",
+        "export": "Export ExportFormat ExportRefusal StrimziApi",
         "failover.check": "FailoverVerdict GroupPosition GroupReadiness PairReadiness",
         "failover.kept": "KeptLooks",
         "failover.runbook": "Runbook",
@@ -231,8 +235,10 @@ _HOMES: Mapping[str, str] = {
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
+        "operations.import_check": "ImportCheck check_import",
         "operations.imports": "ImportedFolder import_sources",
         "imports.report": "ImportReport ReportRow",
+        "imports.equivalence": "Equivalence IdleKey SecretPlace SettingDifference",
         "imports.tree": "ImportOptions ImportedTree",
         "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain explain_files lint lint_rules",
@@ -240,7 +246,7 @@ _HOMES: Mapping[str, str] = {
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
-        "operations.render": "Rendered init render rules schema",
+        "operations.render": "Rendered export init render rules schema write_export",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
         "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder RollUpsOrder "
         "ServeOrder "

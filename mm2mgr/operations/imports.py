@@ -29,7 +29,10 @@ class ImportedFolder:
     written: tuple[Path, ...] = ()
     passed_over: tuple[str, ...] = ()
     with_advice: bool = False
-    json_keys = "summary written passed_over rows left_out placeholders notes cluster_mirroring"
+    json_keys = (
+        "summary=report.summary written passed_over rows=report.rows left_out=report.left_out"
+        " placeholders=report.placeholders advice=report.advice notes=report.notes cluster_mirroring"
+    )
 
     @property
     def cluster_mirroring(self) -> tuple[MirroringAdvice, ...]:
@@ -41,26 +44,6 @@ class ImportedFolder:
     @property
     def report(self) -> ImportReport:
         return self.tree.report
-
-    @property
-    def summary(self) -> dict[str, int]:
-        return self.report.summary
-
-    @property
-    def rows(self) -> object:
-        return self.report.rows
-
-    @property
-    def left_out(self) -> object:
-        return self.report.left_out
-
-    @property
-    def placeholders(self) -> object:
-        return self.report.placeholders
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.report.notes
 
 
 def import_sources(
@@ -76,7 +59,7 @@ def import_sources(
     Mm2mgrError with nothing written where `out` holds something already. `with_advice`: also whether Cluster Mirroring
     could take each flow.
     """
-    options = _checked(options)
+    options = _check_options(options)
     if out is not None:
         _refuse_folder(out)
     files, passed_over = _read(sources)
@@ -88,7 +71,7 @@ def import_sources(
     return ImportedFolder(tree, out, written, passed_over, with_advice)
 
 
-def _checked(options: ImportOptions) -> ImportOptions:
+def _check_options(options: ImportOptions) -> ImportOptions:
     for urls in options.urls.values():
         for url in urls:
             try:

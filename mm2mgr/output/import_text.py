@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mm2mgr.imports.report import OUTCOMES, Outcome, ReportRow
+from mm2mgr.imports.report import OUTCOMES, Advice, Outcome, ReportRow
 from mm2mgr.output.console import say, say_command, say_table
 from mm2mgr.output.markdown import code, escape
 from mm2mgr.output.tables import Table
@@ -30,6 +30,10 @@ def say_import(imported: ImportedFolder, *, everything: bool = False) -> None:
     for left in report.left_out:
         say(f"{left.place}: {left.connector} is left out: {left.reason}", style="yellow")
         say(f"  {left.fix}")
+    if report.advice:
+        say("kept as it behaves; `lint` advises:", style="bold")
+        say_table(_advice_table(report.advice))
+        say()
     for text in (*imported.passed_over, *report.notes):
         say(text)
     for advice in imported.cluster_mirroring:
@@ -65,13 +69,19 @@ def next_steps(imported: ImportedFolder) -> Iterator[str]:
     yield f"mm2mgr -f {out} plan"
 
 
+def _advice_table(advice: Sequence[Advice]) -> Table:
+    cells = [(item.place, item.severity, item.rule, item.message) for item in advice]
+    below = [[f"fix: {item.fix}"] for item in advice]
+    return Table(("place", "severity", "rule", "message"), cells, wrap=("message",), gap=2, header=False, below=below)
+
+
 def _row_table(rows: Sequence[ReportRow]) -> Table:
     cells = [(row.place, row.key, row.where or row.reason) for row in rows]
-    below = [_below(row) for row in rows]
+    below = [_lines_below(row) for row in rows]
     return Table(("place", "key", "where or why"), cells, wrap=("where or why",), gap=2, header=False, below=below)
 
 
-def _below(row: ReportRow) -> list[str]:
+def _lines_below(row: ReportRow) -> list[str]:
     texts = [row.reason] if row.where and row.reason else []
     return texts + ([f"fix: {row.fix}"] if row.fix else [])
 
@@ -90,7 +100,8 @@ def import_markdown(imported: ImportedFolder) -> str:
                 "|---|---|---|---|---|",
             ]
             lines += [
-                f"| {code(row.place)} | {code(row.key)} | {code(row.where)} | {escape(row.reason)} | {escape(row.fix)} |"
+                f"| {code(row.place)} | {code(row.key)} | {code(row.where)} | {escape(row.reason)} |"
+                f" {escape(row.fix)} |"
                 for row in rows
             ]
             lines.append("")
@@ -99,6 +110,13 @@ def import_markdown(imported: ImportedFolder) -> str:
         lines += [
             f"- {code(left.place)} {code(left.connector)}: {escape(left.reason)}; {escape(left.fix)}"
             for left in report.left_out
+        ]
+        lines.append("")
+    if report.advice:
+        lines += ["## Kept as it behaves; advice of lint", "", "| place | rule | what | fix |", "|---|---|---|---|"]
+        lines += [
+            f"| {code(item.place)} | {code(item.rule)} | {escape(item.message)} | {escape(item.fix)} |"
+            for item in report.advice
         ]
         lines.append("")
     if imported.cluster_mirroring:

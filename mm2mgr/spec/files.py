@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +25,7 @@ from pydantic import ValidationError
 from mm2mgr.errors import Mm2mgrError, Problem, SpecError
 from mm2mgr.files import hold_lock, read_regular, replace_file, resolved_within
 from mm2mgr.secrets import remember
-from mm2mgr.spec.models import OVERRIDE_KEYS, Defaults, FlowSettings, Tree
+from mm2mgr.spec.models import OVERRIDE_KEYS, Cluster, Defaults, FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, nearest_place, read_yaml
 
 OVERRIDES = "overrides"
@@ -138,6 +139,17 @@ def check_merged(merged: dict[str, object], of: str) -> tuple[FlowSettings | Non
         from mm2mgr.spec.mistakes import mistakes
 
         return None, mistakes(error, merged, ("defaults", "flows"), of)
+
+
+def refused_security(security: Mapping[str, str]) -> list[str]:
+    """Return the security keys of a cluster whose names or values the declaration does not take."""
+    refused = []
+    for key, value in security.items():
+        try:
+            Cluster.model_validate({"bootstrap_servers": ["kafka:9092"], "security": {key: value}})
+        except ValidationError:
+            refused.append(key)
+    return refused
 
 
 class _Merged:
@@ -278,8 +290,17 @@ def yaml_text(value: Mapping[str, object]) -> str:
 
 def inline_yaml(value: object) -> str:
     """Return a plain value as YAML on one line, with `null` in full."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=sys.maxsize, allow_unicode=True)
-    return text.removesuffix("\n").removesuffix("\n...")
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{inline_yaml(key)}: {inline_yaml(below)}' for key, below in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(inline_yaml, value))}]"
+    return _inline_scalar(value)
+
+
+@lru_cache(maxsize=65_536, typed=True)  # True is 1 otherwise
+def _inline_scalar(value: object) -> str:
+    text = yaml.safe_dump([value], default_flow_style=True, width=sys.maxsize, allow_unicode=True)
+    return text.removesuffix("\n")[1:-1]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Pure: it reads no tree, contacts nothing, and knows no output format."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -98,6 +98,25 @@ _DEAD = {f"{side}.cluster.{kind}." for side in ("source", "target") for kind in 
 }
 _PREFIXES = sorted(_LIVE | _DEAD, key=len, reverse=True)
 PRINCIPAL_KEYS = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")  # what the policy of that name lets pass
+
+
+def policy_refuses(policy: str, plain: str, allowlist: Collection[str] | None) -> bool:
+    """Tell whether the workers' override policy, by its short name, refuses a client's key (KIP-458, KIP-1188).
+
+    `allowlist` is what Allowlist lists, None where that is not known; custom policies are taken to allow all.
+    """
+    if policy == "Principal":
+        return plain not in PRINCIPAL_KEYS
+    if policy == "Allowlist" and allowlist is not None:
+        return plain not in allowlist
+    return policy == "None"
+
+
+def policy_name(text: str) -> str:
+    """Return the short name of an override policy in any spelling that the workers take."""
+    return text.strip().rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
+
+
 _WHEN = {
     "always": "",
     "syncs on source": "while the offset-syncs topic is on the source (Kafka's default)",

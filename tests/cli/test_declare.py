@@ -115,3 +115,29 @@ def test_help_goes_to_stdout_and_ends_well(mm2mgr: Command, command: str) -> Non
 
 def test_the_version_is_printed(mm2mgr: Command) -> None:
     assert mm2mgr("--version").out == f"mm2mgr, version {__version__}\n"
+
+
+@pytest.mark.parametrize("form", ["json", "strimzi", "properties"])
+def test_render_for_another_tool_writes_nothing_where_a_secret_is_in_clear(mm2mgr: Command, form: str) -> None:
+    write(mm2mgr.tree, x=SECRETS + FLOW)
+    before = mm2mgr.files()
+    for more in ((), ("--out", "out")):
+        said = mm2mgr("render", "--format", form, *more, code=1)
+        assert "pa55" not in said.out + said.err
+        assert "trusted-word" not in said.out + said.err
+        assert said.out == ""
+        assert "mm2.a.b.source.f: source.cluster.sasl.jaas.config: a secret stands there in clear" in said.err
+    assert mm2mgr.files() == before
+
+
+def test_render_for_another_tool(mm2mgr: Command) -> None:
+    write(mm2mgr.tree, x=BASE + FLOW)
+    bodies = mm2mgr("render", "--format", "json").json
+    assert [body["name"] for body in bodies] == ["mm2.a.b.heartbeat", "mm2.a.b.source.f", "mm2.a.b.checkpoint"]
+    assert mm2mgr("render", "--format", "strimzi", "--api", "v1").out.count("apiVersion: kafka.strimzi.io/v1\n") == 3
+    said = mm2mgr("render", "--format", "json", "--out", "out")
+    assert (said.out, said.err) == ("", "3 files written to out\n")
+    assert mm2mgr("lint", "out/w.mm2.a.b.source.f.json", "-o", "json").json
+    assert "is not an empty folder" in mm2mgr("render", "--format", "json", "--out", "out", code=1).err
+    mm2mgr("render", "--out", "other", code=64)
+    mm2mgr("render", "--format", "json", "-o", "json", code=64)

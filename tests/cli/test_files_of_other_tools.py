@@ -114,8 +114,40 @@ def test_what_runs_is_read_as_files_are(closed_port: int) -> None:
     assert (connector.name, connector.type, connector.state) == ("mirror", "source", "RUNNING")
     assert connector.owner == url.removeprefix("http://")
     assert connector.config["mm2mgr.owner"] == "somebody-else"
+    assert connector.place_of("mm2mgr.owner") == (f"{connector.owner}/mirror", 0)
+    assert {entry.key for entry in connector.entries} == connector.config.keys()
     assert connector.workers
     assert connector.workers.version == "4.3.1"
     assert connector.workers.policy == "All"
     assert list(unread) == [f"http://127.0.0.1:{closed_port}"]
     assert fake.writes == []
+
+
+def test_a_mirror_maker_1_goes_on_where_its_group_stands(mm2mgr: Command) -> None:
+    (mm2mgr.folder / "consumer.properties").write_text(
+        "bootstrap.servers=mill-1:9092\ngroup.id=old-mirror\nmax.poll.records=100\n"
+    )
+    (mm2mgr.folder / "producer.properties").write_text("bootstrap.servers=dock-1:9092\nacks=1\n")
+    (mm2mgr.folder / "run.sh").write_text(
+        "#!/bin/sh\nkafka-mirror-maker.sh --consumer.config consumer.properties \\\n"
+        "  --producer.config producer.properties --num.streams 3 --whitelist 'parcels|crates'\n"
+    )
+    files = ("consumer.properties", "producer.properties", "run.sh")
+    said = mm2mgr("import", *files, "--owner", "me", "--all", "-o", "json", "--out", "tree")
+    rows = {(row["file"], row["line"], row["key"]): row["where"] for row in said.json["rows"]}
+    flow = "flows.mirrormaker1-old"
+    assert rows == {
+        ("consumer.properties", 1, "bootstrap.servers"): "clusters.mill-1.bootstrap_servers",
+        ("consumer.properties", 2, "group.id"): f"{flow}.start.group",
+        ("consumer.properties", 3, "max.poll.records"): f"{flow}.source_consumer.max.poll.records",
+        ("producer.properties", 1, "bootstrap.servers"): "clusters.dock-1.bootstrap_servers",
+        ("producer.properties", 2, "acks"): f"{flow}.record_producer.acks",
+        ("run.sh", 3, "whitelist"): f"{flow}.topics.include",
+        ("run.sh", 3, "num.streams"): f"{flow}.tasks.max",
+    }
+    declared = (mm2mgr.folder / "tree" / "flows.yaml").read_text()
+    assert "start: {group: old-mirror}" in declared
+    assert "replication_policy: identity" in declared
+    assert "adopt" not in "".join(path.read_text() for path in (mm2mgr.folder / "tree").iterdir())
+    mm2mgr("-f", "tree", "render")
+    assert "MirrorMaker 1, which no connector" in mm2mgr("lint", *files, code=1).err

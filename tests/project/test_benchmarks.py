@@ -16,6 +16,7 @@ from benchmarks.cold_start import REPOSITORY
     [
         ("balance_planner.py --scenarios --random 3 --days 0 --partitions 1000", "every bound is held"),
         ("failover.py --groups 3 --partitions 4", "failover check of 3 groups in 12 positions: GO WITH"),
+        ("import_estate.py --connects 2", "50 connectors of 2 Connect clusters"),
         ("lag.py --looks 1 --topics 2 --partitions 0", "1000 partitions"),
         ("lint_tree.py --rounds 1 --flows 20", "mm2mgr lint"),
         ("overlaps.py --rounds 1 --flows 20 --topics 40", "other topics"),

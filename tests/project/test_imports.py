@@ -110,14 +110,17 @@ LAYERS: dict[str, set[str]] = {
         *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
         *("connect", "assignment_text"),
     },
+    "export": {  # rendered connectors in forms of other tools
+        *("assignment_text", "connectors", "formats", "log_places", "render", "secrets", "spec", "topology", "truth"),
+    },
     "lint": {
         "metric_sources",
         *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
         *("truth", "topics", "topology", "connect", "live", "assignment_text", "log_places"),
     },
-    "imports": {
+    "imports": {  # configs of others as a tree, and whether both are the same
         *("assignment_text", "comparison", "connectors", "defaults", "errors", "expand", "formats", "json_values"),
-        *("lint", "log_places", "render", "secrets", "spec", "text", "topology", "truth"),
+        *("lint", "log_places", "render", "secrets", "spec", "text", "topics", "topology", "truth"),
     },
     "plan": {*PLANNING, "off_peak", "cost"},
     "apply": {*PLANNING, "failover", "garbage", "plan"},
@@ -235,6 +238,7 @@ LAYERS: dict[str, set[str]] = {
             "connect",
             "kafka",
             "comparison",
+            "export",
             "plan",
             "apply",
             "observe",
@@ -257,7 +261,7 @@ LAYERS: dict[str, set[str]] = {
         *("balance", "failover", "imports"),
         *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
-        *("evidence", "sizing", "operations", "audit", "timing", "cost"),
+        *("evidence", "sizing", "operations", "audit", "timing", "cost", "export"),
     },
     "serve": {"json_values", "timing", "errors", "failover", "problems", "operations", "output"},  # of problems kinds
     "cli": {
@@ -354,6 +358,7 @@ PURE = (
     "topics",
     "topology",
     "expand",
+    "export",
     "sizing",
     "balance",
     "check",
@@ -400,7 +405,7 @@ EFFECTS = {
 
 # A plan file is read and written beside what it means; a time in the history is read,
 # never asked for, and a forecast writes a day.
-ALLOWED = {"planfile": {"os", "pathlib"}, "history": {"datetime"}, "forecast": {"datetime"}}
+ALLOWED = {"planfile": {"os", "pathlib"}, "history": {"datetime"}, "forecast": {"datetime"}, "tree": {"pathlib"}}
 
 
 @dataclass(frozen=True)
@@ -537,6 +542,7 @@ def test_families_of_commands_are_in_modules_named_as_those_of_their_operations(
     operations -= {"__init__", "workspace", "fix", "audit_bounds", "audit_windows"}  # `fix` is `lint --fix`
     operations -= {"failover_watch"}  # of `serve --with failover`
     operations -= {"failback", "failover_rehearsal", "failover_run"}  # of the family `failover`
+    operations -= {"import_check"}  # `import --check`
     operations -= {"automatic_rebalance"}  # of `serve --with rebalance` and `reconcile --rebalance`
     modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
     assert "imports" in modules & operations, "`import` is a word of Python, which no module can be called"

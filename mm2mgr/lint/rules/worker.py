@@ -27,7 +27,7 @@ from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured_value, lacking_in_override
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind, addresses
 from mm2mgr.spec.scalars import SECURITY_KEYS
-from mm2mgr.truth.explain import PRINCIPAL_KEYS
+from mm2mgr.truth.explain import policy_name, policy_refuses
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import numbers
 
@@ -105,18 +105,14 @@ def _policy(subject: Subject) -> str:
     if not named and subject.worker.properties is not None and subject.known_version:
         definition = load().find("worker", POLICY, subject.known_version)
         named = (definition.default if definition else None) or ""
-    return named.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
+    return policy_name(named)
 
 
 def _is_refused(subject: Subject, key: str) -> bool:
     if key in subject.worker.refused:
         return True
-    plain, policy = key.partition(".override.")[2], _policy(subject)
-    if policy == "Principal":
-        return plain not in PRINCIPAL_KEYS
-    if policy == "Allowlist" and subject.worker.properties is not None:
-        return plain not in _allowlist(subject)
-    return policy == "None"
+    allowlist = None if subject.worker.properties is None else _allowlist(subject)
+    return policy_refuses(_policy(subject), key.partition(".override.")[2], allowlist)
 
 
 def _allowlist(subject: Subject) -> list[str]:

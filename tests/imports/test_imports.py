@@ -1,0 +1,277 @@
+"""What an import writes and reports: the tree of a file, a row for every key, no secret anywhere, and nothing half."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.comparison.differences import WorkerClients, compare
+from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.formats.recognise import read_file
+from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
+from mm2mgr.json_values import to_json
+from mm2mgr.operations import Workspace, import_sources
+
+DEDICATED = r"""clusters = A, B
+A.bootstrap.servers = a1:9092, a2:9092
+B.bootstrap.servers = b1:9092
+A.security.protocol = SASL_SSL
+A.sasl.mechanism = PLAIN
+A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hunter2-x";
+A->B.enabled = true
+A->B.topics = foo.*
+B->A.enable = true
+replication.factor = 1
+B.producer.linger.ms = 50
+A.consumer.max.poll.records = 5000
+producer.batch.size = 1000
+tasks.max = 4
+offset.storage.replication.factor = 1
+refresh.topics.interval.seconds = 600
+"""
+SOURCE = {
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "source.cluster.alias": "dc1",
+    "target.cluster.alias": "agg",
+    "source.cluster.bootstrap.servers": "dc1-k1:9092",
+    "target.cluster.bootstrap.servers": "agg-k1:9092",
+}
+
+
+def imported(text: str, name: str = "mm2.properties", version: str = "3.9", **options: object) -> ImportedTree:
+    file = read_file(Path(name), text.encode())
+    return import_tree([file], ImportOptions(owner="team", version=version, **options))  # type: ignore[arg-type]
+
+
+def of_connectors(*configs: Mapping[str, object], version: str = "4.3") -> ImportedTree:
+    dump = [{"name": config.get("name", f"c{number}"), "config": config} for number, config in enumerate(configs)]
+    return imported(json.dumps(dump, indent=1), "east.json", version)
+
+
+def outcomes(tree: ImportedTree) -> dict[str, str]:
+    return {row.key: row.outcome for row in tree.report.rows}
+
+
+def test_a_dedicated_mirror_maker_becomes_a_flow_that_goes_on_where_it_stopped() -> None:
+    tree = imported(DEDICATED)
+    flows = tree.files["flows.yaml"]
+    assert "sources: [A]" in flows
+    assert "targets: [B]" in flows
+    assert "topics: {include: [foo.*]}  # mm2.properties:8" in flows
+    assert "tasks: {max: 4}  # mm2.properties:14" in flows
+    assert "max.poll.records: '5000'  # mm2.properties:12" in flows
+    assert "linger.ms: '50'" in flows
+    assert "{from: {dedicated: A->B}, to: 'mirror:A->B'}" in tree.files["handover.yaml"]
+    assert "adopt" not in tree.files["handover.yaml"], "Connect has no connector of a dedicated MirrorMaker"
+    assert outcomes(tree) == {
+        "clusters": "kept",
+        "A.bootstrap.servers": "kept",
+        "B.bootstrap.servers": "kept",
+        "A.security.protocol": "kept",
+        "A.sasl.mechanism": "kept",
+        "A.sasl.jaas.config": "different",
+        "A->B.enabled": "kept",
+        "A->B.topics": "kept",
+        "B->A.enable": "nothing",
+        "replication.factor": "kept",
+        "B.producer.linger.ms": "kept",
+        "A.consumer.max.poll.records": "kept",
+        "producer.batch.size": "nothing",
+        "tasks.max": "kept",
+        "offset.storage.replication.factor": "nothing",
+        "refresh.topics.interval.seconds": "default",
+    }
+    assert tree.report.sum_line == "16 keys: 11 kept, 3 did nothing, 1 defaults, 1 needs a decision"
+
+
+def test_no_secret_is_written_printed_or_reported() -> None:
+    tree = imported(DEDICATED)
+    assert 'password="${env:A_SASL_PASSWORD}"' in tree.files["clusters.yaml"]
+    assert [item.variable for item in tree.report.placeholders] == ["A_SASL_PASSWORD"]
+    assert "hunter2" not in "".join(tree.files.values()) + json.dumps(to_json(tree.report)) + repr(tree)
+
+
+def test_what_is_wrong_by_hand_goes_on_as_it_behaves_and_is_told_with_the_fix() -> None:
+    wrong = {
+        **SOURCE,
+        "topics": "orders",
+        "topics.blacklist": "x.*",
+        "linger.ms": "100",
+        "target.producer.batch.size": "100000",
+        "errors.tolerance": "all",
+    }
+    tree = of_connectors(wrong)
+    [connector] = tree.connectors
+    assert "key.converter" not in connector.config, "converters that are missing stay so"
+    assert "topics.exclude" not in connector.config, "Kafka 4 does not read the blacklist, so its default goes on"
+    assert connector.config["errors.tolerance"] == "all"
+    assert not [key for key in connector.config if "linger" in key or "batch" in key]
+    rows = {row.key: row for row in tree.report.rows}
+    assert (rows["linger.ms"].outcome, rows["linger.ms"].fix) == ("nothing", "write producer.override.linger.ms=100")
+    assert "removed after 3.9" in rows["topics.blacklist"].reason
+    assert {item.rule for item in tree.report.advice} == {"converter", "errors-tolerated"}
+    old = of_connectors(wrong, version="3.9")
+    assert old.connectors[0].config["topics.exclude"] == "x.*", "Kafka 3.9 reads it"
+
+
+def test_an_adopted_connector_needs_no_write() -> None:
+    config = {
+        **SOURCE,
+        "name": "legacy",
+        "topics": r"app\.orders,logs.*",
+        "tasks.max": "3",
+        "sync.topic.acls.enabled": "true",
+    }
+    checkpoint = {
+        **SOURCE,
+        "name": "legacy-cp",
+        "connector.class": "MirrorCheckpointConnector",
+        "groups": "app-.*",
+        "topics": "logs.*",
+        "sync.group.offsets.enabled": "true",
+    }
+    tree = of_connectors(config, checkpoint)
+    live = {"legacy": config, "legacy-cp": checkpoint}
+    assert {connector.name for connector in tree.connectors} == set(live)
+    for connector in tree.connectors:
+        assert compare(connector, live[connector.name], WorkerClients("4.3"))[0] == ()
+    assert "{connect: agg, connector: legacy}" in tree.files["handover.yaml"]
+
+
+def test_connectors_that_agree_are_one_flow_and_only_names_stand_below_it() -> None:
+    names = ["dc1", "dc2", "dc3"]
+    configs = [
+        {
+            **SOURCE,
+            "name": f"{name}-to-agg-orders",
+            "source.cluster.alias": name,
+            "source.cluster.bootstrap.servers": f"{name}-k1:9092",
+            "topics": "orders",
+            "tasks.max": "2" if name == "dc3" else "4",
+        }
+        for name in names
+    ]
+    flows = of_connectors(*configs).files["flows.yaml"]
+    assert "  orders:\n    sources: [dc1, dc2, dc3]\n" in flows
+    assert "dc1->agg: {connector_name: dc1-to-agg-orders}" in flows
+    assert "dc3->agg: {tasks: {max: 2}, connector_name: dc3-to-agg-orders}" in flows or "max: 2" in flows
+
+
+def test_two_aliases_of_the_same_brokers_are_told_and_not_merged() -> None:
+    twin = {**SOURCE, "source.cluster.alias": "dc1-again", "topics": "logs"}
+    tree = of_connectors({**SOURCE, "topics": "orders"}, {**SOURCE, "topics": "payments"}, twin)
+    [left] = tree.report.left_out
+    assert "dc1-again has brokers of dc1" in left.reason
+    assert "dc1-again" not in tree.files["clusters.yaml"]
+    assert tree.report.decisions
+
+
+def test_one_alias_with_other_brokers_keeps_them() -> None:
+    other = {**SOURCE, "source.cluster.bootstrap.servers": "other-k1:9092", "topics": "logs"}
+    tree = of_connectors({**SOURCE, "topics": "orders"}, {**SOURCE, "topics": "payments"}, other)
+    servers = sorted(connector.config["source.cluster.bootstrap.servers"] for connector in tree.connectors)
+    assert servers == ["dc1-k1:9092", "dc1-k1:9092", "other-k1:9092"]
+    assert any("alias dc1" in note and "other-k1:9092" in note for note in tree.report.notes)
+
+
+@pytest.mark.parametrize("value", ["{{ brokers }}", "${BROKERS}", "{{ lookup('x') }}:9092"])
+def test_templates_are_placeholders_and_are_told(value: str) -> None:
+    tree = of_connectors({**SOURCE, "source.cluster.bootstrap.servers": value, "topics": "orders"})
+    assert "{{" not in "".join(tree.files.values())
+    assert tree.report.placeholders
+
+
+def test_java_reads_the_file_and_not_what_was_meant() -> None:
+    tree = imported(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        "A->B.topics = logs # all of them\n"
+    )
+    [row] = [row for row in tree.report.rows if row.key == "A->B.topics"]
+    assert row.outcome == "different"
+    assert "which is not what was meant" in row.reason
+    source = next(connector for connector in tree.connectors if connector.type == "source")
+    assert source.config["topics"] == "logs # all of them"
+
+
+def test_duplicate_keys_crlf_and_the_last_line_wins() -> None:
+    tree = imported(DEDICATED.replace("\n", "\r\n") + "tasks.max = 7\r\n")
+    assert "tasks: {max: 7}" in tree.files["flows.yaml"]
+    rows = [row for row in tree.report.rows if row.key == "tasks.max"]
+    assert [row.outcome for row in rows] == ["nothing", "kept"]
+
+
+# --- folders ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_tree_is_written_whole_loads_and_renders(tmp_path: Path) -> None:
+    file, out = tmp_path / "mm2.properties", tmp_path / "new" / "clusters"
+    file.write_text(DEDICATED)
+    result = import_sources([file], ImportOptions(owner="team"), out)
+    assert sorted(path.name for path in out.iterdir()) == ["clusters.yaml", "flows.yaml", "handover.yaml"]
+    assert result.written == tuple(out / name for name in result.tree.files)
+    assert [connector.name for connector in Workspace((out,)).connectors] == [
+        "mm2.A.B.heartbeat",
+        "mm2.A.B.source.mirror",
+        "mm2.A.B.checkpoint",
+    ]
+    assert [path.name for path in out.parent.iterdir()] == ["clusters"], "no draft is left"
+
+
+def test_nothing_is_written_where_something_is(tmp_path: Path) -> None:
+    file, out = tmp_path / "mm2.properties", tmp_path / "clusters"
+    file.write_text(DEDICATED)
+    out.mkdir()
+    (out / "mine.txt").write_text("x")
+    with pytest.raises(Mm2mgrError, match="holds files already; nothing was written"):
+        import_sources([file], ImportOptions(owner="team"), out)
+    assert [path.name for path in out.iterdir()] == ["mine.txt"]
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Mm2mgrError, match="is no folder"):
+        import_sources([file], ImportOptions(owner="team"), link)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_stays_as_it_is(tmp_path: Path) -> None:
+    file, parent = tmp_path / "mm2.properties", tmp_path / "closed"
+    file.write_text(DEDICATED)
+    parent.mkdir(mode=0o500)
+    with pytest.raises(Mm2mgrError, match="cannot be written"):
+        import_sources([file], ImportOptions(owner="team"), parent / "clusters")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", b'{"name": "x", "config": {"a": 1,}}', "a comma before"),
+        ("a.json", b"[" * 100_000, "nested deeper than 64 levels"),
+        ("a.properties", b"clusters = A\0", "NUL byte"),
+        ("a.properties", b"\xef\xbb\xbfclusters = A, B\n", "byte order mark"),
+        ("a.properties", b"x" * 20_000_001, "larger than"),
+        ("a.yaml", b"a: &a [x,x]\n" + b"".join(b"b%d: &b%d [*a,*a]\n" % (n, n) for n in range(3)), ""),
+    ],
+    ids=["comma", "deep", "nul", "bom", "20 MB", "no connector"],
+)
+def test_hostile_input_is_a_clear_error_and_writes_nothing(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
+    file, out = tmp_path / name, tmp_path / "clusters"
+    file.write_bytes(content)
+    with pytest.raises(SpecError) as caught:
+        import_sources([file], ImportOptions(owner="team"), out)
+    assert name in caught.value.message
+    assert message in caught.value.message
+    assert not out.exists()
+
+
+def test_a_version_or_a_url_that_is_none_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(DEDICATED)
+    with pytest.raises(InvalidArgument, match="no Kafka version"):
+        import_sources([file], ImportOptions(version="new"))
+    with pytest.raises(InvalidArgument, match="http"):
+        import_sources([file], ImportOptions(urls={"east": ["ftp://x"]}))
