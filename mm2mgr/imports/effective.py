@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, is_plugin_class
 from mm2mgr.comparison.differences import meaning
-from mm2mgr.connectors import Connector, ConnectorType, type_of
+from mm2mgr.connectors import CLASSES, Connector, ConnectorType, type_of
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
 from mm2mgr.formats.mm2_properties import Line
 from mm2mgr.formats.properties import java_value
@@ -151,7 +151,9 @@ class EffectiveConnector:
             return not self.config.get(converter, _BYTES).endswith(_BYTES)
         if load().find(self.type, key, self.version):
             return not self._is_idle(key)
-        return self._has_plugins and not key.startswith("mm2mgr.") and not self._is_of_client(key)
+        if key.startswith("mm2mgr.") or any(load().history(type_, key) for type_ in CLASSES.values()):
+            return False  # a key of another Kafka version or type is no plugin's own
+        return self._has_plugins and not self._is_of_client(key)
 
     def _is_of_client(self, key: str) -> bool:
         return any(layer.plain(key) for client in self.clients.values() for layer in client.client.layers)

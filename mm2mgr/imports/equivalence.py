@@ -342,7 +342,8 @@ def _workers_after(before: FoundConnector, after: FoundConnector) -> FoundWorker
         return after.workers
     if after.workers is None:
         return before.workers
-    properties = {**after.workers.properties, **before.workers.properties}
+    stated = {} if ADDRESS in before.workers.properties else after.workers.properties  # else all of them are known
+    properties = {**stated, **before.workers.properties}
     if after.workers.exactly_once:
         properties[EXACTLY_ONCE_KEY] = "enabled"
     return replace(

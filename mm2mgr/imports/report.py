@@ -14,6 +14,7 @@ from mm2mgr.formats import mm2_properties
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
+from mm2mgr.imports.equivalence import SettingDifference
 from mm2mgr.imports.estate import ImportedEstate, LeftOut
 from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.lint.findings import Finding
@@ -84,17 +85,22 @@ class ConnectorLeftOut:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What became of every key. `notes` concern no single key; `placeholders` are variables that workers need."""
+    """What became of every key. `notes` concern no single key; `placeholders` are variables that workers need.
+
+    `differences` are what a client or a connector gets otherwise although no key of the inputs says it: by defaults,
+    by its workers, or by what the tree cannot hold.
+    """
 
     rows: tuple[ReportRow, ...]
     left_out: tuple[ConnectorLeftOut, ...] = ()
     placeholders: tuple[Placeholder, ...] = ()
     advice: tuple[Advice, ...] = ()
     notes: tuple[str, ...] = ()
+    differences: tuple[SettingDifference, ...] = ()
     connectors: int = 0
     flows: int = 0
     comments: dict[PathKey, str] = field(default_factory=dict, repr=False, compare=False)
-    json_keys = "summary rows left_out placeholders advice notes"
+    json_keys = "summary rows left_out differences placeholders advice notes"
 
     @property
     def counts(self) -> Mapping[Outcome, int]:
@@ -104,8 +110,8 @@ class ImportReport:
 
     @property
     def decisions(self) -> int:
-        """How many keys and connectors a person must look at."""
-        return sum(row.needs_decision for row in self.rows) + len(self.left_out)
+        """How many keys, connectors and differences a person must look at."""
+        return sum(row.needs_decision for row in self.rows) + len(self.left_out) + len(self.differences)
 
     @property
     def summary(self) -> dict[str, int]:
@@ -162,8 +168,9 @@ def make_report(
     judged: Sequence[Judged],
     lines: Sequence[TreeLine],
     version: str,
+    differences: Sequence[SettingDifference] = (),
 ) -> ImportReport:
-    """Return the report on every key of these files."""
+    """Return the report on every key of these files; `differences` are those that a comparison finds."""
     maker = _Maker(estate, lines)
     for pair in judged:
         maker.judge(pair)
@@ -179,16 +186,35 @@ def make_report(
             more = f" (and {finding.more} more like this)" if finding.more else ""
             place = str(finding.spot)
             advice.append(Advice(place, finding.rule, finding.severity, finding.message + more, finding.fix))
+    names_left_out = {left.mirror.name for left in estate.left_out}
+    rest = [row for row in differences if row.key or row.connector not in names_left_out]
+    rest = [difference for difference in rest if not _tell_at_key(difference, rows)]
     return ImportReport(
         tuple(rows.values()),
         tuple(ConnectorLeftOut(left.mirror.name, left.mirror.place, left.reason, left.fix) for left in estate.left_out),
         tuple(estate.placeholders),
         tuple(advice),
         tuple(_notes(files, estate)),
+        tuple(rest),
         estate.connectors,
         sum(len(pairs) for pairs in estate.flows.values()),
         maker.comments(),
     )
+
+
+def _tell_at_key(difference: SettingDifference, rows: dict[tuple[str, int, str], ReportRow]) -> bool:
+    """Tell a difference in the row of the key that decides it; False where no key does."""
+    if not difference.written_as:
+        return False
+    here = [row for row in rows.values() if row.line == difference.line and row.file == difference.file]
+    named = [row for row in here if row.key.endswith(difference.written_as)]
+    for row in named or (here if len(here) == 1 else []):
+        if not row.needs_decision:
+            subject = f"the {difference.client}"
+            reason = f"{subject} gets another {difference.key} than before: {difference.changes}"
+            rows[row.file, row.line, row.key] = replace(row, outcome="lost", reason=reason)
+        return True
+    return False
 
 
 def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str]:

@@ -7,13 +7,16 @@ report.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.expand import expand
+from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.recognise import ForeignFile
+from mm2mgr.imports.effective import with_declared_workers
 from mm2mgr.imports.effects import WorkerSetting, verbatim_keys, without_workers
+from mm2mgr.imports.equivalence import compare_connectors
 from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
 from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
 from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation
@@ -72,7 +75,10 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
     draft.settle()
     estate.placeholders = draft.placeholders_in_use([*preparation.placeholders.values(), *estate.placeholders])
-    report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version)
+    old = [connector for file in files for connector in file.connectors]
+    found = compare_connectors(old, draft.declared_connectors(), options.version or load().releases[load().lines[-1]])
+    differences = (*found.differences, *found.open)
+    report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version, differences)
     return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors), draft.flows)
 
 
@@ -137,7 +143,13 @@ class _Draft:
         ]
         self.spec = spec_of(documents, tuple(self.values))
         topology = expand(self.spec)
+        self.topology = topology
         self.flows, self.connectors = topology.flows, render(topology, self.options.templates)
+
+    def declared_connectors(self) -> list[FoundConnector]:
+        """Return the rendered connectors with the workers that the tree declares."""
+        connects, clusters = self.topology.connects, self.topology.clusters
+        return [with_declared_workers(connector, connects, clusters) for connector in self.connectors]
 
     def rendered_by_flow(self) -> Mapping[tuple[str, ConnectorType, str], Connector]:
         """Return the rendered connectors by flow (source connectors only), type and pair."""
@@ -162,7 +174,7 @@ class _Draft:
         """Return where a connector runs, and where it is going to."""
         connect = self.estate.connects[mirror.connect]
         servers = ",".join(self.estate.clusters[connect.kafka].servers if connect.is_kafka_known else ())
-        after = around_of(mirror, servers)
+        after = replace(around_of(mirror, servers), exactly_once=connect.exactly_once)
         if not mirror.is_dedicated:
             return after, after
         own = ",".join(self.estate.clusters[mirror.target].servers)

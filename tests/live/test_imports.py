@@ -196,7 +196,9 @@ def seen(world: World) -> dict[str, Any]:
         "states": {connect: statuses(worker.url) for connect, worker in world.workers.items()},
         "configs": world.configs(),
         "tasks": {
-            (connect, name): task_configs(world.workers[connect].url, name) for connect in names for name in names[connect]
+            (connect, name): task_configs(world.workers[connect].url, name)
+            for connect in names
+            for name in names[connect]
         },
     }
 
@@ -222,7 +224,10 @@ def test_twelve_connectors_are_imported_and_adopted_without_a_restart(clean: Wor
         for target in CROSSING.values():
             until(lambda target=target: world.held(*target).total(), lambda count: count > 20, f"{target}")  # type: ignore[misc]
         until(lambda: is_running(world), bool, "not all of them run")
-        until(lambda: (written_by_workers(world), time.sleep(2), written_by_workers(world)), lambda all_: all_[0] == all_[2])
+        until(
+            lambda: (written_by_workers(world), time.sleep(2), written_by_workers(world)),
+            lambda all_: all_[0] == all_[2],
+        )
         quiet, before = written_by_workers(world), seen(world)
 
         urls = [worker.url for worker in world.workers.values()]
@@ -314,7 +319,10 @@ def test_a_dedicated_mirrormaker_goes_on_as_connectors(clean: World, tree: Tree,
         old = Dedicated("old", tmp_path / "old", properties, runtime=kafka_runtime(version))
         with old:
             for target in crossing.values():
-                until(lambda target=target: world.held(*target).total() if target[1] in world.own_topics("agg") else 0, lambda count: count > 50)  # type: ignore[misc]
+                until(
+                    lambda target=target: world.held(*target).total() if target[1] in world.own_topics("agg") else 0,
+                    lambda count: count > 50,
+                )  # type: ignore[misc]
             said = tree.attempt(
                 *("import", str(file), "--owner", "team", "--kafka", version),
                 *("--connect", world.main.url, "--out", str(tree.folder)),
