@@ -386,7 +386,7 @@ def schema_rows(pairs: Iterable[PairSchemas]) -> Iterator[CheckRow]:
                 yield CheckRow("failed", pair.target, verdict.name, effect=effect, fix=fix)
         for unknown in pair.open_points:
             subject = f"schemas of {pair.source}->{pair.target}"
-            fix = NOT_STORED if unknown.kind == "snapshot" else unknown.remedy
+            fix = "no snapshot holds records: ask the clusters" if unknown.kind == "snapshot" else unknown.remedy
             yield CheckRow("unknown", unknown.where, subject, effect=f"not judged: {unknown.reason}", fix=fix)
         if pair.topics and not pair.open_points:
             no_ids = sum(verdict.state == "no id" for verdict in pair.verdicts)

@@ -110,8 +110,6 @@ class _Draft:
         ]
 
     def _name_connectors(self, pair: Pair, settings: Settings) -> None:
-        if pair.source.is_dedicated:
-            return
         source, target = pair.source.source, pair.source.target
         usual = f"mm2.{source}.{target}"
         for mirror, path, name in (
@@ -119,7 +117,7 @@ class _Draft:
             (pair.checkpoint, ("checkpoints", "connector_name"), f"{usual}.checkpoint"),
             (pair.heartbeat, ("heartbeats", "connector_name"), f"{usual}.heartbeat"),
         ):
-            if mirror and mirror.name != name:
+            if mirror and not mirror.is_dedicated and mirror.name != name:
                 settings[path] = mirror.name
 
     # --- rendering ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ failure. Answers were recorded from Apicurio 2.6.13 and 3.3.3; Confluent's API i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -25,7 +25,7 @@ Api = Literal["confluent", "apicurio"]
 IdKind = Literal["content", "global"]
 _MOST_SUBJECTS = 5
 _DEEPEST, _MOST_REFERENCES = 10, 100
-_LONGEST = 20_000
+_LONGEST, _LONGEST_NAME = 20_000, 300
 _NO_SCHEMA = frozenset((40401, 40402, 40403))  # no such subject, version, schema
 _NOT_THERE = frozenset(("ContentNotFoundException", "ArtifactNotFoundException", "VersionNotFoundException"))
 
@@ -151,7 +151,7 @@ class _Confluent:
 
     async def _number_of(self, guid: str) -> str:
         """Return the number of a schema that is known by its GUID, "" where the registry does not tell."""
-        ids = [entry.get("id") for entry in await self._list(f"/schemas/guids/{guid}/ids") if isinstance(entry, dict)]
+        ids = [entry.get("id") for entry in _objects(await self._list(f"/schemas/guids/{guid}/ids"))]
         return str(ids[0]) if ids and isinstance(ids[0], int) else ""
 
     async def _subjects(self, number: str) -> tuple[tuple[str, ...], bool]:
@@ -173,7 +173,7 @@ class _Confluent:
             path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}?deleted=true"
             body = await self._object(path)
             if body is None:
-                missing = missing or f"version {version} of {subject}"
+                missing = missing or _plain(f"version {version} of {subject}")
                 continue
             schema_type, text, further = _confluent_parts(body)
             own, its_missing = await self._references(further, budget, depth + 1)
@@ -182,15 +182,22 @@ class _Confluent:
         return fingerprints, missing
 
 
-def _confluent_parts(body: Mapping[str, Any]) -> tuple[str, str, list[Any]]:
-    references = body.get("references")
-    listed = [entry for entry in references if isinstance(entry, dict)] if isinstance(references, list) else []
-    return str(body.get("schemaType") or "AVRO").upper(), body["schema"], listed
+def _objects(entries: object) -> list[dict[str, Any]]:
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _subjects_of(versions: Iterable[Any]) -> tuple[str, ...]:
-    names = (entry.get("subject") for entry in versions if isinstance(entry, dict))
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))[:_MOST_SUBJECTS]
+def _confluent_parts(body: Mapping[str, Any]) -> tuple[str, str, list[dict[str, Any]]]:
+    return str(body.get("schemaType") or "AVRO").upper(), body["schema"], _objects(body.get("references"))
+
+
+def _subjects_of(versions: object) -> tuple[str, ...]:
+    names = (entry.get("subject") for entry in _objects(versions))
+    return tuple(dict.fromkeys(_plain(name) for name in names if isinstance(name, str)))[:_MOST_SUBJECTS]
+
+
+def _plain(text: object) -> str:
+    """Return a name from a registry as it may be printed: on one line, without control characters, and cut."""
+    return "".join(sign if sign.isprintable() else "?" for sign in str(text)[:_LONGEST_NAME])
 
 
 def _number(answer: Answer, key: str) -> object:
@@ -242,7 +249,7 @@ class _Apicurio:
         entries = body.get(listed) if isinstance(body, dict) else None
         if answer.status != 200 or not isinstance(entries, list):
             raise self._registry.other(path, answer)
-        artifacts = [entry for entry in entries if isinstance(entry, dict)]
+        artifacts = _objects(entries)
         types = [str(entry.get("artifactType") or entry.get("type") or "") for entry in artifacts]
         names = (_artifact_name(entry.get("groupId"), entry.get(name)) for entry in artifacts)
         return (types[0] if types else ""), tuple(dict.fromkeys(names))[:_MOST_SUBJECTS]
@@ -252,7 +259,7 @@ class _Apicurio:
         entries = self._registry.parse(path, answer) if answer.status == 200 else []
         fingerprints: dict[str, str] = {}
         missing = ""
-        for entry in entries if isinstance(entries, list) else []:
+        for entry in _objects(entries):
             budget.left -= 1
             if budget.left < 0 or depth >= _DEEPEST:
                 raise CannotResolve("its references are too many, or too deep, to be compared")
@@ -263,7 +270,8 @@ class _Apicurio:
             )
             text = await self._content(of_version + ("/content" if self._version == "v3" else ""))
             if text is None:
-                missing = missing or f"version {version} of {_artifact_name(entry.get('groupId'), artifact)}"
+                name = _artifact_name(entry.get("groupId"), artifact)
+                missing = missing or _plain(f"version {version} of {name}")
                 continue
             own, its_missing = await self._references(f"{of_version}/references", schema_type, budget, depth + 1)
             # What a schema refers to has its type.
@@ -273,4 +281,4 @@ class _Apicurio:
 
 
 def _artifact_name(group: object, artifact: object) -> str:
-    return f"{artifact}" if group in (None, "default") else f"{group}/{artifact}"
+    return _plain(f"{artifact}" if group in (None, "default") else f"{group}/{artifact}")

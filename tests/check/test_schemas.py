@@ -225,6 +225,7 @@ def test_a_snapshot_says_that_it_has_none(tmp_path: Path) -> None:
     (judged,), _ = wait_for(run_steps(steps, Clusters.of_tree(topology), Limits(), Snapshot(taken_at=1.0)))
     (line,) = lines(judged)
     assert "unknown: not in the snapshot" in line
+    assert line.endswith("no snapshot holds records: ask the clusters")
     assert not {SchemaIds.__name__, SchemasById.__name__} & KINDS.keys()
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import suppress
+from itertools import cycle
 from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mm2mgr.connect.errors import Answer
 from mm2mgr.connect.target import BasicAuth, ConnectTarget
 from mm2mgr.live.endpoints import REGISTRY
 from mm2mgr.registry.client import CannotResolve, RegistryClient, RegistryError
 from mm2mgr.registry.ids import RegisteredSchema, SchemaId
+from tests.examples import draw_examples
 
 from .fake import FakeRegistry, Schema, serving
 
@@ -154,3 +161,55 @@ def test_a_registry_that_is_down_is_told_with_its_url() -> None:
 
     with pytest.raises(RegistryError, match=r"schema registry of 'dc1'.*\n.*127\.0\.0\.1:9"):
         asyncio.run(run())
+
+
+# --- whatever answers there -------------------------------------------------------------------------------------------
+
+WORDS = (
+    "schema",
+    "schemaType",
+    "references",
+    "name",
+    "subject",
+    "version",
+    "versions",
+    "artifacts",
+    "artifactId",
+    "groupId",
+    "id",
+    "error_code",
+)
+VALUES = st.recursive(
+    st.none()
+    | st.integers(-1, 3)
+    | st.sampled_from(["Currency", "1", "{}", "\x1b[31m\nred", "message P { string a = 1; }", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
+    max_leaves=10,
+)
+ANSWERS = st.lists(
+    st.tuples(st.sampled_from([200, 200, 200, 404]), VALUES.map(json.dumps) | st.text(max_size=20)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@draw_examples(40)
+@given(ANSWERS, st.sampled_from([("confluent", ""), ("apicurio", V2), ("apicurio", V3)]), st.sampled_from([ID, GUID]))
+def test_whatever_answers_there_is_a_schema_none_or_a_failure_that_is_told(
+    answers: list[tuple[int, str]], api: tuple[Literal["confluent", "apicurio"], str], schema_id: SchemaId
+) -> None:
+    turn = cycle(answers)
+
+    async def get(_: str) -> Answer:
+        status, text = next(turn)
+        return Answer(status, text)
+
+    async def run() -> RegisteredSchema | None:
+        async with RegistryClient(ConnectTarget("dc1", (f"http://r:1{api[1]}",), noun=REGISTRY), api[0]) as client:
+            client.get = get  # type: ignore[method-assign]
+            return await client.schema(schema_id)
+
+    found: RegisteredSchema | None = None
+    with suppress(RegistryError, CannotResolve):
+        found = asyncio.run(run())
+    assert found is None or all(name.isprintable() for name in (*found.subjects, found.missing))
