@@ -86,9 +86,9 @@ def read_running_connectors(connect: str) -> Steps[list[FoundConnector]]:
         properties["bootstrap.servers"] = servers
     workers = FoundWorkers(properties, worker.version, worker.policy)
     return [
-        replace(found, owner=connect, workers=workers)
+        replace(mirror, owner=connect, workers=workers)
         for name, connector in connectors.items()
-        if (found := _found_connector(connect, name, connector)).type
+        if (mirror := _found_connector(connect, name, connector)).type
     ]
 
 
