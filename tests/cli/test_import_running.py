@@ -51,6 +51,19 @@ def test_two_workers_of_a_connect_cluster_are_one_and_a_name_can_be_given(mm2mgr
     assert f"east: {{url: ['{url}', '{other}']" in (mm2mgr.folder / "new" / "clusters.yaml").read_text()
 
 
+def test_a_login_of_the_environment_is_a_placeholder(
+    mm2mgr: Command, fake: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MM2MGR_CONNECT_USER", "ann")
+    monkeypatch.setenv("MM2MGR_CONNECT_PASSWORD", "s3cr3t")
+    with serving(fake) as url:
+        mm2mgr("import", url, "--owner", "team", "--out", "new")
+    mm2mgr("-f", "new", "render")
+    text = (mm2mgr.folder / "new" / "clusters.yaml").read_text()
+    assert "username: '${env:MM2MGR_CONNECT_USER}'" in text
+    assert "s3cr3t" not in text
+
+
 def test_where_one_does_not_answer_nothing_is_written(mm2mgr: Command, fake: FakeConnect, closed_port: int) -> None:
     with serving(fake) as url:
         said = mm2mgr("import", url, f"http://127.0.0.1:{closed_port}", "--out", "new", code=1)
