@@ -43,13 +43,15 @@ _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 class ImportOptions:
     """What the inputs do not say. `owner`: "" takes that of marks in them; `version`: of the workers, None: the newest.
 
-    `urls` and `kafkas` have, by the name of a Connect cluster, its REST URLs and the alias of its workers' Kafka.
+    `urls` and `kafkas` have, by the name of a Connect cluster, its REST URLs and the alias of its workers' Kafka;
+    `logins` the environment variables with the user and the password that it wants.
     """
 
     owner: str = ""
     version: str | None = None
     urls: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kafkas: Mapping[str, str] = field(default_factory=dict)
+    logins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     templates: Path | None = None
 
 
@@ -229,6 +231,9 @@ class _Draft:
             entry |= {"version": connect.version} if connect.version else {}
             entry |= {"exactly_once": True} if connect.exactly_once else {}
             entry |= {"producer_security": "connector"} if connect.producer_security == "connector" else {}
+            if login := self.options.logins.get(connect.name):
+                user, password = (f"${{env:{variable}}}" for variable in login)
+                entry["auth"] = {"basic": {"username": user, "password": password}}
             connects[connect.name] = entry
         first: dict[str, object] = {"owner": self.owner, "clusters": clusters, "connect": connects}
         values: dict[str, dict[str, object]] = {FILES[0]: first}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,11 +20,13 @@ Source = Path | str
 
 @dataclass(frozen=True)
 class ImportInputs:
-    """What was read; `urls` are the REST URLs of the Connect clusters that were asked, by the name they get."""
+    """What was read; `urls` are the REST URLs of the Connect clusters that were asked, by the name they get, and `login`
+    the environment variables whose user and password they were given."""
 
     files: tuple[ForeignFile, ...]
     notes: tuple[str, ...] = ()
     urls: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    login: tuple[str, str] | None = None
 
     @property
     def connectors(self) -> list[FoundConnector]:
@@ -47,8 +50,13 @@ def read_import_sources(
         read = _read_files(paths, topics)
         files = tuple(replace(file, within=()) for file in read.files)  # which are among them
         notes = tuple(map(str, read.notes))
-    running, of_names = _read_running(urls, names) if urls else ((), {})
-    return ImportInputs((*files, *running), notes, of_names)
+    if not urls:
+        return ImportInputs(files, notes)
+    from mm2mgr.operations.lint import PASSWORD, USER
+
+    running, of_names = _read_running(urls, names)
+    login = (USER, PASSWORD) if os.environ.get(USER) else None
+    return ImportInputs((*files, *running), notes, of_names, login)
 
 
 def is_url(source: Source) -> bool:

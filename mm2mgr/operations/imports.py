@@ -68,7 +68,8 @@ def import_sources(
     if not any(connector.type for connector in read.connectors):
         names = ", ".join(map(str, sources))
         raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(read.notes[:3]) or None)
-    tree = import_tree(read.files, replace(options, urls={**options.urls, **read.urls}))
+    logins = dict.fromkeys(read.urls, read.login) if read.login else {}
+    tree = import_tree(read.files, replace(options, urls={**options.urls, **read.urls}, logins=logins))
     written = _write(tree, out) if out is not None else ()
     return ImportedFolder(tree, out, written, read.notes, with_advice)
 
