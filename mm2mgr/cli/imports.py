@@ -106,9 +106,8 @@ def import_(
     if worker is not None:
         raise click.UsageError("--worker needs --check")
 
-    options = operations.ImportOptions(
-        owner, kafka, _urls(connects), dict(_pairs(kafkas, "--workers-kafka")), workspace.templates
-    )
+    homes = dict(_pairs(kafkas, "--workers-kafka"))
+    options = operations.ImportOptions(owner, kafka, _urls(connects), homes, templates=workspace.templates)
     with invalid_arguments():
         imported = operations.import_sources(sources, options, out, topics=topics, with_advice=advise)
     if output == "markdown":

@@ -142,8 +142,8 @@ class EffectiveConnector:
             or (key == "tasks.max" and self.type == "heartbeat")
         ):
             return False
-        if key == ASSIGNMENT_KEY:
-            return is_plugin_class(self.connector.class_name)
+        if key.startswith("mm2mgr."):
+            return key == ASSIGNMENT_KEY and is_plugin_class(self.connector.class_name)
         if key.startswith(_PREFIXES_OF_PLUGINS):
             return self._reads_plugin_key(key)
         converter = next((name for name in CONVERTERS if key.startswith(f"{name}.")), "")
@@ -151,9 +151,8 @@ class EffectiveConnector:
             return not self.config.get(converter, _BYTES).endswith(_BYTES)
         if load().find(self.type, key, self.version):
             return not self._is_idle(key)
-        if key.startswith("mm2mgr.") or any(load().history(type_, key) for type_ in CLASSES.values()):
-            return False  # a key of another Kafka version or type is no plugin's own
-        return self._has_plugins and not self._is_of_client(key)
+        is_kafkas = any(load().history(type_, key) for type_ in CLASSES.values())  # of another version, or another type
+        return self._has_plugins and not is_kafkas and not self._is_of_client(key)
 
     def _is_of_client(self, key: str) -> bool:
         return any(layer.plain(key) for client in self.clients.values() for layer in client.client.layers)

@@ -13,6 +13,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats import mm2_properties
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.recognise import ForeignFile
+from mm2mgr.formats.templates import template_in
 from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
 from mm2mgr.imports.equivalence import SettingDifference
 from mm2mgr.imports.estate import ImportedEstate, LeftOut
@@ -168,9 +169,8 @@ def make_report(
     judged: Sequence[Judged],
     lines: Sequence[TreeLine],
     version: str,
-    differences: Sequence[SettingDifference] = (),
 ) -> ImportReport:
-    """Return the report on every key of these files; `differences` are those that a comparison finds."""
+    """Return the report on every key of these files."""
     maker = _Maker(estate, lines)
     for pair in judged:
         maker.judge(pair)
@@ -186,20 +186,26 @@ def make_report(
             more = f" (and {finding.more} more like this)" if finding.more else ""
             place = str(finding.spot)
             advice.append(Advice(place, finding.rule, finding.severity, finding.message + more, finding.fix))
-    names_left_out = {left.mirror.name for left in estate.left_out}
-    rest = [row for row in differences if row.key or row.connector not in names_left_out]
-    rest = [difference for difference in rest if not _tell_at_key(difference, rows)]
     return ImportReport(
         tuple(rows.values()),
         tuple(ConnectorLeftOut(left.mirror.name, left.mirror.place, left.reason, left.fix) for left in estate.left_out),
         tuple(estate.placeholders),
         tuple(advice),
         tuple(_notes(files, estate)),
-        tuple(rest),
+        (),
         estate.connectors,
         sum(len(pairs) for pairs in estate.flows.values()),
         maker.comments(),
     )
+
+
+def with_differences(report: ImportReport, differences: Sequence[SettingDifference]) -> ImportReport:
+    """Return a report that names these differences too, each at the key that decides it where there is one."""
+    left_out = {left.connector for left in report.left_out}
+    rows = {(row.file, row.line, row.key): row for row in report.rows}
+    rest = [row for row in differences if row.key or row.connector not in left_out]
+    rest = [row for row in rest if not _tell_at_key(row, rows)]
+    return replace(report, rows=tuple(rows.values()), differences=tuple(rest))
 
 
 def _tell_at_key(difference: SettingDifference, rows: dict[tuple[str, int, str], ReportRow]) -> bool:
@@ -294,7 +300,8 @@ class _Maker:
             return _Verdict("nothing", reason=_dead(mirror, key), fix=_instead(mirror, key))
         differing = [reader for reader in readers if differs(reader, old, new)]
         if differing:
-            return _Verdict("lost", reason=_loss(differing[0], old, new))
+            fix = "write in the tree what the template fills in" if template_in(mirror.config[key]) else ""
+            return _Verdict("lost", reason=_loss(differing[0], old, new), fix=fix)
         path = self._path(readers, new, origins)
         if key in mirror.replaced:
             reason = "a clear secret or a template: the tree has a placeholder, which the workers must resolve"

@@ -20,7 +20,7 @@ from mm2mgr.imports.equivalence import compare_connectors
 from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
 from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
 from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation
-from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report
+from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report, with_differences
 from mm2mgr.imports.settings import Pair, Settings, around_of, read_settings
 from mm2mgr.imports.write import write_document
 from mm2mgr.render import OWNER_KEY, render
@@ -79,8 +79,8 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     estate.placeholders = draft.placeholders_in_use([*preparation.placeholders.values(), *estate.placeholders])
     old = [connector for file in files for connector in file.connectors]
     found = compare_connectors(old, draft.declared_connectors(), options.version or load().releases[load().lines[-1]])
-    differences = (*found.differences, *found.open)
-    report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version, differences)
+    report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version)
+    report = with_differences(report, (*found.differences, *found.open))
     return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors), draft.flows)
 
 

@@ -52,12 +52,11 @@ def is_told(difference: SettingDifference, report: ImportReport) -> bool:
     """Tell whether a report names a difference: by itself, at the key that decides it, or with its connector."""
     if not difference.key and difference.connector in {left.connector for left in report.left_out}:
         return True
-    at_its_key = [row for row in report.rows if row.needs_decision and row.line == difference.line]
-    return (
-        any(shown(row) == shown(difference) for row in report.differences)
-        or bool(difference.written_as)
-        and any(row.key.endswith(difference.written_as) or difference.written_as == "topics" for row in at_its_key)
-    )
+    if any(shown(row) == shown(difference) for row in report.differences):
+        return True
+    here = [row for row in report.rows if (row.file, row.line) == (difference.file, difference.line)]
+    named = [row for row in here if row.key.endswith(difference.written_as)]  # a command's options have other names
+    return bool(difference.written_as) and any(row.needs_decision for row in named or here)
 
 
 def shown(row: SettingDifference) -> tuple[str | None, ...]:
