@@ -143,7 +143,7 @@ def compare_connectors(
     does not have. Dedicated MirrorMakers, whose driver is its own workers, move to others. A version before the oldest
     known line is judged as that one, and one that cannot be placed as the newest.
     """
-    pairs, rest = _match(old, new)
+    pairs, rest = _match([connector.without_marked_names() for connector in old], new)
     differences: list[SettingDifference] = [*rest]
     open_: list[SettingDifference] = []
     idle: list[IdleKey] = []

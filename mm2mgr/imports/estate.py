@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.connectors import ConnectorType
+from mm2mgr.formats.connectors import NAMING_KEYS
 from mm2mgr.imports.inputs import Mirror, Placeholder, alias_text, most_common
 from mm2mgr.imports.settings import Pair
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
@@ -141,6 +142,11 @@ def _is_silent(mirror: Mirror) -> bool:
 
 
 def _refusal(mirror: Mirror) -> tuple[str, str]:
+    if marked := sorted(NAMING_KEYS & mirror.origin.sensitive):
+        return (
+            f"its file marks {marked[0]} as secret, and a tree has it in clear",
+            "move it to the config that is shown",
+        )
     for side, alias in (("source", mirror.source), ("target", mirror.target)):
         if not alias:
             return f"it has no {side}.cluster.alias, without which Connect refuses it", "write the alias"

@@ -26,6 +26,7 @@ from mm2mgr.imports.write import write_document
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
+from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import load
 
@@ -70,7 +71,7 @@ class ImportedTree:
 
 def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOptions()) -> ImportedTree:
     """Return the tree that keeps the connectors of these files as they are; nothing is contacted or written."""
-    files = [inner for file in files for inner in (file, *file.within)]
+    files = [_without_marked_names(inner) for file in files for inner in (file, *file.within)]
     preparation = Preparation(options.version or load().lines[-1], tuple(options.urls))
     mirrors = preparation.mirrors(files)
     estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
@@ -78,10 +79,16 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     draft.settle()
     estate.placeholders = draft.placeholders_in_use([*preparation.placeholders.values(), *estate.placeholders])
     old = [connector for file in files for connector in file.connectors]
-    found = compare_connectors(old, draft.declared_connectors(), options.version or load().releases[load().lines[-1]])
+    compared = compare_connectors(
+        old, draft.declared_connectors(), options.version or load().releases[load().lines[-1]]
+    )
     report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version)
-    report = with_differences(report, (*found.differences, *found.open))
+    report = with_differences(report, (*compared.differences, *compared.open))
     return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors), draft.flows)
+
+
+def _without_marked_names(file: ForeignFile) -> ForeignFile:
+    return replace(file, connectors=tuple(connector.without_marked_names() for connector in file.connectors))
 
 
 class _Draft:
@@ -297,7 +304,7 @@ class _Draft:
             owner = mirror.config.get(OWNER_KEY, "")
             if owner != self.owner:
                 entry = {"connect": mirror.connect, "connector": mirror.name}
-                adopt.append(entry | ({"from_owner": owner} if owner else {}))
+                adopt.append(entry | ({"from_owner": owner} if is_name(owner) and owner[0].isalnum() else {}))
         lists = {"adopt": adopt, "moved": moved}
         return {name: entries for name, entries in lists.items() if entries}
 
