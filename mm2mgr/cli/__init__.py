@@ -124,12 +124,25 @@ def _outcome() -> int:
         return error.exit_code
 
 
+_JSON = (("--output", "write -o json"), ("-o", "write -o json"))
+_DASHBOARD = (("--dashboard", "write --dashboard"),)
+_ELSEWHERE = {
+    **dict.fromkeys(("--json", "--output-json", "--format"), _JSON),
+    **dict.fromkeys(("--grafana", "--grafana-dashboard"), _DASHBOARD),
+}
+"""Options of other tools, each with what to write where a command has such an option."""
+
+
 def _say_usage(error: click.ClickException) -> None:
     from mm2mgr.secrets import mask_text
 
     message = error.message
     if isinstance(error, click.NoSuchOption) and error.ctx and error.option_name in {"-f", "--clusters", "--templates"}:
         message = f"{error.option_name} goes before the command: mm2mgr {error.option_name} … {error.ctx.info_name}"
+    elif isinstance(error, click.NoSuchOption) and error.ctx:
+        known_options = {name for option in error.ctx.command.params for name in option.opts}
+        hints = (hint for needed, hint in _ELSEWHERE.get(error.option_name, ()) if needed in known_options)
+        message = "; ".join(filter(None, (message, next(hints, ""))))
     vars(error)["message"] = visible(mask_text(message))  # it quotes what was typed, such as a URL
     error.show(file=(text := io.StringIO()))
     for line in text.getvalue().removesuffix("\n").expandtabs().split("\n"):

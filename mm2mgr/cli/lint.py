@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 @option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
 @option("--all", "everything", is_flag=True, help="Also show silenced findings, with the reason.")
 @option("--fix", is_flag=True, help="Show what all fixes that a machine can apply change in FILEs or the tree.")
-@option("--yes", is_flag=True, help="With --fix: write it.")
+@option("--yes", "-y", is_flag=True, help="With --fix: write it.")
 @option("--rules", is_flag=True, help="Only list the rules.")
 @option(
     "--ask-brokers/--no-ask-brokers",

@@ -216,6 +216,22 @@ class Duration(DurationWithUnit):
     bare_unit = ("s",)
 
 
+class Since(Duration):
+    """How many seconds ago: a duration such as 7d, or a date or time (UTC without a zone) such as 2026-11-20."""
+
+    name = "duration or date"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if not isinstance(value, str) or value[4:5] != "-":
+            return super().convert(value, param, ctx)
+        try:
+            at = datetime.fromisoformat(value)
+            at = at if at.tzinfo else at.replace(tzinfo=UTC)
+            return max(0.0, (datetime.now(UTC) - at).total_seconds())
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} should be a date such as 2026-11-20 or a time such as 2026-11-20T14:00Z", param, ctx)
+
+
 class Rate(Quantity):
     """A bandwidth such as 1Gbit/s, in bytes per second."""
 

@@ -46,9 +46,9 @@ def demo(keep: bool, directory: Path, seconds: float, balance: bool) -> int:
       mm2mgr demo --keep
       mm2mgr demo --balance
     """
-    from mm2mgr.errors import need_all
+    from mm2mgr.errors import need_extras
 
-    need_all("serve" if balance else "sandbox")  # before the demo imports one of them
+    need_extras("sandbox", "spark", *(["serve"] if balance else []))  # before the demo imports one of them
     if balance:
         from mm2mgr.demo.balance import run_balance_demo
 

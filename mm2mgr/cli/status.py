@@ -15,6 +15,7 @@ from mm2mgr.cli.options import (
     Count,
     Duration,
     DurationWithUnit,
+    Since,
     command,
     invalid_arguments,
     option,
@@ -31,12 +32,16 @@ if TYPE_CHECKING:
     from mm2mgr.operations import LagLevel, LagReport, Status
 
 
+_NOTES = "Print also what is no problem: notes on flows, and what a lag is counted from. `describe` shows them too."
+_EVERY = "Look again after this time, until Ctrl-C: redrawn on a terminal; with -o json one document per line."
+
+
 @command("Every day", 1)
 @click.argument("flows", nargs=-1)
 @option(
     "--watch",
     type=Duration(LEAST_SECONDS),
-    help="Look again after this time, until Ctrl-C; with -o json one document per line.",
+    help=_EVERY,
 )
 @option(
     "--ack",
@@ -44,18 +49,26 @@ if TYPE_CHECKING:
     metavar="ID",
     help="Acknowledge a loss, which is then no longer shown (repeatable; 'all': every loss, of FLOWS if given).",
 )
+@option("--notes", is_flag=True, help=_NOTES)
 @store_option("Folder or URI of the tables, for the one of losses.")
 @output_option
 @click.pass_obj
 @snapshot_option
 def status(
-    workspace: Workspace, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], store: Path, output: str
+    workspace: Workspace,
+    flows: tuple[str, ...],
+    watch: float | None,
+    ack: tuple[str, ...],
+    notes: bool,
+    store: Path,
+    output: str,
 ) -> int:
     """Show health, tasks and lag of FLOWS (all by default).
 
-    Lag is that of `mm2mgr lag`; the true one may be smaller by what arrived since the workers last flushed. A
-    connector that is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect
-    says. Records that may be lost stay a problem until they are acknowledged (`losses` lists them).
+    Below the table are every problem and the lags that grow. Lag is that of `mm2mgr lag`; the true one may be smaller
+    by what arrived since the workers last flushed. A connector that is RUNNING with zero tasks, silent for a minute,
+    or without progress is a problem, whatever Connect says. Records that may be lost stay a problem until they are
+    acknowledged (`losses` lists them).
 
     \b
     Example:
@@ -73,7 +86,7 @@ def status(
     watching = watch is not None
 
     def show(look: Status) -> None:
-        say_look(output, look, say_status, watching=watching)
+        say_look(output, look, lambda look: say_status(look, notes=notes), watching=watching)
 
     looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
     return show_looks(workspace, looks, show, lambda look: exit_code(look.health), watching=watching)
@@ -200,7 +213,7 @@ def losses(
 @option(
     "--watch",
     type=Duration(LEAST_SECONDS),
-    help="Look again after this time, until Ctrl-C; with -o json one document per line.",
+    help=_EVERY,
 )
 @option(
     "--rows",
@@ -209,6 +222,7 @@ def losses(
     metavar="N",
     help="Rows per flow, most behind first (as text; JSON has all).",
 )
+@option("--notes", is_flag=True, help=_NOTES)
 @store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")
 @output_option
 @click.pass_obj
@@ -220,6 +234,7 @@ def lag(
     timestamps: bool,
     watch: float | None,
     rows: int,
+    notes: bool,
     store: Path,
     output: str,
 ) -> int:
@@ -230,7 +245,8 @@ def lag(
     where only this mirror writes there, else from the stored offset, which is up to one `flush_interval` of the
     workers old; that of a STOPPED connector is exact. Seconds and bytes come from the samples of `mm2mgr sample`,
     trends from earlier looks, also those of `status`, `serve` and a running `sample`. "at least" marks a sum that
-    lacks partitions. A heartbeat's age is the most that a record takes from end to end.
+    lacks partitions, or of which no worker mirrors what arrives. A heartbeat's age (with --notes) is the most that a
+    record takes from end to end.
 
     \b
     Example:
@@ -242,7 +258,7 @@ def lag(
     watching = watch is not None
 
     def show(report: LagReport) -> None:
-        say_look(output, report, lambda look: say_lag(look, rows), watching=watching)
+        say_look(output, report, lambda look: say_lag(look, rows, notes=notes), watching=watching)
 
     options = operations.LagOptions(by, timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
@@ -253,7 +269,7 @@ def lag(
 @command("Every day", 11)
 @click.argument("flows", nargs=-1)
 @option("--connect", "connects", multiple=True, help="Only this Connect cluster (repeatable).")
-@option("--since", type=Duration(), help="Only changes of this last period, such as 2d.")
+@option("--since", type=Since(), help="Only changes of this last period, such as 2d, or since a date or time (UTC).")
 @option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
 @option("--full", is_flag=True, help="Show every key that changed.")
 @option(

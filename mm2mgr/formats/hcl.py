@@ -18,6 +18,7 @@ from mm2mgr.formats.documents import Node, NodeKind
 from mm2mgr.spec.places import PathKey, Place
 
 _DEPTH = 64
+_LABELS = 8  # no block of Terraform has more than two
 _MOST_VALUES = 1_000_000
 _RESOLVED = 20_000  # values that locals may expand to
 _COMMENT = r"#[^\n]*+|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/"
@@ -123,6 +124,8 @@ class _Scanner:
     def labels(self, index: int) -> tuple[tuple[str, ...], int]:
         labels: list[str] = []
         while (sign := self.text[index : index + 1]) != "{":
+            if len(labels) > _LABELS:
+                raise self.wrong(index, "a { is expected here")
             if sign == '"':
                 node, index = self.string(index, ())
                 labels.append(node.text)

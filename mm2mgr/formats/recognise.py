@@ -26,7 +26,8 @@ from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing", "brokers"})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _YAML = re.compile(
-    r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*+(?:---|apiVersion[ \t]*:\s|kind[ \t]*:\s|services[ \t]*:\s*\n|version[ \t]*:\s*[\"']\d)"
+    r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*+(?:---|apiVersion[ \t]*:\s|kind[ \t]*:\s"
+    r"|services[ \t]*:\s*\n|version[ \t]*:\s*[\"']\d)"
 )
 _RESOURCE = re.compile(r"(?:#[^\n]*\n|\s++|---)*+(?:apiVersion|kind)[ \t]*:")
 _SCRIPT = re.compile(r"\A#!|\A(?:FROM|ARG)\s")

@@ -79,9 +79,9 @@ def read_running_connectors(connect: str) -> Steps[list[FoundConnector]]:
     properties = {} if worker.exactly_once is None else {EXACTLY_ONCE_KEY: _SUPPORT[worker.exactly_once]}
     workers = FoundWorkers(properties, worker.version, worker.policy)
     return [
-        replace(found, owner=connect, workers=workers)
+        replace(mirror, owner=connect, workers=workers)
         for name, connector in connectors.items()
-        if (found := _found_connector(connect, name, connector)).type
+        if (mirror := _found_connector(connect, name, connector)).type
     ]
 
 

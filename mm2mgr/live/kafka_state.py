@@ -19,6 +19,7 @@ from mm2mgr.partitions import Offsets, TopicPartition
 if TYPE_CHECKING:
     from mm2mgr.kafka.client import Kafka
 
+_PROBE_SECONDS = 3.0
 T = TypeVar("T")
 N = TypeVar("N", bound=Collection[str])
 
@@ -100,7 +101,8 @@ def no_topic(_: str) -> bool:
 class WantedLogs:
     """What to read of a cluster: topics that flows mirror from it, whose ids count too; topics that flows mirror to it;
     names of topics whose settings or ACLs are wanted; consumer groups whose committed offsets are; aliases of the
-    sources that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else.
+    sources that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else;
+    with `is_probe` nothing but whether it answers, for which it has little time.
     """
 
     away: Callable[[str], bool] = field(default=no_topic, compare=False)
@@ -110,6 +112,7 @@ class WantedLogs:
     groups: tuple[str, ...] = ()
     dedicated: tuple[str, ...] = ()
     ends: tuple[TopicPartition, ...] = ()
+    is_probe: bool = field(default=False, compare=False)
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
         """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
@@ -122,6 +125,9 @@ def read_kafka(reach: KafkaReach, part: WantedLogs) -> RunningKafka:
     from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
     from mm2mgr.kafka.records import read_logs
 
+    if part.is_probe:
+        with reach.connect(_PROBE_SECONDS) as probe:
+            return RunningKafka(cluster_id=probe.identity(while_down=False)[0])
     kafka = reach.kafka
     if part.ends:
         return RunningKafka(offsets=read_logs(kafka, part.ends, ()).found)
@@ -175,3 +181,13 @@ class KafkaState(KafkaQuestion[RunningKafka]):
 
     def ask(self, reach: KafkaReach) -> RunningKafka:
         return self.how(reach, self.wanted)
+
+
+@dataclass(frozen=True)
+class KafkaProbe(KafkaQuestion[RunningKafka]):
+    """Whether a Kafka cluster answers at all; nothing of it is read."""
+
+    how: ReadKafka = field(default=read_kafka, compare=False)
+
+    def ask(self, reach: KafkaReach) -> RunningKafka:
+        return self.how(reach, WantedLogs(is_probe=True))

@@ -377,6 +377,19 @@ class DedicatedOffsets(KafkaQuestion[tuple[SourceOffset, ...]]):
 
 
 @dataclass(frozen=True)
+class OffsetsInTopic(KafkaQuestion[dict[str, tuple[SourceOffset, ...]]]):
+    """What these connectors stored in a topic of offsets of Connect, by connector: while no worker answers."""
+
+    topic: str
+    connectors: tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> dict[str, tuple[SourceOffset, ...]]:
+        from mm2mgr.live.internal_topics import read_connect_offsets
+
+        return read_connect_offsets(reach, self.topic, self.connectors)
+
+
+@dataclass(frozen=True)
 class Expiring(KafkaQuestion[tuple[TopicPartition, ...]]):
     """The partitions whose records from these offsets on retention deletes within so many seconds."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mm2mgr.kafka.client import Kafka
 
 _AFTER_SILENCE_SECONDS = 2.0
+_WITHOUT_KAFKA_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Limits:
     `measuring_seconds` one that reads records, quotas or offsets by time. `at_once` are requests per Connect cluster:
     a read of one connector may be forwarded to the leader, and writes share one rebalance (seen: 3 s against 25 s one
     after the other). `look_seconds` bounds a request of one look of many, `write_seconds` a write. `is_total`:
-    `kafka_seconds` bounds all calls of a round to one login.
+    `kafka_seconds` bounds all calls of a round to one login. `spares_silent_workers`: where the workers' own Kafka
+    cluster did not answer an earlier round, all requests of a round to them end within a few seconds.
     """
 
     connect_seconds: float = 30.0
@@ -38,6 +40,7 @@ class Limits:
     at_once: int = 8
     kafka_at_once: int = 64
     is_total: bool = False
+    spares_silent_workers: bool = False
 
     def after_silence(self) -> Limits:
         """Return the limits for a Kafka cluster that let one time-out pass already: its later questions wait less."""
@@ -45,6 +48,12 @@ class Limits:
             min(seconds, _AFTER_SILENCE_SECONDS) for seconds in (self.kafka_seconds, self.measuring_seconds)
         )
         return replace(self, kafka_seconds=kafka, measuring_seconds=measuring)
+
+    @property
+    def round_seconds(self) -> float:
+        """How long all requests of a round may take to workers whose own Kafka cluster is silent: they answer for
+        states, which they have in memory, and let requests for tasks and offsets run into a time-out."""
+        return min(self.connect_seconds, _WITHOUT_KAFKA_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Self
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import KafkaSilence, Mm2mgrError
@@ -88,11 +90,17 @@ async def _read(
         elif isinstance(question, SchemasById):
             registries.setdefault(question.cluster, []).append(question)
     answers: dict[Question[object], object] = {}
-    parts = (
-        _ask_connect(clients.client(name, limits.connect_seconds), asked, limits) for name, asked in connects.items()
-    )
     silent = {question.cluster for question, answer in snapshot.answers.items() if isinstance(answer, KafkaSilence)}
     of_schemas = (ask_registry(clusters.kafkas[alias], asked, limits) for alias, asked in registries.items())
+
+    def ask_workers(name: str, asked: Sequence[ConnectQuestion[object]]) -> Awaitable[Answers]:
+        cluster = clusters.connects.get(name)
+        is_hurried = limits.spares_silent_workers and isinstance(cluster, ConnectCluster) and cluster.kafka in silent
+        seconds = limits.round_seconds if is_hurried else limits.connect_seconds
+        ends_at = timing.now() + seconds if is_hurried else math.inf
+        return _ask_connect(clients.client(name, seconds), asked, limits.at_once, ends_at)
+
+    parts = (ask_workers(name, asked) for name, asked in connects.items())
     for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits, silent), *parts, *of_schemas):
         answers.update(part)
     return snapshot.with_answers(answers)
@@ -129,19 +137,25 @@ def open_client(cluster: ConnectCluster | ConnectTarget, deadline_seconds: float
 
 
 async def _ask_connect(
-    opened: Awaitable[ConnectClient], questions: Sequence[ConnectQuestion[object]], limits: Limits
+    opened: Awaitable[ConnectClient], questions: Sequence[ConnectQuestion[object]], at_once: int, ends_at: float
 ) -> Answers:
-    gate = asyncio.Semaphore(limits.at_once)
+    """Return the answers of one Connect cluster; what has no turn before `ends_at` fails as the last one did."""
+    gate, last_error = asyncio.Semaphore(at_once), Mm2mgrError("no time was left to ask")
     try:
         client = await opened
     except Mm2mgrError as error:  # its credentials are not on this machine
         return dict.fromkeys(questions, error)
 
     async def ask(question: ConnectQuestion[object]) -> object:
+        nonlocal last_error
         async with gate:
+            seconds_left = ends_at - timing.now()
+            if seconds_left <= 0:
+                return last_error
             try:
-                return await question.ask(client)
+                return await question.ask(client if seconds_left == math.inf else client.with_deadline(seconds_left))
             except Mm2mgrError as error:
+                last_error = error
                 return error
 
     return dict(zip(questions, await asyncio.gather(*map(ask, questions)), strict=True))

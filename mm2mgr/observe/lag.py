@@ -24,12 +24,13 @@ that wait may be such, and never counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import nlargest
 from typing import Literal, NamedTuple
 
 from mm2mgr.assignment import Assignment, Defects
+from mm2mgr.connectors import RunningConnector
 from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, Reading
@@ -68,6 +69,16 @@ def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_
     latest = arrived if before.latest is None else before.latest
     least = max(latest, arrived - max(0, log_end - stored - 1)) - (arrived - latest)
     return carried if before.stored < stored and least <= carried <= arrived else arrived
+
+
+class LastStored(NamedTuple):
+    """Where stored offsets are from while no worker answers: `seen_at`, the last look at the workers (seconds since
+    1970), or None for the topic in which they store them, read now. `target_moves`: whether the target has grown since
+    the look before, so that workers run and only mm2mgr cannot reach them; None at the first look without them.
+    """
+
+    seen_at: float | None = None
+    target_moves: bool | None = None
 
 
 class PartitionLag(NamedTuple):
@@ -134,7 +145,8 @@ class FlowLag:
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
     connector has stopped, and so has stored all its offsets. `assignment`: what its tasks have, `defects`: what is
     wrong with that. `short`: topics that tasks have and of which the target has fewer partitions than the source, with
-    the number there, 0 for no such topic (None: the target was not read).
+    the number there, 0 for no such topic (None: the target was not read). `last_stored`: no worker answers, and where
+    the stored offsets are from instead; what was mirrored since is not known, and records keep arriving.
     """
 
     partitions: tuple[PartitionLag, ...] = ()
@@ -145,6 +157,7 @@ class FlowLag:
     exact: bool = False
     assignment: Assignment = field(default_factory=Assignment)
     short: Mapping[str, int] | None = None
+    last_stored: LastStored | None = None
 
     @cached_property
     def counted_partitions(self) -> tuple[PartitionLag, ...]:
@@ -165,8 +178,15 @@ class FlowLag:
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether partitions are missing from the total."""
-        return bool(self.unread)
+        """Whether partitions are missing from the total, or no worker mirrors what arrives."""
+        return bool(self.unread) or self.last_stored is not None
+
+    def age_seconds(self, flush_interval_seconds: float) -> float | None:
+        """Return how old the offsets may be that a lag is counted from; None where nothing waits by such an offset."""
+        by_flush = any(
+            partition.lag_records and partition.basis == "stored offset" for partition in self.counted_partitions
+        )
+        return flush_interval_seconds if by_flush and not self.exact and self.last_stored is None else None
 
     def most_behind(self, count: int) -> tuple[PartitionLag, ...]:
         """Return the partitions with the largest lag, only those that have any."""
@@ -249,6 +269,29 @@ def measure(
             {topic: remotes[topic] for topic in assigned if not flow.selection.is_heartbeats(topic)}, source, target
         ),
     )
+
+
+def measure_without_workers(
+    reading: Reading,
+    flow: Flow,
+    stored: Mapping[TopicPartition, int],
+    remembered: Mapping[str, Mapping[int, SeenOffset]],
+    last: LastStored,
+) -> FlowLag:
+    """Measure a flow whose Connect cluster does not answer, by what its connector stored last: both Kafka clusters
+    still answer."""
+    desired = reading.desired[flow.id]
+    running = RunningConnector(desired.name, dict(desired.config), offsets=stored)
+    lag = measure(reading, flow, LiveConnector(desired, running), remembered)
+    target_ends = {
+        (partition.partition.topic, partition.partition.partition): partition.arrived for partition in lag.partitions
+    }
+    moves = any(
+        place.latest is not None and (end := target_ends.get((topic, number))) is not None and end > place.latest
+        for topic, places in remembered.items()
+        for number, place in places.items()
+    )
+    return replace(lag, defects=Defects(), last_stored=last._replace(target_moves=moves))
 
 
 def _short(remotes: Mapping[str, str], source: RunningKafka, target: RunningKafka) -> dict[str, int] | None:

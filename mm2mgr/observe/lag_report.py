@@ -107,7 +107,8 @@ class LagRow:
 
     `stored_seconds`: the oldest stored offset of a partition that is behind has not changed for so long, at least.
     `overtaken`: when retention deletes records that wait. `unknown`: partitions without a lag, and why; it is "" in the
-    place of a partition where nothing is known of the flow.
+    place of a partition where nothing is known of the flow. `moves`: the flow is not PAUSED, STOPPED or FAILED, and its
+    workers answer: else it is never level by itself.
     """
 
     flow: str
@@ -125,6 +126,7 @@ class LagRow:
     overtaken: TimeForecast | None
     unknown: Mapping[str, str] = field(default_factory=dict)
     offsets: PartitionLag | None = None
+    moves: bool = True
     json_keys = (
         "flow topic partition task partitions lag_records=records lag_bytes=bytes lag_seconds=seconds "
         "basis stored_offset_unchanged_seconds=stored_seconds trend level_in=level overtaken_in=overtaken "
@@ -137,7 +139,7 @@ class FlowFacts:
     """What is known of one flow at `taken_at`, in seconds since 1970: its lag, the points of earlier looks, and what
     was read of its logs. `retention_seconds` by topic, None for ever; a topic without an entry is not known.
     `heartbeat_seconds`: how long ago the newest heartbeat on the target was sent, which the latency from end to end
-    does not exceed; a Failure says why not.
+    does not exceed; a Failure says why not. `moves`: as of its rows.
     """
 
     flow: str
@@ -152,6 +154,7 @@ class FlowFacts:
     written_at: Mapping[TopicPartition, float] = field(default_factory=dict)
     retention_seconds: Mapping[str, float | None] = field(default_factory=dict)
     heartbeat_seconds: float | Failure | None = None
+    moves: bool = True
     json_keys = (
         "flow connect connector state flush_interval_seconds exact=lag.exact total "
         "heartbeat_seconds=heartbeat_age heartbeat_unknown"
@@ -165,6 +168,11 @@ class FlowFacts:
     def heartbeat_unknown(self) -> str | None:
         """Why the age of the newest heartbeat is not known."""
         return self.heartbeat_seconds.message if isinstance(self.heartbeat_seconds, Failure) else None
+
+    @property
+    def lag_age_seconds(self) -> float | None:
+        """How old the offsets may be that its lag is counted from."""
+        return self.lag.age_seconds(self.flush_interval_seconds) if self.moves else None
 
     def age(self, partition_lag: PartitionLag) -> Age | None:
         """Return the age of the next record: by its own timestamp where that was read, else by the log's history."""
@@ -192,7 +200,7 @@ class FlowFacts:
 
     def _row(self, by: LagLevel, name: RowName, of: Sequence[PartitionLag], unread: Sequence[TopicPartition]) -> LagRow:
         behind = [partition for partition in of if partition.lag_records]
-        gone = bool(unread)
+        gone = bool(unread) or self.lag.last_stored is not None
         unknown = {str(partition): self.lag.unread[partition] for partition in unread}
         records = sum(partition.lag_records for partition in of)
         mine = self._trend(_key(by, name), behind)
@@ -209,10 +217,11 @@ class FlowFacts:
                 default=None,
             ),
             mine,
-            self._level(by, behind, mine) if of and not gone else None,
+            self._level(by, behind, mine) if of and not gone and self.moves else None,
             self._overtaken(behind),
             unknown,
             of[0] if by == "partition" and of else None,
+            self.moves,
         )
 
     def _bytes(self, partition_lag: PartitionLag) -> float | None:
@@ -221,7 +230,8 @@ class FlowFacts:
         return None if size is None else partition_lag.lag_records * size
 
     def _trend(self, key: str, behind: Sequence[PartitionLag]) -> Trend | None:
-        return lag_trend(self.points.get(key, ()), behind, self.flush_interval_seconds)
+        frozen = self.lag.last_stored is not None
+        return lag_trend(self.points.get(key, ()), behind, self.flush_interval_seconds, frozen=frozen)
 
     def _level(self, by: LagLevel, behind: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
         """A flow is level when its last task is, for a sum shrinks fastest before the slow ones are left."""

@@ -15,6 +15,7 @@ from mm2mgr.observe.beside_records import COPIED, Beats, CheckpointLook, checkpo
 from mm2mgr.observe.interruptions import Interruptions, follow_interruptions
 from mm2mgr.observe.lag import (
     FlowLag,
+    LastStored,
     PartitionLag,
     SeenOffset,
     Surplus,
@@ -22,6 +23,7 @@ from mm2mgr.observe.lag import (
     follow,
     is_only_writer,
     measure,
+    measure_without_workers,
     reached_at,
     weight_in,
 )
@@ -156,8 +158,9 @@ _Timed = TypeVar("_Timed", Mark, Rest, Unstored, Unarrived)
 @dataclass(frozen=True)
 class FlowMemory:
     """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress`
-    are the points of its lag by their keys (see `trend`). `mirror`: how its topics are named on which Kafka cluster,
-    for the `surplus` there.
+    are the points of its lag by their keys (see `trend`), of looks that saw it in the same `state`. `mirror`: how its
+    topics are named on which Kafka cluster, for the `surplus` there. `seen_at`: when its stored offsets were last read
+    from its workers (seconds since 1970).
     """
 
     home: str = ""
@@ -172,6 +175,8 @@ class FlowMemory:
     surplus: Mapping[str, Mapping[int, Surplus]] = field(default_factory=dict)
     mirror: str = ""
     interruptions: Interruptions = field(default_factory=Interruptions)
+    state: str = ""
+    seen_at: float = 0.0
 
     def pause(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
@@ -218,13 +223,39 @@ _NOTHING = FlowMemory()
 
 
 def measure_lags(reading: Reading, earlier: Memory | None = None) -> dict[str, FlowLag]:
-    """Measure every flow of a reading whose connector could be read and exists, with the help of what is remembered."""
+    """Measure every flow of a reading whose connector exists, with the help of what is remembered: where its workers do
+    not answer, by the offsets that they stored last."""
     lags = {}
     for flow in reading.flows:
         connector = reading.source_connector(flow)
         if connector and connector.running:
             lags[flow.id] = measure(reading, flow, connector, _seen_offsets(reading, flow, earlier))
+        elif connector is None and (lag := _lag_without_workers(reading, flow, earlier or Memory())):
+            lags[flow.id] = lag
     return lags
+
+
+def _lag_without_workers(reading: Reading, flow: Flow, earlier: Memory) -> FlowLag | None:
+    """Return the lag by what the workers' topic holds, else by the last look at them; None where neither is known."""
+    connect, old, remembered = reading.connects[flow.connect.name], earlier.flow(flow.id), {}
+    if connect.failure is None or flow.id not in reading.desired:
+        return None
+    stored = (connect.stored or {}).get(reading.desired[flow.id].name)
+    last = LastStored(None if stored is not None else old.seen_at)
+    home = reading.clusters.get(flow.connect.kafka, RunningKafka()).cluster_id
+    if not home or home == old.home:  # else other brokers than at the last look, so other offsets
+        remembered = _seen_offsets(reading, flow, earlier)
+    if not stored and not remembered:
+        return None
+    if stored is None:
+        stored = {
+            TopicPartition(topic, number): place.stored
+            for topic, places in remembered.items()
+            for number, place in places.items()
+            if place.stored >= 0
+        }
+    lag = measure_without_workers(reading, flow, stored, remembered, last)
+    return lag if old.state == UNREAD else replace(lag, last_stored=last)
 
 
 def _seen_offsets(reading: Reading, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:
@@ -252,6 +283,9 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
         if connector is not None and connector.running is not None:
             followed = follow_interruptions(old.interruptions, connector.running, reading.taken_at)
             old = replace(old, interruptions=followed)
+        if connector is None and lag and lag.last_stored and lag.unknown is None and not lag.unread:
+            flows[flow.id] = _follow_unread(old, reading, flow, lag)
+            continue
         if connector is None or lag is None or lag.unknown is not None:
             flows[flow.id] = replace(old.pause(), home=home)
             continue
@@ -274,6 +308,24 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
         audited_since=_audited_since(earlier.audited_since, reading),
         failover_since=_failover_since(earlier.failover_since, reading),
     )
+
+
+UNREAD = "unread"
+"""The state of a flow whose workers did not answer."""
+
+
+def _follow_unread(old: FlowMemory, reading: Reading, flow: Flow, lag: FlowLag) -> FlowMemory:
+    """Follow the lag of a flow whose workers do not answer: it grows since the last look at them."""
+    topics = see_topics(lag, reading.clusters[flow.source.alias].topic_ids, old.topics, reading.taken_at)
+    before = old.progress if old.state == UNREAD else {key: points[-1:] for key, points in old.progress.items()}
+    progress = follow_lag(before, lag, reading.taken_at)
+    return replace(old.pause(), topics=topics, progress=progress, state=UNREAD)
+
+
+def _standing(connector: LiveConnector) -> str:
+    """Return the state that a trend belongs to: tasks that move or begin to are RUNNING."""
+    state = connector.status.work_state if connector.status else ""
+    return state if state in {*RESTING, "FAILED"} else "RUNNING"
 
 
 def _audited_since(earlier: Mapping[str, float], reading: Reading) -> dict[str, float]:
@@ -419,7 +471,7 @@ def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
 
 
 def _follow_flow(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: FlowLag, now: float) -> FlowMemory:
-    state = connector.status.state if connector.status else ""
+    state, standing = connector.status.state if connector.status else "", _standing(connector)
     marks = marks_of(lag, now, running=state == "RUNNING")
     return FlowMemory(
         unassigned={
@@ -429,7 +481,7 @@ def _follow_flow(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: Flo
         marks={task: _follow_mark(mark, old.marks.get(task)) for task, mark in marks.items()},
         rest=_rest(old.rest, lag, now) if state in RESTING else None,
         unstored=_follow_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
-        progress=follow_lag(old.progress, lag, now),
+        progress=follow_lag(old.progress if old.state in ("", standing) else {}, lag, now),
         short=(
             paused_all(old.short)
             if lag.short is None
@@ -437,6 +489,8 @@ def _follow_flow(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: Flo
         ),
         unarrived=_follow_unarrived(old.unarrived, lag, now) if state == "RUNNING" else {},
         interruptions=old.interruptions,
+        state=standing,
+        seen_at=now,
     )
 
 

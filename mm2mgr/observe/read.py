@@ -16,13 +16,14 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
 from mm2mgr.connectors import Connector, RunningConnector, type_of, with_statuses
 from mm2mgr.errors import Failure, Mm2mgrError
-from mm2mgr.live.kafka_state import KafkaState, ReadKafka, RunningKafka, WantedLogs, read_kafka
+from mm2mgr.live.kafka_state import KafkaProbe, KafkaState, ReadKafka, RunningKafka, WantedLogs, read_kafka
 from mm2mgr.live.questions import (
     AnsweringWorker,
     Configs,
     ConfigValidation,
     ConnectorsWithStatuses,
     ConnectQuestion,
+    OffsetsInTopic,
     PluginsOfEachWorker,
     SilentWorkers,
     Statuses,
@@ -39,7 +40,7 @@ from mm2mgr.observe.state_file import TimedLooks
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import OWNER_KEY, connectors_of
 from mm2mgr.samples.schema import Store
-from mm2mgr.topology import Flow, Topology
+from mm2mgr.topology import ConnectCluster, Flow, Topology
 
 _CLUSTERS_AT_ONCE = 32
 _GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each
@@ -76,7 +77,12 @@ async def read_estate(
 
     Nothing is raised for a cluster that does not answer: its failure is in the Reading.
     """
-    limits = Limits(how.deadline_seconds, kafka_seconds=how.kafka_seconds, kafka_at_once=_CLUSTERS_AT_ONCE)
+    limits = Limits(
+        how.deadline_seconds,
+        kafka_seconds=how.kafka_seconds,
+        kafka_at_once=_CLUSTERS_AT_ONCE,
+        spares_silent_workers=True,
+    )
     steps = reading_of(topology, connectors, flows, how)
     return (await run_steps(steps, Clusters.of_tree(topology), limits, how.snapshot))[0]
 
@@ -93,14 +99,34 @@ def reading_of(
         chosen = {name: [] for name in (*chosen, *topology.connects)}
     for connector in connectors_of(connectors, flows):
         chosen[connector.connect].append(connector)
-    connects = yield from side_by_side(*(read_connect(topology, name, chosen[name], declared, how) for name in chosen))
+    connects = yield from side_by_side(
+        *(read_connect(topology, name, chosen[name], declared, how) for name in chosen),
+        _probe({topology.connects[name].kafka for name in chosen if chosen[name]}, how.kafka),
+    )
+    connects = list(filter(None, connects))
     by_name = {connect.name: connect if whole else replace(connect, orphans=()) for connect in connects}
-    reading = Reading(how.clock(), tuple(flows), by_name, {}, whole, begun_at, declared=topology.flows)
+    desired = {connector.flows[0]: connector for connector in connectors if connector.type == "source"}
+    reading = Reading(
+        how.clock(),
+        tuple(flows),
+        by_name,
+        {},
+        whole,
+        begun_at,
+        declared=topology.flows,
+        desired=desired,
+        moves=topology.moved,
+    )
     if how.earlier:
         reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
     reading = replace(reading, clusters=(yield from _read_clusters(reading, how.kafka)))
     reading = yield from _with_later_ends(reading, how)
     return replace(reading, taken_at=how.clock())
+
+
+def _probe(aliases: Iterable[str], kafka: ReadKafka) -> Steps[None]:
+    """Find out which workers' own Kafka clusters are silent, before the workers are asked for what needs these."""
+    yield [KafkaProbe(alias, kafka) for alias in sorted(aliases)]
 
 
 def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
@@ -124,7 +150,8 @@ def read_connect(
         statuses = snapshot[Statuses(name)]
         connectors = with_statuses(snapshot[Configs(name)], statuses)
     except Mm2mgrError as error:
-        return SeenConnect(name, failure=Failure.from_error(error))
+        stored = yield from _offsets_in_topics(connect, chosen)
+        return SeenConnect(name, failure=Failure.from_error(error), stored=stored)
     live = [LiveConnector(connector, connectors.get(connector.name)) for connector in chosen]
     busy = SilentWorkers(name, tuple(sorted({worker for status in statuses.values() for worker in status.workers})))
     validation = ConfigValidation.from_config(name, ASKED_CONFIG)
@@ -152,6 +179,32 @@ def read_connect(
         version=version,
         exactly_once=None if isinstance(validated, Mm2mgrError) else supports_exactly_once(validated),
     )
+
+
+def _offsets_in_topics(
+    connect: ConnectCluster, chosen: Sequence[Connector]
+) -> Steps[dict[str, dict[TopicPartition, int]] | None]:
+    """Return what source connectors stored, by name, from their offsets topics: that of the workers, where the tree
+    names it, or one of their own on the target. None where none is known or readable."""
+    topics: dict[tuple[str, str], list[Connector]] = {}
+    for connector in chosen:
+        own = connector.config.get("offsets.storage.topic")
+        alias = connector.config.get("target.cluster.alias", "") if own else connect.kafka
+        topic = own or connect.model.offsets_topic
+        if connector.type == "source" and topic:
+            topics.setdefault((alias, topic), []).append(connector)
+    questions = {
+        OffsetsInTopic(alias, topic, tuple(connector.name for connector in connectors)): connectors
+        for (alias, topic), connectors in topics.items()
+    }
+    snapshot = yield questions
+    stored: dict[str, dict[TopicPartition, int]] = {}
+    for question, connectors in questions.items():
+        if not isinstance(answer := snapshot.get(question), Mm2mgrError):
+            for connector in connectors:
+                entries = answer.get(connector.name, ())
+                stored[connector.name] = parse_stored(entries, connector.config["source.cluster.alias"])
+    return stored or None
 
 
 async def read_states(

@@ -15,8 +15,9 @@ from mm2mgr.comparison.differences import WorkerClients
 from mm2mgr.connectors import Connector, ConnectorStatus, RunningConnector
 from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import RunningKafka
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
-from mm2mgr.topology import Flow
+from mm2mgr.topology import Flow, Moved
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ class OtherConnector:
 
 @dataclass(frozen=True)
 class SeenConnect:
-    """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them.
+    """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them but what their topic
+    of offsets holds: `stored`, by connector (None: it was not read).
 
     `kafka_cluster_id` is the Kafka its workers live on ("": unknown). `orphans` are this owner's and not declared; they
     are only looked for with all flows. `silent_workers` have connectors or tasks by their status, and accept no
@@ -109,6 +111,7 @@ class SeenConnect:
     others: tuple[OtherConnector, ...] = ()
     version: str = ""
     exactly_once: bool | None = None
+    stored: Mapping[str, Mapping[TopicPartition, int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ class Reading:
     all of them.
 
     `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all
-    flows of the tree.
+    flows of the tree. `desired`: the declared source connector of each flow in the reading, by its id. `moves`: what
+    the tree has under `moved:`.
     """
 
     taken_at: float
@@ -128,6 +132,8 @@ class Reading:
     begun_at: float = 0.0
     copied_asked: frozenset[tuple[str, str]] = frozenset()
     declared: tuple[Flow, ...] = ()
+    desired: Mapping[str, Connector] = field(default_factory=dict)
+    moves: tuple[Moved, ...] = ()
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

@@ -20,6 +20,7 @@ Direction = Literal["growing", "shrinking", "steady"]
 
 _MOST_POINTS = 24
 _NEWEST_KEPT = 8  # never thinned out: what the next look continues
+_UNSEEN_SECONDS = 900.0  # between two looks: what a lag did meanwhile is not known (`serve` shares a point every 5 min)
 _MOST_NAMED = 20  # topics, and partitions, of a flow that are followed
 _LEAST_POINTS = 3  # a slope through two has no error
 _LEAST_SPREAD = 1e-9  # seconds squared: looks that are no time apart show no rate
@@ -60,8 +61,9 @@ def partition_key(partition: TopicPartition) -> str:
 
 
 def follow_lag(earlier: Mapping[str, Points], lag: FlowLag, now: float) -> dict[str, Points]:
-    """Return the points of a flow after a look that saw all of its partitions."""
-    return {key: _add_point(earlier.get(key, ()), _point(now, of)) for key, of in _groups(lag).items()}
+    """Return the points of a flow after a look that saw all of its partitions; after a gap they begin anew."""
+    recent = {key: points for key, points in earlier.items() if points and now - points[-1].time <= _UNSEEN_SECONDS}
+    return {key: _add_point(recent.get(key, ()), _point(now, of)) for key, of in _groups(lag).items()}
 
 
 def _groups(lag: FlowLag) -> dict[str, list[PartitionLag]]:
@@ -100,11 +102,18 @@ def join_points(own: Points, others: Iterable[LagPoint]) -> Points:
     """Return the points of several processes that looked at the same partitions as one that made all of these looks
     would have them.
 
-    Those of others that are newer than the newest `own` one are left out: it belongs to the look that is judged.
+    Those of others that are newer than the newest `own` one are left out: it belongs to the look that is judged. So are
+    those before a gap in which nobody looked.
     """
     points: Points = ()
     if own:
-        by_time = {round(1000 * point.time): point for point in (*others, *own) if point.time <= own[-1].time}
+        begins = own[0].time
+        earlier = sorted((point for point in others if point.time < begins), reverse=True)
+        for point in earlier:
+            if begins - point.time > _UNSEEN_SECONDS:
+                break
+            begins = point.time
+        by_time = {round(1000 * point.time): point for point in (*others, *own) if begins <= point.time <= own[-1].time}
         for _, point in sorted(by_time.items()):
             points = _add_point(points, point)
     return points
@@ -175,10 +184,15 @@ def trend(points: Points, noise_seconds: float) -> Trend | None:
     return Trend(direction, run[-1].time - run[0].time, change, *fits)
 
 
-def lag_trend(points: Points, behind: Sequence[PartitionLag], flush_interval_seconds: float) -> Trend | None:
-    """Return what a lag does, with the noise of its count; `behind`: its partitions in which records wait."""
+def lag_trend(
+    points: Points, behind: Sequence[PartitionLag], flush_interval_seconds: float, *, frozen: bool = False
+) -> Trend | None:
+    """Return what a lag does, with the noise of its count; `behind`: its partitions in which records wait. `frozen`: no
+    worker answers, so its offsets are the last ones of all these looks, and nothing is noise."""
     if len(points) < 2:
         return None
+    if frozen:
+        return trend(points, 0.0)
     between = (points[-1].time - points[0].time) / (len(points) - 1)
     refined = all(point.basis == "target end" for point in behind)
     # What arrived between a flush and the next look is not seen by the target's end either.

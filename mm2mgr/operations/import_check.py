@@ -1,4 +1,4 @@
-"""`import --check` compares a tree with the connectors that it was made from, client by client. Nothing is contacted."""
+"""`import --check` compares a tree with the connectors it was made from, client by client. Nothing is contacted."""
 
 from __future__ import annotations
 

@@ -279,6 +279,7 @@ def _report(observation: Observation, chosen: Sequence[Flow], options: LagOption
                 dict(_answer_or_none(snapshot.get(stamped[flow.id]))) if flow.id in stamped else {},
                 retention_seconds.get(flow.source.alias, {}),
                 _heartbeat_age(snapshot, reading, flow),
+                observation.memory.flow(flow.id).state in ("", "RUNNING"),
             )
         )
     all_warnings = (*status.warnings, *warnings)

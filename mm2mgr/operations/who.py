@@ -21,6 +21,7 @@ from mm2mgr.text import nearest, one_line
 from mm2mgr.topology import Flow, Topology
 
 _LIMITS = Limits(connect_seconds=20.0)
+_NEAREST = 3
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class TopicRoutes:
 
     `unread` has the Connect clusters that could not be read: of what runs there only this tree's connectors are known.
     `unlisted` has the Kafka clusters whose topics could not be listed: it is not known whether the topic is there.
+    `missing`: no cluster that was asked has such a topic, and `nearest` are the names most like it that are there.
     """
 
     topic: str
@@ -76,7 +78,9 @@ class TopicRoutes:
     connectors: tuple[Mirroring, ...]
     unread: Mapping[str, str] = field(default_factory=dict)
     unlisted: Mapping[str, str] = field(default_factory=dict)
-    json_keys = "topic routes=stops endless=is_endless connectors unread unlisted"
+    missing: bool = False
+    nearest: tuple[str, ...] = ()
+    json_keys = "topic routes=stops endless=is_endless connectors unread unlisted missing nearest"
 
     @property
     def is_endless(self) -> bool:
@@ -127,8 +131,17 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     legs = dict.fromkeys([*hops, *(hop for name in names for hop in routes.legs(name))])
     ways = dict.fromkeys(tuple(map(wording.leg, way)) for way in whole if way)
     connectors = tuple(dict.fromkeys(map(wording.leg, legs)))
+    begins = (way[0].start for way in whole if way)
+    is_known = any(_partitions(kafkas, routes.names[stop.cluster], stop.topic) for stop in begins)
+    is_missing = not offline and not any(counts.values()) and not is_known
+    if is_missing:
+        more = topology.clusters.keys() - kafkas.keys()
+        kafkas |= workspace.ask(_list_topics(more), _LIMITS)
+        is_missing = all(topic not in kafka.topics for kafka in kafkas.values())
+    there = sorted({name for kafka in kafkas.values() for name in kafka.topics} if is_missing else ())
     unlisted = {alias: one_line(kafka.failure.message) for alias, kafka in kafkas.items() if kafka.failure}
-    return TopicRoutes(topic, tuple(ways), connectors, unread, unlisted)
+    like = tuple(nearest(topic, there, count=_NEAREST))
+    return TopicRoutes(topic, tuple(ways), connectors, unread, unlisted, is_missing, like)
 
 
 def _partitions(kafkas: Mapping[str, RunningKafka], alias: str, topic: str) -> int | None:

@@ -264,6 +264,12 @@ def say(text: str = "", style: str | None = None) -> None:
     _print([text], style, stderr=False)
 
 
+def clear_screen() -> None:
+    """Begin at the top of an empty terminal; elsewhere nothing."""
+    if _OUT.isatty():
+        _OUT.write("\x1b[H\x1b[2J")
+
+
 def say_command(command: str) -> None:
     """Print a command of a shell to be copied: a terminal gets it in rows that end with a backslash."""
     first, *options = visible(command).split(" --")

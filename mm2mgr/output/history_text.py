@@ -364,8 +364,12 @@ def say_resets(done: ResetOffsets) -> None:
 
 
 def say_routes(report: TopicRoutes) -> None:
-    """Print each route in one line, then the connectors on them, then those that do not mirror the topic, with the
-    reason."""
+    """Print that no cluster has the topic, each route in one line, then the connectors on them, then those that do not
+    mirror the topic, with the reason."""
+    if report.missing:
+        asked = "of those that answer " if report.unlisted else ""
+        near = f"; the nearest: {few([visible(name) for name in report.nearest])}" if report.nearest else ""
+        say(f"No cluster {asked}has a topic {visible(report.topic)}{near}.", style=STYLES["warning"])
     for route in report.routes:
         first = _stop(route[0].source, route[0].topic, None)
         say(" → ".join([first, *(_stop(hop.target, hop.becomes, hop.partitions) for hop in route)]), style="bold")

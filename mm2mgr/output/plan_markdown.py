@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mm2mgr.output.markdown import code, escape
 from mm2mgr.output.plan_text import (
+    data_text,
     entity_text,
     group_entries,
     plan_counts_text,
@@ -18,6 +19,7 @@ from mm2mgr.output.plan_text import (
     rename_texts,
     resting,
     short,
+    taken_texts,
 )
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
@@ -30,10 +32,11 @@ _TABLE_BYTES = 10_000
 
 def plan_markdown(plan: Plan) -> str:
     """Return the plan as Markdown of at most MOST_BYTES."""
-    costs = price_text(plan.price)
+    costs, data = price_text(plan.price), data_text(plan)
     parts = [
         f"### mm2mgr plan: {escape(plan_counts_text(plan))}",
         *([f"**Price:** {escape(costs)}"] if costs else []),
+        *([f"**Data:** {escape(data)}"] if data else []),
         *_clusters(plan.clusters),
         *_costly(change for change in plan.changes if change.action != "blocked"),
         *_blocked_changes(change for change in plan.changes if change.action == "blocked"),
@@ -144,8 +147,7 @@ def _change(change: Change) -> str:
     notes = [change.reason, price_text(change.price)]
     if change.state:
         notes.append(f"state: {change.state[0] or 'none'} -> {change.state[1]}")
-    if change.takes and change.takes.topics:
-        notes.append(f"takes {len(change.takes.topics)} of {change.takes.of} topics")
+    notes += taken_texts(change)
     notes += rename_texts(change.renames)
     lines = [f"- {change.action} {code(change.connector)}", *(f"  - {escape(note)}" for note in notes if note)]
     text = "\n".join(lines)

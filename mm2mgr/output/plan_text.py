@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from operator import eq
 
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import ListEntry
-from mm2mgr.connectors import Connector
+from mm2mgr.connectors import RESTING, Connector
 from mm2mgr.output.console import STYLES, say, say_table
 from mm2mgr.output.tables import Table
-from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, RenamedTopic, Taken, Volume
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, RenamedTopic, Volume
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology
@@ -57,6 +57,62 @@ def say_plan(plan: Plan, *, full: bool = False, explain: bool = False) -> None:
     say(f"Plan: {plan_counts_text(plan)}", style="bold")
     if costs := price_text(plan.price):
         say(f"Price: {costs}", style="bold")
+    if data := data_text(plan):
+        say(f"Data: {data}", style="bold")
+
+
+def data_text(plan: Plan) -> str:
+    """Say in one sentence what all that a plan writes does to the data; empty for one that writes no connector."""
+    writes = plan.writes
+    if not writes:
+        return ""
+    again = plan.price.again
+    parts = [_again_sentence(again) if again else "nothing is mirrored again"]
+    taken = [(change, _moved_topics(change)) for change in writes if change.takes]
+    new = {
+        (change.connect, change.connector, topic): records
+        for change, moved in taken
+        for topic, (_, records) in (change.takes.topics if change.takes else {}).items()
+        if topic not in moved and not change.price.again
+    }
+    if new:
+        records, topics = sum(new.values()), number_of(len(new), "topic")
+        first = f"{number_of(records, 'record')} of {topics} to copy for the first time"
+        parts.append(first if records else f"{topics} to copy for the first time, without records yet")
+    sources = [change for change in writes if change.type == "source"]
+    unread = sum(change.action == "create" and change.takes is None and not change.takes_over for change in sources)
+    if unread:
+        parts.append(f"what {number_of(unread, 'new flow')} {'has' if unread == 1 else 'have'} to copy is not known")
+    pausing = sum(len(moved) for _, moved in taken)
+    restarted = sum(bool(change.price.restarts) and not change.moves_to for change in sources)
+    pauses = [number_of(pausing, "topic")] if pausing else []
+    pauses += [f"the topics of {number_of(restarted, 'flow')}"] if restarted else []
+    if pauses:
+        verb = "pauses" if pausing == 1 and not restarted else "pause"
+        parts.append(f"{' and '.join(pauses)} {verb} for some seconds")
+    resting = sum(change.state is not None and change.state[1] in RESTING for change in sources)
+    if resting:
+        parts.append(f"{number_of(resting, 'flow')} {'stands' if resting == 1 else 'stand'} still from then on")
+    ended = sum(change.action == "delete" and not change.moves_to for change in sources)
+    if ended:
+        parts.append(f"{number_of(ended, 'flow')} {'is' if ended == 1 else 'are'} mirrored no longer")
+    if renamed := sum(len(change.renames) for change in writes):
+        parts.append(f"{number_of(renamed, 'topic')} {'goes' if renamed == 1 else 'go'} on under another name")
+    return "; ".join(parts)
+
+
+def _again_sentence(again: Volume) -> str:
+    unknown = f"an unknown volume ({few(again.unmeasured)})" if again.unmeasured else ""
+    measured = number_of(again.records, "record") if again.records or not unknown else ""
+    are = "is" if (again.records == 1 and not unknown) or (unknown and not measured) else "are"
+    return f"{' and '.join(filter(None, (measured, unknown)))} {are} mirrored again"
+
+
+def _moved_topics(change: Change) -> list[str]:
+    """Return the topics that a connector takes over from another one with their stored offsets."""
+    over = change.takes_over
+    topics = change.takes.topics if change.takes else ()
+    return [topic for topic in topics if over is not None and not over.back and over.has_topic(topic)]
 
 
 def plan_counts_text(plan: Plan) -> str:
@@ -193,13 +249,23 @@ def resting(changes: Iterable[Change]) -> list[str]:
     return [f"{few(connectors)}: {rests}; it stays so until mm2mgr resume" for rests, connectors in names.items()]
 
 
-def _say_taken(taken: Taken) -> None:
-    if not taken.topics:
+def taken_texts(change: Change) -> Iterator[str]:
+    """Yield what a connector begins to take: topics of another one go on at the stored offsets, others are copied."""
+    if change.takes is None:
         return
-    largest = sorted(taken.topics, key=lambda name: (-taken.topics[name][1], name))
-    partitions, records = map(sum, zip(*taken.topics.values(), strict=True))
-    parts = f"{number_of(partitions, 'partition')}, {number_of(records, 'record')} to copy"
-    say(f"      takes {len(taken.topics)} of {taken.of} topics, {parts}: {few(largest)}")
+    topics, moved = change.takes.topics, _moved_topics(change)
+    if moved:
+        partitions = number_of(sum(topics[topic][0] for topic in moved), "partition")
+        yield (
+            f"takes over {number_of(len(moved), 'topic')}, {partitions}, 0 to copy; goes on at the stored offsets:"
+            f" {few(moved)}"
+        )
+    new = {topic: counts for topic, counts in topics.items() if topic not in moved}
+    if new:
+        largest = sorted(new, key=lambda name: (-new[name][1], name))
+        partitions_, records = map(sum, zip(*new.values(), strict=True))
+        parts = f"{number_of(partitions_, 'partition')}, {number_of(records, 'record')} to copy"
+        yield f"takes {len(new)} of {change.takes.of} topics, {parts}: {few(largest)}"
 
 
 _MOST_RENAMES, _MOST_OFFSETS = 10, 4
@@ -232,8 +298,8 @@ def _say_change(change: Change, *, full: bool) -> None:
     say(line, style=STYLES.get(change.action))
     if change.remedy:
         say(f"      fix: {change.remedy}")
-    if change.takes:
-        _say_taken(change.takes)
+    for text in taken_texts(change):
+        say(f"      {text}")
     for line in rename_texts(change.renames):
         say(f"      {line}")
     _say_price(change.price)

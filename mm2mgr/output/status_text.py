@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
-from mm2mgr.output.console import STYLES, say, say_json, say_json_line, say_table, talk
+from mm2mgr.output.console import STYLES, clear_screen, say, say_json, say_json_line, say_table, talk
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.loss import LOSS_CAUSES, LOSS_REMEDIES
 from mm2mgr.text import bytes_text, few, number_of, one_line, span_text, visible
@@ -34,33 +34,50 @@ class _Look(Protocol):
 _AnyLook = TypeVar("_AnyLook", bound=_Look)
 
 
-def say_status(status: Status) -> None:
-    """Print one line per flow, the counts of checkpoint and heartbeat connectors, then every problem and note."""
+def say_status(status: Status, *, notes: bool = False) -> None:
+    """Print one line per flow, every problem, what could not be read, lags that grow, and one line; notes if wanted."""
     rows = [(flow.flow, flow.health, flow.state, _tasks(flow), _per_task(flow), _lag(flow)) for flow in status.flows]
     columns = ("flow", "health", "state", "tasks", "partitions per task", "lag (records)")
     drop, wrap = ("partitions per task", "state", "tasks"), ("tasks", "partitions per task")
     say_table(Table(columns, rows, columns[-1:], drop, wrap, {"health": STYLES}))
-    counts = Counter((companion.type, companion.health) for companion in status.companions)
-    for (type_, health), count in sorted(counts.items()):
-        say(f"{number_of(count, f'{type_} connector')} {health}", style=STYLES.get(health))
     connectors = (*status.flows, *status.companions)
     for connector in connectors:
         _say_problems(connector)
-    for name, text, is_problem in _beside_flows(status):
-        say(f"{'!' if is_problem else ' '} {name}: {text}", STYLES["problem" if is_problem else "warning"])
-    failures = {failure.message for failure in status.failures.values()}  # printed once, below
-    _say_notes(((note, connector) for connector in connectors for note in connector.notes), without=failures)
-    moving = sorted(filter(_trend, status.flows), key=lambda flow: -(flow.lag_records or 0))
-    for flow in moving[:_SHOWN]:
+    beside = list(_beside_flows(status))
+    for name, text, is_problem in beside:
+        if is_problem:
+            say(f"! {name}: {text}", STYLES["problem"])
+    say_failures(status.failures)
+    failures = {failure.message for failure in status.failures.values()}
+    if not notes:  # why a flow is unknown is no note
+        unknown = [flow for flow in status.flows if flow.health == "unknown"]
+        _say_notes(((note, flow) for flow in unknown for note in flow.notes), without=failures)
+    growing = sorted(filter(_is_growing, status.flows), key=lambda flow: -(flow.lag_records or 0))
+    for flow in growing[:_SHOWN]:
         say(f"  {flow.flow}: lag {_trend(flow)}")
-    if len(moving) > _SHOWN:
-        say(f"  the lag of {number_of(len(moving) - _SHOWN, 'flow')} more grows or shrinks: mm2mgr lag")
-    for where, failure in status.failures.items():
-        say(f"! {where}: {one_line(failure.message)}", style=STYLES["unknown"])
-        if failure.hint:
-            say(f"  {failure.hint}")
-    _say_notes(((flow.offsets_note, flow) for flow in status.flows if flow.offsets_note), style="dim")
+    if len(growing) > _SHOWN:
+        say(f"  the lag of {number_of(len(growing) - _SHOWN, 'flow')} more grows: mm2mgr lag")
+    if notes:
+        _say_all_notes(status, connectors, beside)
     say(_summary(status), style=STYLES.get(status.health))
+
+
+def _say_all_notes(
+    status: Status, connectors: Sequence[ConnectorState], beside: Iterable[tuple[str, str, bool]]
+) -> None:
+    """Print what is no problem: counts of companions, notes, lags that shrink, what a lag is counted from."""
+    counts = Counter((companion.type, companion.health) for companion in status.companions)
+    for (type_, health), count in sorted(counts.items()):
+        say(f"  {number_of(count, f'{type_} connector')} {health}")
+    for name, text, is_problem in beside:
+        if not is_problem:
+            say(f"  {name}: {text}", STYLES["warning"])
+    failures = {failure.message for failure in status.failures.values()}  # printed once, above
+    _say_notes(((note, connector) for connector in connectors for note in connector.notes), without=failures)
+    for flow in status.flows:
+        if _trend(flow) and not _is_growing(flow):
+            say(f"  {flow.flow}: lag {_trend(flow)}")
+    _say_notes(((flow.offsets_note, flow) for flow in status.flows if flow.offsets_note), style="dim")
 
 
 def say_warnings(warnings: Iterable[str]) -> None:
@@ -70,9 +87,11 @@ def say_warnings(warnings: Iterable[str]) -> None:
 
 
 def say_look(output: str, look: _AnyLook, text: Callable[[_AnyLook], None], *, watching: bool) -> None:
-    """Print one look as `-o` asks; where several are watched, JSON on one line, and text below a line that separates it
-    from the one before.
+    """Print one look as `-o` asks; where several are watched, JSON on one line, and text in the place of the one before
+    on a terminal, elsewhere below it.
     """
+    if watching and output != "json":
+        clear_screen()
     say_warnings(look.warnings)
     if output == "json":
         (say_json_line if watching else say_json)(to_json(look))
@@ -159,7 +178,15 @@ def _summary(status: Status) -> str:
     losses, orphans = len(status.losses), len(status.orphans)
     more = [f"; {losses_of(losses)}"] if losses else []
     more += [f"; {number_of(orphans, 'orphan')}"] if orphans else []
-    return f"Flows: {counts or 'none'}{''.join(more)}"
+    waiting = sum(companion.health == "waiting" for companion in status.companions)
+    more += [f"; {number_of(waiting, 'heartbeat or checkpoint connector')} waiting"] if waiting else []
+    return f"Flows: {counts or 'none'}{''.join(more)}{_age_text(flow.lag_age_seconds for flow in status.flows)}"
+
+
+def _age_text(ages: Iterable[float | None]) -> str:
+    """Say once by how much lags may be too large: workers store offsets at intervals."""
+    oldest = max((age for age in ages if age), default=None)
+    return f"; lags may be up to {span_text(oldest)} old" if oldest else ""
 
 
 def _say_sentences(connector: ConnectorState) -> None:
@@ -176,6 +203,10 @@ def _say_problems(connector: ConnectorState) -> None:
 def _tasks(flow: FlowStatus) -> str:
     states = Counter(task.state for task in flow.tasks)
     return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "0"
+
+
+def _is_growing(flow: FlowStatus) -> bool:
+    return bool(_trend(flow)) and flow.trend is not None and flow.trend.direction == "growing"
 
 
 def _trend(flow: FlowStatus) -> str:
@@ -273,18 +304,28 @@ _OUTLOOK = ("trend", "level in", "retention in", "stored offset", "counted from"
 _UNKNOWN_SHOWN = 3
 
 
-def say_lag(report: LagReport, shown: int) -> None:
-    """Print `shown` rows per flow, then what is unknown and the heartbeats."""
+def say_lag(report: LagReport, shown: int, *, notes: bool = False) -> None:
+    """Print `shown` rows per flow, what is unknown of them, and one line; heartbeats and notes if wanted."""
     rows = list(_first_of_each(report.rows, shown))
     say_table(lag_table(rows, report.by))
     left = len(report.rows) - len(rows)
     if left:
         say(f"{number_of(left, 'row')} less behind not shown: --rows shows more, -o json all", "dim")
-    for text in _heartbeats(report.flows):
-        say(text)
-    for note in report.notes:
-        say(f"  {note}", "dim")
     say_failures(report.failures)
+    if notes:
+        for text in (*_heartbeats(report.flows), *report.notes):
+            say(f"  {text}", "dim")
+    left_out = number_of(len(report.notes), "note") + ": --notes" if report.notes and not notes else ""
+    say("; ".join(filter(None, (_lag_summary(report), left_out))))
+
+
+def _lag_summary(report: LagReport) -> str:
+    totals = [flow.total.records for flow in report.flows]
+    behind = [total.value for total in totals if total.value]
+    unknown = sum(total.value is None for total in totals)
+    parts = [number_of(len(totals), "flow"), f"{len(behind)} behind" if behind else "" if unknown else "all level"]
+    parts += [f"{unknown} unknown"] if unknown else []
+    return ", ".join(filter(None, parts)) + _age_text(flow.lag_age_seconds for flow in report.flows)
 
 
 def say_failures(failures: Mapping[str, Failure], *, hints: bool = True) -> None:
@@ -299,7 +340,7 @@ def lag_table(rows: Sequence[LagRow], by: LagLevel) -> Table:
     """Return rows of one level (partition, topic, task or flow) as a table."""
     columns = (*_COLUMNS[by], *_NUMBERS, *_OUTLOOK)
     cells = [(*_name_cells(row, by), *_amount_cells(row), *_outlook_cells(row)) for row in rows]
-    drop = ("counted from", "stored offset", "lag (bytes)", "retention in", "trend")
+    drop = ("counted from", "stored offset", "lag (bytes)", "retention in", "trend", "level in", "lag (time)")
     below = [list(_unknown_lines(row.unknown)) for row in rows]
     return Table(columns, cells, right=("task", *_NUMBERS), drop=drop, wrap=("trend", "level in"), below=below)
 
@@ -341,14 +382,25 @@ def _outlook_cells(row: LagRow) -> tuple[str, str, str, str, str]:
     behind = row.records.value
     if not behind:
         return "-", "-" if behind is None else "level", "-", "-", row.basis
-    endless = "not at present rates" if row.trend and row.trend.direction != "shrinking" else "unknown"
     return (
         trend_text(row.trend) if row.trend else "unknown",
-        _forecast_text(row.level) if row.level else endless,
+        _level_text(row, behind),
         _forecast_text(row.overtaken) if row.overtaken else "-",
         "new" if row.stored_seconds is None else f"{span_text(row.stored_seconds)} old",
         row.basis,
     )
+
+
+def _level_text(row: LagRow, behind: float) -> str:
+    """Say when a row is level: never by itself where it does not run; it is, below a second of its traffic."""
+    if not row.moves:
+        return "-"
+    is_recent = row.seconds.value is not None and row.seconds.value < 1 and not row.seconds.at_least
+    if is_recent or (row.trend and row.trend.produced and behind < row.trend.produced.mean):
+        return "level"
+    if row.level:
+        return _forecast_text(row.level)
+    return "not at present rates" if row.trend and row.trend.direction != "shrinking" else "unknown"
 
 
 def trend_text(trend: Trend) -> str:

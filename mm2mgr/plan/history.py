@@ -130,6 +130,25 @@ def read_history(topology: Topology, connects: Iterable[str] | None = None) -> S
     return History(tuple(sorted(entries, key=lambda entry: (entry.when, entry.id))), applied, unread)
 
 
+_BY_TREE = frozenset({"apply", "reconcile"})
+"""The commands that pause and stop as the tree says; all others do it because a person asked for it."""
+
+
+def rested_by_tree(entries: Iterable[HistoryEntry], resting: Mapping[Named, str]) -> dict[Named, str]:
+    """Return which of these connectors, each with the state in which it rests, an apply of the tree brought there, and
+    why they go on now: the newest change of their state was an apply's."""
+    newest = {(entry.connect, entry.connector): entry for entry in entries if entry.state and entry.outcome != "failed"}
+    reasons = {}
+    for named, shown in resting.items():
+        entry = newest.get(named)
+        if entry and entry.state and entry.command in _BY_TREE and entry.state["after"] == shown:
+            since = entry.when[:16].replace("T", " ")
+            reasons[named] = (
+                f"goes on: the tree, which had it {shown} since {since} UTC, no longer says state: {shown.lower()}"
+            )
+    return reasons
+
+
 def _config(text: str) -> dict[str, str] | None:
     try:
         read = json.loads(text)

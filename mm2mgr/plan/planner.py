@@ -33,7 +33,14 @@ from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan
 from mm2mgr.plan.draft import Answers, Declared, Draft, Live, make_draft
 from mm2mgr.plan.facts import cluster_ids, quotas_of, refusals, user_of
 from mm2mgr.plan.heartbeats import carrier_notes
-from mm2mgr.plan.history import adopting, read_claims, rewriting, with_claims_shown
+from mm2mgr.plan.history import (
+    adopting,
+    read_claims,
+    read_history,
+    rested_by_tree,
+    rewriting,
+    with_claims_shown,
+)
 from mm2mgr.plan.judges import Connectors, Facts, judge_parts, writes_through_workers
 from mm2mgr.plan.lanes import with_lanes_of
 from mm2mgr.plan.mirrored import ALLOWED_BY, ArrivedTopics, MirrorVerdict, judge
@@ -69,13 +76,38 @@ def plan_steps(declared: Declared, skip: Mapping[str, Mm2mgrError] = MappingProx
         only = with_other_sides(declared.only, topology.moved)
         declared = replace(declared, only=with_lanes_of(only, topology))
     draft = make_draft(declared, (yield from _read_running(topology, skip)))
+    draft, resumed = yield from _with_resumed(draft)
     quotas = wanted_quotas(topology, (connector for on in draft.by_cluster.values() for connector in on), user_of)
     aliases = {quota.kafka for quota in quotas} | {alias for alias, _ in draft.client_ids.values()}
     plan: Plan
     (plan, draft), read = yield from side_by_side(_judge_steps(draft), quotas_of(topology, aliases))
+    plan = replace(plan, clusters=tuple(part.each(lambda c: _said_resumed(c, resumed)) for part in plan.clusters))
     if not read:
         return plan
     return replace(plan, quotas=quota_changes(plan.owner, quotas, read, draft.used_client_ids(plan)))
+
+
+def _with_resumed(draft: Draft) -> Steps[tuple[Draft, Mapping[Named, str]]]:
+    """Resume what rests because an apply brought it there: the tree no longer says so. Return the draft, and why."""
+    resting = {change.full_name: change.shown for change in draft.changes.values() if change.rests}
+    resting = {named: state for named, state in resting.items() if not is_held(draft.running.configs[named])}
+    if not resting:
+        return draft, {}
+    topology = draft.declared.topology
+    history = yield from read_history(topology, {connect for connect, _ in resting})
+    resumed = rested_by_tree(history.entries, resting)
+    if not resumed:
+        return draft, {}
+    connectors = tuple(
+        replace(connector, state="RUNNING") if (connector.connect, connector.name) in resumed else connector
+        for connector in draft.declared.connectors
+    )
+    return make_draft(replace(draft.declared, connectors=connectors), draft.answers), resumed
+
+
+def _said_resumed(change: Change, resumed: Mapping[Named, str]) -> Change:
+    reason = resumed.get(change.full_name)
+    return change.with_remarks(Remark(reason, "notes")) if reason and change.state else change
 
 
 def _judge_steps(draft: Draft) -> Steps[tuple[Plan, Draft]]:

@@ -8,7 +8,7 @@ login is a refused login.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -29,8 +29,9 @@ from mm2mgr.problems.kind import (
     kind,
     name_some,
 )
-from mm2mgr.render import CLASSES, LANE_OF_KEY
+from mm2mgr.render import CLASSES, FLOW_KEY, LANE_OF_KEY
 from mm2mgr.secrets import cut
+from mm2mgr.topology import Moved
 
 _LINE = re.compile(r"^\s*(?:(Caused by|Suppressed): )?(?:Exception in thread \"[^\"]*\" )?([A-Za-z_][\w.$]*)(?=:|\s*$)")
 _CAUSED = "Caused by"
@@ -214,14 +215,25 @@ def _shows(cause: FailureCause, exception: str) -> bool:
 class NotApplied(ProblemEvidence):
     """The tree declares a connector that Connect does not have."""
 
+    takes_over: str = ""
+    "what it takes over, as `from:` of its entry of `moved:` says; empty where it takes over nothing"
+
     def sentence(self, problem: LiveProblem) -> str:
-        return f"not on Connect cluster '{problem.subject.connect}': run mm2mgr apply"
+        where = f"not on Connect cluster '{problem.subject.connect}'"
+        if self.takes_over:
+            return (
+                f"{where} yet: run mm2mgr apply, which moves the topics of {self.takes_over} to it, with their stored"
+                " offsets"
+            )
+        return f"{where}: run mm2mgr apply"
 
 
 @connector_rule
 def not_applied(case: ConnectorCase) -> Iterator[LiveProblem]:
     if case.connector.running is None:
-        yield case.problem(NotApplied())
+        flows = case.connector.desired.flows if case.connector.desired.type == "source" else ()
+        over = [entry.written for entry in case.reading.moves if entry.to in flows and not entry.topics]
+        yield case.problem(NotApplied(over[0] if over else ""))
 
 
 @kind("no-status", "critical", 2)
@@ -443,24 +455,37 @@ def heartbeat_without_task(case: ConnectorCase) -> Iterator[LiveProblem]:
 
 @kind("offsets-move-unfinished", "warning", 15)
 class OffsetsMoveUnfinished(ProblemEvidence):
-    """A move of stored offsets was interrupted, or is in progress."""
+    """A move of stored offsets was interrupted, or is in progress: to another topic, or to another connector."""
 
     then: str
     "the state that the connector gets when the move is finished"
+    takes_from: str = ""
+    "the connector whose topics it takes over, as connect/name; empty where it takes none"
+    gives_to: str = ""
+    "the connector that takes its topics over, as connect/name; empty where it gives none"
+    starts: bool = False
+    "whether its first offsets are written, so that it begins at a declared place"
 
     def sentence(self, problem: LiveProblem) -> str:
+        change = "the move of its stored offsets to another topic"
+        if self.takes_from or self.gives_to:
+            way = f"from {self.takes_from} to it" if self.takes_from else f"from it to {self.gives_to}"
+            change = f"the move of topics with their stored offsets {way}"
+        elif self.starts:
+            change = "writing its first offsets"
         return (
-            "the move of its stored offsets to another topic is not finished; do not resume it by hand, or it may"
-            " mirror everything again; unless an apply is in progress, run mm2mgr apply, which finishes the move and"
-            f" leaves it {self.then}"
+            f"{change} is not finished; do not resume it by hand, or it may mirror everything again; unless an apply is"
+            f" in progress, run mm2mgr apply, which finishes it and leaves the connector {self.then}"
         )
 
 
 @connector_rule
 def offsets_move_unfinished(case: ConnectorCase) -> Iterator[LiveProblem]:
     """mm2mgr was killed, or is still working on it."""
-    if case.journal:
-        yield case.problem(OffsetsMoveUnfinished(case.journal.then))
+    if journal := case.journal:
+        giver = "/".join(filter(None, journal.move.giver)) if journal.move else ""
+        taker = "/".join(journal.gives) if journal.gives else ""
+        yield case.problem(OffsetsMoveUnfinished(journal.then, giver, taker, journal.start is not None))
 
 
 @kind("config-differs", "warning", 15)
@@ -524,17 +549,24 @@ class Orphan(ProblemEvidence):
     "its state"
     lane_of: str = ""
     "id of the declared flow that it was a lane of; empty where there is none"
+    moves_to: str = ""
+    "id of the flow that takes its topics over by `moved:`; empty where there is none"
 
     @classmethod
-    def from_connector(cls, connector: OtherConnector, declared: Collection[str] = ()) -> Orphan:
-        """Return it; `declared`: the ids of the tree's flows."""
+    def from_connector(
+        cls, connector: OtherConnector, declared: Collection[str] = (), moves: Iterable[Moved] = ()
+    ) -> Orphan:
+        """Return it; `declared`: the ids of the tree's flows, `moves`: what it has under `moved:`."""
         config, types = connector.config, {name: type_ for type_, name in CLASSES.items()}
         pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
         type_ = types.get(config.get("connector.class", ""), "source")
         topics = cut(config.get("topics", ""))
         lane_of = config.get(LANE_OF_KEY, "")
         lane_of = lane_of if lane_of in declared else ""
-        return cls(connector.connect, connector.connector, type_, pair, topics, connector.state, lane_of)
+        place, flow = (connector.connect, connector.connector), config.get(FLOW_KEY)
+        over = [m.to for m in moves if type_ == "source" and (m.connector == place or (flow and m.flow == flow))]
+        moves_to = over[0] if over else ""
+        return cls(*place, type_, pair, topics, connector.state, lane_of, moves_to)
 
     @property
     def runs(self) -> bool:
@@ -557,5 +589,10 @@ class Orphan(ProblemEvidence):
             return (
                 f"{stands}; it is a lane of {self.lane_of}, to which mm2mgr apply gives its topics back with their"
                 " stored offsets, and deletes it then"
+            )
+        if self.moves_to:
+            return (
+                f"{stands}; mm2mgr apply moves its topics to {self.moves_to}, with their stored offsets, and deletes it"
+                " then: do not resume it meanwhile"
             )
         return f"{stands}; declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"

@@ -11,7 +11,9 @@ from mm2mgr.connectors import RESTING, SETTABLE
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.interruptions import InterruptionCounts, describe_counts
+from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, Standing
+from mm2mgr.observe.trend import Trend
 from mm2mgr.problems.kind import (
     NAMED,
     FlowCase,
@@ -164,8 +166,12 @@ class NoProgress(ProblemEvidence):
 def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
     blind = case.lag.blind
     limit = case.patience.no_progress_blind_seconds if blind else case.patience.no_progress_seconds
+    tasks_shown = case.connector.status.tasks if case.connector.status else ()
+    failed = {str(task.id) for task in tasks_shown if task.state == "FAILED"}  # their cause is a problem of its own
     stuck = {
-        task: mark.clock.seconds for task, mark in case.marks.items() if mark.behind and mark.clock.seconds >= limit
+        task: mark.clock.seconds
+        for task, mark in case.marks.items()
+        if mark.behind and mark.clock.seconds >= limit and task not in failed
     }
     if case.state != "RUNNING" or not stuck:
         return
@@ -175,6 +181,38 @@ def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
     tasks = [] if set(stuck) == {"-"} else [int(task) for task in stuck if task != "-"]
     evidence = NoProgress(blind, committed, case.flow.target.alias, case.has_lost_target, case.last_hour)
     yield case.problem(evidence, since=min(stuck.values()), tasks=tasks)
+
+
+@kind("workers-silent", "critical", 2)
+class WorkersSilent(ProblemEvidence):
+    """No worker of a Connect cluster answers, records arrive on the source, and the target does not move: nothing is
+    mirrored until workers run again. Seen from the second look on, by the offsets that the workers stored last.
+    """
+
+    lag_records: int
+    "records that wait, at least"
+    grown_records: int
+    "those of them that arrived since the last look at the workers"
+    target_read: bool
+    "whether the target's end offsets could be read"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        still = "the target does not move" if self.target_read else "the target could not be read"
+        connect = problem.subject.connect
+        return (
+            f"no worker of {connect} answers: at least {self.lag_records} records wait, {self.grown_records} of them"
+            f" new in the last {problem.seconds:.0f} s, and {still}; start its workers: they go on at the stored"
+            " offsets"
+        )
+
+
+def workers_silent(flow: Flow, lag: FlowLag, going: Trend | None) -> Iterator[LiveProblem]:
+    """Judge a flow whose workers do not answer, by its lag since: a target that moves shows that they run."""
+    is_still = lag.last_stored is not None and lag.last_stored.target_moves is False
+    resting = flow.settings.state in ("paused", "stopped")
+    if going and going.direction == "growing" and is_still and not resting and lag.total_records:
+        evidence = WorkersSilent(lag.total_records, going.records, not lag.blind)
+        yield LiveProblem(evidence, ProblemSubject(flow.connect.name, flow=flow.id), going.seconds)
 
 
 _OFTEN = 3  # in an hour: an apply, workers that are lost or restart one after the other stay below

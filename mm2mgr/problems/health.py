@@ -22,17 +22,17 @@ from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.losses import LossEntry, open_entries
-from mm2mgr.observe.memory import Mark, Memory
+from mm2mgr.observe.memory import FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
-from mm2mgr.observe.trend import Trend
+from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
-from mm2mgr.problems.flows import find_overlaps, often_interrupted
+from mm2mgr.problems.flows import find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.text import few
+from mm2mgr.text import few, span_text
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
 
@@ -85,7 +85,8 @@ class FlowStatus(ConnectorState):
     `serve`; None after one look. `audit`: the last verdict on its records; None where it declares no audits.
     `interruptions`: assignment changes and failures in the last hour and in 30 days; None where it was never read;
     `interruptions_with_lanes`: those of a flow with lanes on all of its connectors. `lane_of`: the id of the flow that
-    it is a lane of, None for any other flow.
+    it is a lane of, None for any other flow. `lag_age_seconds`: how old the offsets may be that the lag is counted
+    from, by the declared `flush_interval`; None where that makes no difference.
     """
 
     flow: str = field(kw_only=True)
@@ -93,6 +94,7 @@ class FlowStatus(ConnectorState):
     lag_records: int | None = field(kw_only=True, default=None)
     lag_at_least: bool = field(kw_only=True, default=False)
     lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
+    lag_age_seconds: float | None = field(kw_only=True, default=None)
     offsets_note: str = field(kw_only=True, default="")
     trend: Trend | None = field(kw_only=True, default=None)
     audit: AuditState | None = field(kw_only=True, default=None)
@@ -100,8 +102,8 @@ class FlowStatus(ConnectorState):
     interruptions_with_lanes: InterruptionReport | None = field(kw_only=True, default=None)
     json_keys = (
         "flow lane_of connect connector type pair state health tasks problem_values=problems notes partitions_per_task "
-        "lag_records lag_at_least lag_partitions offsets_note trend audit interruptions interruptions_with_lanes"
-        " problems=sentences"
+        "lag_records lag_at_least lag_age_seconds lag_partitions offsets_note trend audit interruptions "
+        "interruptions_with_lanes problems=sentences"
     )
 
     @property
@@ -222,7 +224,7 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
             case = FlowCase(connector, *about, flow=flow, lag=lag, overlaps=beside)
             judged = _flow_status(case, earlier, notes.get(flow.id, ()), lost)
         else:
-            judged = _unread_status(reading, flow, lost)
+            judged = _unread_status(reading, flow, lost, lags.get(flow.id), memory.flow(flow.id))
         judged = replace(judged, lane_of=flow.whole_id if flow.lane_of else None)
         judged = _with_audit(judged, flow, audits, memory, reading.taken_at)
         flows.append(_with_failover(judged, flow, checks, reading, memory))
@@ -232,7 +234,7 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
         tuple(_companion(case, checks) for case in companions),
         reading.failures(),
         tuple(
-            Orphan.from_connector(orphan, {flow.id for flow in reading.declared})
+            Orphan.from_connector(orphan, {flow.id for flow in reading.declared}, reading.moves)
             for connect in reading.connects.values()
             for orphan in connect.orphans
         ),
@@ -268,6 +270,7 @@ def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: It
         flow=flow.id,
         lag_records=lag.total_records if info else None,
         lag_at_least=lag.is_lower_bound,
+        lag_age_seconds=_lag_age(case),
         lag_partitions=lag.most_behind(_MOST_SHOWN),
         offsets_note=offsets_note(case, growth(case, earlier.flow(flow.id).marks)),
         trend=case.trend,
@@ -306,15 +309,49 @@ def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
     return desired.connect, desired.name, desired.type, desired.pair, case.state
 
 
-def _unread_status(reading: Reading, flow: Flow, lost: Iterable[LossEntry]) -> FlowStatus:
+def _unread_status(
+    reading: Reading, flow: Flow, lost: Iterable[LossEntry], lag: FlowLag | None, memory: FlowMemory
+) -> FlowStatus:
+    """Judge a flow whose workers do not answer, by what they stored last and by both Kafka clusters."""
     failure = reading.connects[flow.connect.name].failure
     reason = failure.message if failure else "no source connector was rendered for this flow"
-    lost = list(lost)
-    problems = (*records_lost(lost, reading.taken_at), *audit_differs(lost, reading.taken_at))
+    lost, last_lag = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
+    going = lag_trend(memory.progress.get(FLOW, ()), (), 0.0, frozen=True) if last_lag else None
+    problems = (
+        *(workers_silent(flow, last_lag, going) if last_lag and not memory.rest else ()),
+        *records_lost(lost, reading.taken_at),
+        *audit_differs(lost, reading.taken_at),
+    )
     return FlowStatus(
         flow.connect.name, "", "source", flow.pair, "unknown", "problem" if problems else "unknown", (), problems,
-        (reason,), flow=flow.id, offsets_note="unknown: the Connect cluster could not be read",
+        (reason,), flow=flow.id,
+        lag_records=last_lag.total_records if last_lag else None,
+        lag_at_least=last_lag is not None,
+        lag_partitions=last_lag.most_behind(_MOST_SHOWN) if last_lag else (),
+        offsets_note=_unread_offsets_note(flow, reading, lag),
+        trend=going,
     )  # fmt: skip
+
+
+def _unread_offsets_note(flow: Flow, reading: Reading, lag: FlowLag | None) -> str:
+    """Return what the lag of a flow is counted from while its workers do not answer."""
+    if lag is None or lag.last_stored is None:
+        return "unknown: the Connect cluster could not be read"
+    if lag.unknown is not None:
+        return f"lag unknown: {lag.unknown}"
+    seen_at = lag.last_stored.seen_at
+    place = (
+        "the offsets in the workers' topic"
+        if seen_at is None
+        else f"the offsets that were stored at the last look at its workers, {_ago(reading, seen_at)} ago"
+    )
+    moves = "; the target grows, so workers run, and only mm2mgr cannot reach them"
+    counted = f"no worker of {flow.connect.name} answers: lag is counted from {place}"
+    return counted + moves if lag.last_stored.target_moves else counted
+
+
+def _ago(reading: Reading, at: float) -> str:
+    return span_text(max(0.0, reading.taken_at - at))
 
 
 def _flow_health(case: FlowCase) -> Health:
@@ -427,8 +464,8 @@ def offsets_note(case: FlowCase, grown: str) -> str:
     if case.state == "STOPPED":
         parts.append("exact: a stopped connector has stored all its offsets")
     elif lag.total_records and not case.flow.exactly_once:
-        every = "every offset.flush.interval.ms (60 s by default)"
-        parts.append(f"workers store offsets {every}, so the true lag may be lower")
+        every = span_text(case.flow.connect.model.flush_interval)
+        parts.append(f"workers store offsets every {every} (flush_interval), so the true lag may be lower")
     parts += [
         part for part in (grown, _nothing_stored(case), _past_end(case), _marker(case), _unread_note(case)) if part
     ]
@@ -436,6 +473,13 @@ def offsets_note(case: FlowCase, grown: str) -> str:
     if target and target.failure:
         parts.append(f"the target could not be read: {target.failure.message}")
     return "; ".join(parts)
+
+
+def _lag_age(case: FlowCase) -> float | None:
+    is_stored_with_records = case.flow.exactly_once or case.exactly_once
+    if case.lag.unknown is not None or is_stored_with_records or case.state in {*RESTING, "FAILED"}:
+        return None
+    return case.lag.age_seconds(case.flow.connect.model.flush_interval)
 
 
 def growth(case: FlowCase, before: Mapping[str, Mark]) -> str:
@@ -459,6 +503,8 @@ def growth(case: FlowCase, before: Mapping[str, Mark]) -> str:
 
 
 def _state_notes(case: ConnectorCase) -> list[str]:
+    if case.state in RESTING and case.journal:
+        return [f"{case.state}: as long as the move of its offsets is not finished"]
     if case.state in RESTING:
         config = case.connector.running.config if case.connector.running else {}
         until = config[HELD_KEY] if is_held(config) else "until mm2mgr resume"

@@ -30,6 +30,7 @@ class Alert(NamedTuple):
 
 _FLOW = "{{ $labels.flow }}"
 _MAX_LAG = "MirrorLagAboveMaximum"
+_LAG_UNKNOWN = "MirrorLagUnknown"
 _REBALANCE_HELD = "MirrorRebalanceHeld"
 _OVERTAKEN_SECONDS = 3600
 _BEHIND_SECONDS = 120  # a flush interval of a minute, twice: what stored offsets alone cannot explain
@@ -69,6 +70,11 @@ ALERTS: tuple[Alert, ...] = (
         f"{_FLOW}: the oldest record that waits is {{{{ $value | humanizeDuration }}}} old, more than the flow's"
         " max_lag.",
         f"mm2mgr lag '{_FLOW}' --by task",
+    ),
+    Alert(
+        _LAG_UNKNOWN, "warning", 15, "mm2mgr_flow_max_lag_seconds{OWN} unless on (flow) mm2mgr_flow_lag_seconds{OWN}",
+        f"{_FLOW}: how old its lag is cannot be told, so its max_lag is not watched.",
+        f"keep mm2mgr sample running; mm2mgr lag '{_FLOW}' says what is not known",
     ),
     Alert(
         "MirrorRetentionOvertakes", "critical", 5,
@@ -149,7 +155,7 @@ def alerts(topology: Topology) -> Iterator[Alert]:
     with_heartbeats = any(flow.with_heartbeats for flow in topology.flows)
     without = set[str]()
     if not any(flow.settings.max_lag for flow in topology.flows):
-        without.add(_MAX_LAG)
+        without |= {_MAX_LAG, _LAG_UNKNOWN}
     if not any(flow.settings.balance.by == "plugin" for flow in topology.flows):
         without.add(_REBALANCE_HELD)
     if not any(flow.settings.audit for flow in topology.flows):

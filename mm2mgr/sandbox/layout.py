@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
 from mm2mgr import timing
-from mm2mgr.errors import SandboxError, need_all
+from mm2mgr.errors import SandboxError, need_extras
 from mm2mgr.files import replace_file
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
@@ -110,7 +110,7 @@ class Sandbox:
         Raises SandboxError when another layout is up here, or the folder is not a sandbox's; on failure or Ctrl-C what
         this call started is stopped.
         """
-        need_all()
+        need_extras("sandbox")
         with writing(self.directory):
             claim(self.directory, _USE)
             return self._start_servers(layout, progress)

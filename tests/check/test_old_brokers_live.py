@@ -15,8 +15,9 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.wire import decode, read_versions
 from mm2mgr.operations import Workspace
 from mm2mgr.operations.status import check
+from mm2mgr.sandbox.jars import kafka_jars, locked_jars
 from mm2mgr.sandbox.kafka_servers import Broker
-from mm2mgr.sandbox.runtime import Runtime, find_java, kafka_jars, kafka_runtime, locked_jars
+from mm2mgr.sandbox.runtime import Runtime, find_java, kafka_runtime
 from mm2mgr.sandbox.server import HOST, Server, exec_java
 from tests.fake_connect import FakeConnect
 from tests.fake_connect import serving as serving_connect

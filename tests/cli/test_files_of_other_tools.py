@@ -135,7 +135,7 @@ def test_a_mirror_maker_1_goes_on_where_its_group_stands(mm2mgr: Command) -> Non
     files = ("consumer.properties", "producer.properties", "run.sh")
     said = mm2mgr("import", *files, "--owner", "me", "--all", "-o", "json", "--out", "tree")
     rows = {(row["file"], row["line"], row["key"]): row["where"] for row in said.json["rows"]}
-    flow = "flows.mirrormaker1-old"
+    flow = "flows.mirror"
     assert rows == {
         ("consumer.properties", 1, "bootstrap.servers"): "clusters.mill-1.bootstrap_servers",
         ("consumer.properties", 2, "group.id"): f"{flow}.start.group",

@@ -64,6 +64,9 @@ def test_history_is_limited_by_flow_cluster_time_and_number(mm2mgr: Command, kep
     assert names(SOURCE) == [SOURCE]
     assert len(names("-n", "2")) == 2
     assert len(names("--since", "1h")) == len(ON_EAST)
+    assert len(names("--since", "2026-01-31")) == len(ON_EAST)
+    assert names("--since", "2999-01-31T10:00Z") == []
+    assert "should be a date such as 2026-11-20" in mm2mgr("history", "--since", "2026-13-01", code=64).err
     assert "known: east, west" in mm2mgr("history", "--connect", "nowhere", code=64).err
     assert "no flow 'nothing'" in mm2mgr("history", "nothing", code=1).err.replace("is ", "")
 
@@ -157,3 +160,42 @@ def test_an_apply_that_is_killed_leaves_a_trace(mm2mgr: Command, kept: Site) -> 
     (entry,) = mm2mgr("history", "--connect", "east", "-o", "json").json["entries"]
     assert (entry["connector"], entry["outcome"]) == (ON_EAST[0], "begun")
     assert "begun" in mm2mgr("history", "--connect", "east").out
+
+
+# --- what the tree had paused -----------------------------------------------------------------------------------------
+
+
+def with_state(state: str) -> str:
+    """Return the flows, that of the topic `orders` in this state."""
+    assert "topics: {include: [orders]}" in FLOWS
+    return FLOWS.replace("topics: {include: [orders]}", f"topics: {{include: [orders]}}, state: {state}")
+
+
+def test_a_flow_goes_on_when_the_tree_no_longer_pauses_it(mm2mgr: Command, kept: Site) -> None:
+    mm2mgr("apply", "--yes")
+    kept.declare(with_state("paused"))
+    mm2mgr("apply", "--yes")
+    assert kept.east.connectors[SOURCE].state == "PAUSED"
+
+    kept.declare(FLOWS)
+    said = mm2mgr("plan")
+    (line,) = [line for line in said.lines if f"update  {SOURCE}" in line]
+    assert "goes on: the tree, which had it PAUSED since" in line
+    assert "no longer says state: paused" in line
+    assert "      ~ state: PAUSED -> RUNNING" in said.out.splitlines()
+    mm2mgr("apply", "--yes")
+    assert kept.east.connectors[SOURCE].state == "RUNNING"
+    assert "0 to create, 0 to update" in mm2mgr("plan").out
+
+
+def test_a_flow_that_a_person_paused_stays_so(mm2mgr: Command, kept: Site) -> None:
+    """Also where the tree had paused it before that."""
+    mm2mgr("apply", "--yes")
+    kept.declare(with_state("paused"))
+    mm2mgr("apply", "--yes")
+    kept.declare(FLOWS)
+    mm2mgr("apply", "--yes")
+    mm2mgr("pause", "orders:a->east", "--wait", "0", "--reason", "upgrade")
+    assert "PAUSED by ann since" in mm2mgr("plan").out
+    mm2mgr("apply", "--yes")
+    assert kept.east.connectors[SOURCE].state == "PAUSED"

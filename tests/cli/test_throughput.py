@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.errors import install
+from mm2mgr.errors import EXTRA_OF, install
 from mm2mgr.samples.store import SampleStore
 from tests.samples.rows import Sample, batches, data_files
 from tests.sandbox.conftest import write_fake_java
@@ -170,7 +170,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(
     more = {"JAVA_HOME": str(tmp_path / "jdk"), "PYTHONPATH": without(tmp_path / "none", package)}
     said = finish(start(mm2mgr.folder, *command.split(), more=more))
     assert (said.code, said.out) == (1, "")
-    assert said.err == (f"error: this command needs the Python package {package}\nhint: {install('spark')}\n")
+    assert said.err == (f"error: this command needs the Python package {package}\nhint: {install(EXTRA_OF[package])}\n")
 
 
 @pytest.fixture

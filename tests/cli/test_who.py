@@ -203,7 +203,13 @@ def test_a_cluster_that_does_not_answer_leaves_the_rest_and_is_named(applied: Es
 
 
 def test_what_nothing_mirrors(applied: Estate) -> None:
-    assert applied.mm2mgr("who", "stock", "--cluster", "dc1").out == "Nothing mirrors stock.\n"
+    applied.kafka["dr"] = []
+    assert applied.mm2mgr("who", "stock", "--cluster", "dc1").lines == [
+        "No cluster has a topic stock.",
+        "Nothing mirrors stock.",
+    ]
+    applied.kafka["agg"].append("stock")
+    assert applied.mm2mgr("who", "stock", "--cluster", "dc1").lines == ["Nothing mirrors stock."]
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -256,3 +262,21 @@ def test_brokers_that_do_not_answer_are_named(brokers: Command, closed_port: int
     assert "orders" in said.out
     tree.write_text(good.replace(source, f"127.0.0.1:{closed_port}"))
     assert "the topics of 'dc1' could not be listed" in brokers("topics", "shop", code=1).out
+
+
+def test_a_topic_that_no_cluster_has_is_said_with_the_nearest(applied: Estate) -> None:
+    """A connector may take the name by its pattern all the same."""
+    applied.kafka["dr"] = []
+    found = applied.who("app.payment")
+    assert (found["missing"], found["nearest"]) == (True, ["payments"])
+    assert found["connectors"], "a pattern takes it"
+    said = applied.mm2mgr("who", "order").lines
+    assert said[0] == "No cluster has a topic order; the nearest: orders, dc1.orders."
+    assert applied.who("orders")["missing"] is False
+    assert "No cluster" not in applied.mm2mgr("who", "orders").out
+
+
+def test_a_cluster_that_does_not_answer_may_have_it(applied: Estate) -> None:
+    said = applied.mm2mgr("who", "order").lines
+    assert said[0] == "No cluster of those that answer has a topic order; the nearest: orders, dc1.orders."
+    assert applied.who("order", "--offline")["missing"] is False

@@ -23,7 +23,7 @@ from mm2mgr.assignment_text import (
 )
 from mm2mgr.operations.plugin import PLUGIN_JAR
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_jars
+from mm2mgr.sandbox.jars import DEFAULT_VERSION, kafka_jars
 from tools.connect_plugin import SOURCES, build, compile_classes, find_javac
 
 from .plugin_cases import (
@@ -38,7 +38,7 @@ from .plugin_cases import (
 SEED = int(os.environ.get("MM2MGR_PLUGIN_SEED", "36"))
 FIRST = "version=1;rates=10+20;unlisted=5"
 SUPPORTED = ("3.6.2", "3.9.2", "4.0.2", "4.3.1")
-pytestmark = pytest.mark.spark  # needs Java, and the jars that PySpark's Ivy fetches
+pytestmark = pytest.mark.spark  # needs Java, and the jars of Kafka
 LINES = [
     pytest.param(DEFAULT_VERSION, 400, id="sample"),
     *(pytest.param(version, 5000, id=version, marks=pytest.mark.matrix) for version in SUPPORTED),

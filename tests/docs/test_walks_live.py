@@ -11,27 +11,67 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.sandbox.server import free_ports
 from tests.docs.test_documents import DOCUMENTS, FENCE, REPOSITORY
 
 pytestmark = [pytest.mark.live, pytest.mark.matrix]
-WALKS = ("docs/how-to/stress-test.md", "docs/how-to/try-a-setting.md")
-SAVED = re.compile(r"Save this as `([^`]+)`")
+# Looks at the page as a browser would, once it answers.
+LOOK = """
+python -c "import os, time, urllib.request as web
+page = b''
+for second in range(90):
+    try:
+        page = web.urlopen('http://127.0.0.1:' + os.environ['PORT'] + '/').read()
+    except OSError:
+        pass
+    if b'orders' in page:
+        break
+    time.sleep(1)
+assert b'orders' in page, page"
+"""
+WALKS = ("docs/tutorial.md", "docs/how-to/stress-test.md", "docs/how-to/try-a-setting.md")
+SAVED = re.compile(r"[Ss]ave this as `([^`]+)`")
+INSTALLS = "python3 -m venv"  # what the tests are installed with already
 SECONDS = 1_200
+PORT = 8642
 
 
 def script_of(page: str) -> str:
-    """Return a page as a shell script: a YAML block is saved as the file that the text before it names."""
+    """Return a page as a shell script: a block of YAML or Python is saved as the file that the text before it names.
+
+    "After some seconds" before commands: each is repeated until it ends as the page says; "exit code 1": it fails so.
+    """
     lines, place = ["set -e"], 0
     for match in FENCE.finditer(page):
+        before = page[place : match.start()].strip().rpartition("\n\n")[2]
         saved = SAVED.findall(page[place : match.start()])
         kind, body, place = match["kind"], match["body"], match.end()
-        if kind == "yaml" and saved:
+        if kind in {"yaml", "python"} and saved:
             lines.append(f"cat > {shlex.quote(saved[-1])} <<'SAVED'\n{body}SAVED")
-        elif kind == "sh":
+        elif kind == "sh" and INSTALLS not in body:
             lines.append(body)
         elif kind == "console":
-            lines += [line.removeprefix("$ ") for line in body.splitlines() if line.startswith("$ ")]
+            commands = [line.removeprefix("$ ") for line in body.splitlines() if line.startswith("$ ")]
+            lines += [as_promised(command, before) for command in commands]
     return "\n".join(lines)
+
+
+def as_promised(command: str, before: str) -> str:
+    if command.endswith("&"):
+        return command
+    code = 1 if "exit code 1" in before else 0
+    outcome = f"{{ {command}; }} && code=0 || code=$?; [ $code = {code} ]"
+    if re.search("after some seconds", before, re.IGNORECASE):
+        return f"until {outcome}; do sleep 2; done"
+    return outcome
+
+
+def at_this_sandbox(script: str, page: str) -> str:
+    """Let commands reach the brokers of this run: the page shows the ports of another one."""
+    for alias, address in re.findall(r"^kafka +(\S+) +(\S+)$", page, re.MULTILINE):
+        file = ".mm2mgr/sandbox/clusters/clusters.yaml"
+        script = script.replace(address, f'"$(sed -n "s/^  {alias}: .*\\[\'\\(.*\\)\'\\].*/\\1/p" {file})"')
+    return script
 
 
 def headings(page: str) -> list[str]:
@@ -45,8 +85,10 @@ def headings(page: str) -> list[str]:
 def test_every_command_of_the_page_does_what_it_says(name: str, tmp_path: Path) -> None:
     page, shim = DOCUMENTS[name], tmp_path / "bin" / "mm2mgr"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m mm2mgr "$@"\n')
-    shim.chmod(0o755)
+    for program, words in (("mm2mgr", "-m mm2mgr "), ("python", "")):
+        shim.with_name(program).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {words}"$@"\n')
+        shim.with_name(program).chmod(0o755)
+    (port,) = free_ports(1)
     surroundings = {
         **os.environ,
         "PATH": f"{shim.parent}:{os.environ['PATH']}",
@@ -54,10 +96,14 @@ def test_every_command_of_the_page_does_what_it_says(name: str, tmp_path: Path) 
         "MM2MGR_STATE": str(tmp_path / "state"),
         "MM2MGR_SPARK": "off",
         "COLUMNS": "160",
+        "PORT": str(port),
     }
-    stop = "trap 'mm2mgr sandbox down' EXIT\n"  # where the page does not come so far
+    stop = "trap 'mm2mgr sandbox down; kill $(jobs -p) 2> /dev/null' EXIT\n"  # where the page does not come so far
+    script = at_this_sandbox(script_of(page), page).replace(
+        "mm2mgr serve &", f"mm2mgr serve --listen 127.0.0.1:{port} &\n{LOOK}"
+    )
     done = subprocess.run(
-        ["bash", "-c", stop + script_of(page)],
+        ["bash", "-c", stop + script],
         cwd=tmp_path,
         env=surroundings,
         capture_output=True,
@@ -67,6 +113,6 @@ def test_every_command_of_the_page_does_what_it_says(name: str, tmp_path: Path) 
     )
     print(done.stdout, done.stderr, sep="\n--- stderr ---\n")
     assert done.returncode == 0
-    said = " ".join(done.stdout.split())
+    said = " ".join((done.stdout + done.stderr).replace(f":{port}", f":{PORT}").split())
     for heading in headings(page):
         assert " ".join(heading.split()) in said

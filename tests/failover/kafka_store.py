@@ -12,7 +12,8 @@ from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.failover.translation import translate_as_kafka
 from mm2mgr.files import cache_folder
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.runtime import find_java, kafka_jars, locked_jars
+from mm2mgr.sandbox.jars import kafka_jars, locked_jars
+from mm2mgr.sandbox.runtime import find_java
 
 PARTITION = TopicPartition("t", 0)
 LOCK = Path(__file__).with_name("mirror-releases.lock")
@@ -77,10 +78,7 @@ def _offsets_near(randomness: random.Random, syncs: Sequence[tuple[int, int]]) -
 
 
 def class_path(release: str, harness: Path) -> list[Path]:
-    """Return the jars of a release's MirrorMaker before those of the sandbox's line.
-
-    Each release is fetched by itself: of several revisions of a jar, Ivy brings the newest only.
-    """
+    """Return the jars of a release's MirrorMaker before those of the sandbox's line."""
     lock = harness / f"{release}.lock"
     lock.write_text("".join(line for line in LOCK.read_text().splitlines(True) if f":{release} " in line))
     own = locked_jars(lock, cache_folder() / "mirror-releases" / release)

@@ -15,7 +15,7 @@ from tools.connect_plugin import compile_classes, find_javac
 from .kafka_store import RELEASES, ask_kafka, class_path, random_cases
 
 SEED = int(os.environ.get("MM2MGR_SYNCS_SEED", "37"))
-pytestmark = pytest.mark.spark  # needs Java, and the jars that PySpark's Ivy fetches
+pytestmark = pytest.mark.spark  # needs Java, and the jars of Kafka
 SAMPLE = ("3.6.2", "4.3.1")
 RUNS = [
     *(pytest.param(release, 300, id=f"{release}-sample") for release in SAMPLE),

@@ -19,7 +19,7 @@ import trustme
 from mm2mgr.check.judge import REQUESTS
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.wire import decode, read_versions
-from mm2mgr.sandbox.runtime import kafka_jars, known_versions
+from mm2mgr.sandbox.jars import kafka_jars, known_versions
 from tests.live.test_security import identity
 
 # Recorded from a broker of Kafka 2.0.1, the same on a plain, a TLS and (before the login) a SASL listener.

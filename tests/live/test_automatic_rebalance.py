@@ -23,7 +23,8 @@ from mm2mgr.assignment_text import ASSIGNMENT_KEY
 from mm2mgr.kafka.quotas import QuotaEntity, write_quotas
 from mm2mgr.operations import write_plugin
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_runtime
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
+from mm2mgr.sandbox.runtime import kafka_runtime
 
 from .command import Tree
 from .conftest import WORKER

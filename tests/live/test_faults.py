@@ -102,7 +102,7 @@ def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: Pair, tree:
     assert "Applied: 2 of 2 changes" in tree.run("apply", "--yes", "--wait", "0")
     quiet = watch_log(world, WATCHED_SECONDS, QUIET_BYTES)
     assert quiet < QUIET_BYTES
-    status = tree.run("status")
+    status = tree.run("status", "--notes")
     assert "! kafka src: src: " in status
     assert "a new connector first waits for both clusters" in status
 
@@ -297,6 +297,41 @@ def test_apply_says_what_is_left_when_no_worker_is_left(many: Many) -> None:
     said = many.tree.run("apply", "--yes")
     assert "pair: created mm2.src.tgt.checkpoint" in said
     many.assert_all_run_once(many.world.url)
+
+
+def test_a_dead_target_is_told_soon_and_dead_workers_fully(world: Pair, tree: Tree) -> None:
+    """With the target, which the workers live on, they let requests for offsets run into a time-out; without workers,
+    both clusters still tell how far behind the flow is."""
+    create(world.source, ["outage"])
+    off, topic = "checkpoints: false, heartbeats: false, ", ", offsets_topic: connect-pair-offsets"
+    tree.write(world.yaml("outage", flow("outage", "outage"), off, workers=topic))
+    tree.run("apply", "--yes")
+    for number in range(20):
+        write_values(world.source, "outage", f"{number}".encode())
+    until(lambda: end_offset(world.target, "src.outage"), lambda end: end == 20, "nothing arrives")
+    until(lambda: tree.json("lag")["flows"][0]["total"]["lag_records"]["value"], lambda lag: lag == 0, "never level")
+
+    world.tgt.stop()
+    begun = time.monotonic()
+    assert "! kafka tgt: " in tree.run("status", code=1)
+    between = time.monotonic()
+    tree.run("lag", code=1)
+    took = between - begun, time.monotonic() - between
+    world.tgt.start()
+    assert max(took) < 10, f"status and lag took {took} s"
+
+    for worker in world.workers:
+        worker.kill()
+    for number in range(5):
+        write_values(world.source, "outage", f"more {number}".encode())
+    assert "at least 5" in tree.run("status", code=1)
+    write_values(world.source, "outage", b"one more")
+    said = tree.run("status", code=1)
+    assert "! outage:src->tgt: no worker of pair answers: at least 6 records wait, 6 of them new" in said
+    assert "the offsets in the workers' topic" in tree.run("status", "--notes", code=1)
+    (row,) = tree.json("lag")["flows"]
+    assert row["total"]["lag_records"] == {"value": 6, "at_least": True}
+    assert row["total"]["trend"]["direction"] == "growing"
 
 
 @pytest.mark.matrix  # the gate kills one of two workers, and both, in an apply: the two tests above

@@ -56,5 +56,5 @@ def test_what_interrupts_a_flow_is_counted_once(tmp_path_factory: pytest.TempPat
         until(workers, lambda found: sum(state == "FAILED" for state, _ in found) == 1, "a task FAILED", seconds=90)
         for _ in range(2):
             assert interruptions() == {"assignment_changes": 2, "worker_changes": 1, "failures": 1}
-        said = tree.attempt("status")
+        said = tree.attempt("status", "--notes")
         assert "2 assignment changes (1 with tasks on other workers) and 1 failure of tasks in the last hour" in said

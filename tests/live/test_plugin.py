@@ -21,8 +21,9 @@ from mm2mgr.assignment_text import ASSIGNMENT_KEY, DIGEST_KEY, PLUGIN_CLASS, Plu
 from mm2mgr.kafka.records import Producer
 from mm2mgr.operations import write_plugin
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
 from mm2mgr.sandbox.kafka_servers import Worker
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_runtime
+from mm2mgr.sandbox.runtime import kafka_runtime
 
 from .conftest import WORKER, serving
 from .pair import Pair, serving_pair

@@ -12,8 +12,9 @@ import pytest
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, digest, read_text
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
 from mm2mgr.sandbox.kafka_servers import Worker
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_runtime
+from mm2mgr.sandbox.runtime import kafka_runtime
 from tests.cli.load import measured
 
 from .command import Tree

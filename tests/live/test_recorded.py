@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_runtime
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
+from mm2mgr.sandbox.runtime import kafka_runtime
 from tests.cli.recorded import FOLDER, TREE, VERSIONS
 
 from .command import Tree

@@ -17,7 +17,8 @@ from mm2mgr.assignment import ASSIGNED_KEY, Assignment, parse_assigned
 from mm2mgr.assignment_text import DIGEST_KEY, PLUGIN_CLASS
 from mm2mgr.operations import write_plugin
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION, kafka_runtime
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
+from mm2mgr.sandbox.runtime import kafka_runtime
 from tests.cli.load import measured
 
 from .command import Tree

@@ -30,7 +30,8 @@ def test_lag_is_source_end_minus_the_next_offset(small: Estate) -> None:
     first, second = flow.lag_partitions
     assert (first.partition.partition, first.lag_records, first.task) == (0, 40, 0)
     assert (second.lag_records, to_json(second)["note"]) == (20, "nothing stored yet")
-    assert "offset.flush.interval.ms" in flow.offsets_note
+    assert "workers store offsets every 60 s (flush_interval)" in flow.offsets_note
+    assert flow.lag_age_seconds == 60.0
     assert "nothing stored yet for 1 partitions" in flow.offsets_note
 
 
@@ -57,7 +58,7 @@ def test_end_offsets_are_no_numbers_of_records_where_workers_write_in_transactio
         small.log(0, 1002, alias="B", topic="A.orders")
         note = small.flow(later_seconds=10).offsets_note
         assert "the target got" not in note, "stored in the same transaction: what more there is, is markers"
-        assert "offset.flush.interval.ms" not in note
+        assert "workers store offsets" not in note
 
 
 def test_progress_of_stored_offsets_alone_counts_too(small: Estate) -> None:

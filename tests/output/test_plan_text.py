@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mm2mgr.comparison.differences import KeyChange
-from mm2mgr.comparison.ownership import ListEntry
+from mm2mgr.comparison.ownership import Journal, ListEntry, Move, Picks, TakeOver
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
-from mm2mgr.output.plan_text import say_plan, say_topology
-from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Volume
+from mm2mgr.output.plan_text import data_text, say_plan, say_topology, taken_texts
+from mm2mgr.plan.changes import Action, Change, ClusterPlan, Plan, Price, Taken, Volume
 from mm2mgr.remarks import Remark
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
+from mm2mgr.topics.names import NameFilter
 from tests.spec.trees import ESTATE, write
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -113,6 +115,62 @@ def test_a_plan_is_shown_as_reviewed(printed: Callable[[], list[str]], full: boo
         (GOLDEN / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert lines == golden(name)
     assert not any(secret in "\n".join(lines) for secret in ("pa55", "old-word"))
+
+
+MOVE = Move(("east", "old"), ("a", "b"), "RUNNING", created=True)
+TAKE_OVER = TakeOver(
+    ("east", "old"), {}, None, Journal("RUNNING", move=MOVE), Picks(takes=(NameFilter(("orders",), ()),))
+)
+
+
+def source(name: str, action: Action, **more: Any) -> Change:
+    return Change("east", f"mm2.a.b.source.{name}", "source", action, (f"{name}:a->b",), **more)
+
+
+def data(*changes: Change) -> str:
+    return data_text(Plan("team", (ClusterPlan("east", changes),)))
+
+
+def test_topics_that_move_are_not_to_be_copied() -> None:
+    """What is stored of them goes along; only what is new to both connectors is copied."""
+    takes = Taken({"orders": (3, 61_000), "logs": (1, 500)}, 9)
+    moved = source("new", "create", takes=takes, takes_over=TAKE_OVER)
+    given = source("old", "delete", moves_to=("east", "mm2.a.b.source.new"))
+    assert list(taken_texts(moved)) == [
+        "takes over 1 topic, 3 partitions, 0 to copy; goes on at the stored offsets: orders",
+        "takes 1 of 9 topics, 1 partition, 500 records to copy: logs",
+    ]
+    assert data(moved, given) == (
+        "nothing is mirrored again; 500 records of 1 topic to copy for the first time; 1 topic pauses for some seconds"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (source("x", "update", price=Price(restarts=2)), "nothing is mirrored again; the topics of 1 flow pause for"),
+        (
+            source("x", "update", state=("RUNNING", "PAUSED")),
+            "nothing is mirrored again; 1 flow stands still from then",
+        ),
+        (source("x", "update", state=("PAUSED", "RUNNING")), "nothing is mirrored again"),
+        (source("x", "delete"), "nothing is mirrored again; 1 flow is mirrored no longer"),
+        (source("x", "create"), "nothing is mirrored again; what 1 new flow has to copy is not known"),
+        (
+            source("x", "create", takes=Taken({"a": (1, 7)}, 2), price=Price(again=Volume(7, 70))),
+            "7 records are mirrored again",
+        ),
+        (
+            source("x", "create", takes=Taken({}, 2), price=Price(again=Volume(0, 0, ("logs",)))),
+            "an unknown volume (logs) is mirrored again",
+        ),
+    ],
+    ids=["restart", "pause", "resume", "delete", "unread", "again", "again, unknown"],
+)
+def test_a_plan_ends_with_a_sentence_on_the_data(printed: Callable[[], list[str]], change: Change, words: str) -> None:
+    assert data(change).startswith(words)
+    say_plan(Plan("team", (ClusterPlan("east", (change,)),)))
+    assert printed()[-1] == f"Data: {data(change)}"
 
 
 def test_two_long_values_are_shown_where_they_differ(printed: Callable[[], list[str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
+from mm2mgr.observe.lag_report import Amount, LagRow
 from mm2mgr.observe.losses import LossEntry
-from mm2mgr.observe.trend import Trend
+from mm2mgr.observe.trend import RecordRate, TimeForecast, Trend
+from mm2mgr.output import console
 from mm2mgr.output.load_text import say_rates, say_sizings
-from mm2mgr.output.status_text import say_status
+from mm2mgr.output.status_text import lag_table, say_look, say_status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems import KINDS
 from mm2mgr.problems.connectors import ConnectorFailed, Orphan, TaskFailed
@@ -109,7 +112,10 @@ def test_a_status_shows_every_problem_and_failure_once(printed: Printed) -> None
     say_status(status)
     lines = printed()
     assert lines == golden("status.txt")
-    text = "\n".join(lines)
+    say_status(status, notes=True)
+    notes = [line for line in printed() if line not in lines]
+    assert notes == golden("status_notes.txt")
+    text = "\n".join((*lines, *notes))
     beside = ("1 loss to acknowledge: mm2mgr losses 'gone:a->b'", *(one.message for one in FAILURES.values()))
     found = to_json(status)
     problems = [*found["flows"][1]["problems"], *found["companions"][2]["problems"]]
@@ -159,7 +165,7 @@ def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed)
     assert len(reasons) > 2
 
 
-def test_flows_whose_lag_grows_or_shrinks_are_said_those_most_behind_first(
+def test_flows_whose_lag_grows_are_said_those_most_behind_first(
     printed: Printed,
 ) -> None:
     def moving(name: str, lag: int, direction: str) -> FlowStatus:
@@ -168,8 +174,91 @@ def test_flows_whose_lag_grows_or_shrinks_are_said_those_most_behind_first(
     flows = [moving(f"f{number}", number, "growing") for number in range(1, 8)]
     flows += [moving("still", 900, "steady"), moving("level", 0, "shrinking"), moving("down", 5000, "shrinking")]
     say_status(Status(0.0, tuple(flows)))
-    said = [line.strip() for line in printed()]
-    at = said.index("down:a->b: lag shrinking for 21 min")
-    assert said[at + 1 : at + 5] == [f"f{number}:a->b: lag growing for 21 min" for number in (7, 6, 5, 4)]
-    assert said[at + 5] == "the lag of 3 flows more grows or shrinks: mm2mgr lag"
-    assert not [line for line in said if line.startswith(("still:a->b: lag", "level:a->b: lag"))]
+    said = [line.strip() for line in printed()][len(flows) + 1 :]
+    assert said[:-1] == [
+        *(f"f{number}:a->b: lag growing for 21 min" for number in (7, 6, 5, 4, 3)),
+        "the lag of 2 flows more grows: mm2mgr lag",
+    ]
+    say_status(Status(0.0, tuple(flows)), notes=True)
+    noted = [line.strip() for line in printed()]
+    assert "down:a->b: lag shrinking for 21 min" in noted
+    assert not [line for line in noted if line.startswith(("still:a->b: lag", "level:a->b: lag"))]
+
+
+def test_a_healthy_estate_is_its_table_and_one_line(printed: Printed) -> None:
+    """What a lag is counted from, and how many companions are well, are notes."""
+    flows = [
+        flow("fine", "ok", tasks=RUNNING, lag_records=7, lag_age_seconds=age, offsets_note="workers store offsets")
+        for age in (5.0, 90.0, None)
+    ]
+    status = Status(0.0, tuple(flows), COMPANIONS[:2])
+    say_status(status)
+    lines = printed()
+    assert len(lines) == 1 + len(flows) + 1
+    assert lines[-1] == "Flows: 3 ok; lags may be up to 90 s old"
+    say_status(status, notes=True)
+    assert printed()[4:-1] == [
+        "  2 heartbeat connectors ok",
+        "  3 flows (fine:a->b, fine:a->b, fine:a->b): workers store offsets",
+    ]
+
+
+def lag_row(records: float, trend: Trend | None = None, level: TimeForecast | None = None, **more: Any) -> LagRow:
+    amount = Amount(records)
+    return LagRow(
+        "f:a->b",
+        None,
+        None,
+        None,
+        1,
+        amount,
+        Amount(None),
+        Amount(None),
+        "target end",
+        None,
+        trend,
+        level,
+        None,
+        **more,
+    )
+
+
+GROWING = Trend("growing", 300.0, 400, RecordRate(900.0), RecordRate(1000.0), RecordRate(100.0))
+
+
+@pytest.mark.parametrize(
+    ("row", "level"),
+    [
+        (lag_row(5000, GROWING), "not at present rates"),
+        (lag_row(999, GROWING), "level"),
+        (lag_row(5000), "unknown"),
+        (lag_row(5000, None, TimeForecast(90.0, 90.0, 90.0)), "90 s"),
+        (lag_row(5000, GROWING, moves=False), "-"),
+        (lag_row(5000, None, TimeForecast(90.0, 90.0, 90.0), moves=False), "-"),
+        (lag_row(0), "level"),
+    ],
+    ids=["grows", "less than a second of traffic", "one look", "shrinks", "rests", "rests, as forecast", "level"],
+)
+def test_when_a_flow_is_level(row: LagRow, level: str) -> None:
+    table = lag_table([row], "flow")
+    assert table.rows[0][list(table.columns).index("level in")] == level
+
+
+def test_a_narrow_terminal_shows_lag_in_rows() -> None:
+    row = lag_row(38_250_000, GROWING)
+    lines, left_out = lag_table([replace(row, flow="payments:dc1-payments->agg-east")], "flow").lines(80)
+    assert len(lines) == 2, "header and row"
+    assert left_out == ("counted from", "stored offset", "lag (bytes)", "retention in", "trend")[: len(left_out)]
+
+
+def test_a_watched_look_takes_the_place_of_the_one_before_on_a_terminal(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = Status(0.0, (flow("x", "ok"),))
+    say_look("text", status, say_status, watching=True)
+    assert "\x1b" not in capsys.readouterr().out, "a pipe gets one after the other"
+    monkeypatch.setattr(console._OUT, "isatty", lambda: True)
+    say_look("text", status, say_status, watching=True)
+    assert capsys.readouterr().out.startswith("\x1b[H\x1b[2J")
+    say_look("json", status, say_status, watching=True)
+    assert "\x1b" not in capsys.readouterr().out

@@ -29,7 +29,7 @@ def brokers() -> dict[str, dict[str, Any]]:
 
 
 def workers() -> dict[str, dict[str, Any]]:
-    return {name: each for name, each in services().items() if name not in brokers()}
+    return {name: each for name, each in services().items() if "GROUP_ID" in each["environment"]}
 
 
 def published(service: Mapping[str, Any]) -> tuple[str, int, int]:

@@ -155,14 +155,18 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv" / "bin" / "mm2mgr"
 
 
-def hint_of(program: Path, extra: str = "spark") -> str:
-    """Return how the packages of the extra come into the environment: by their own names, for `mm2mgr` is in no index."""
-    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    nested = extras["spark"] if "mm2mgr[spark]" in extras[extra] else []
-    declared = sorted({*nested, *extras[extra]} - {"mm2mgr[spark]"})
-    return shlex.join(["hint:", str(program.with_name("python")), "-m", "pip", "install", *declared]).replace(
-        "'hint:'", "hint:"
-    )
+def hint_of(program: Path, *extras: str) -> str:
+    """Return how the packages of extras come into the environment: by their own names, for `mm2mgr` is in no index."""
+    lines_of = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lines = [line for extra in extras for line in lines_of[extra]]
+    declared = sorted({*lines, *(lines_of["measure"] if "spark" in extras else [])} - {"mm2mgr[measure]"})
+    return " ".join(["hint:", str(program.with_name("python")), "-m", "pip", "install", shlex.join(declared)])
+
+
+def sorted_hint(line: str) -> str:
+    """Return a hint with its packages in order: a wheel lists them by extra."""
+    before, install, packages = line.partition(" install ")
+    return f"{before}{install}{shlex.join(sorted(shlex.split(packages)))}"
 
 
 # Each command in a process of its own, which begins as a copy of one that has loaded what all of them load: half a second less each.
@@ -240,8 +244,8 @@ def test_a_command_works_or_names_the_packages_that_it_needs(run_fork: Run, prog
         assert (said.returncode, said.stdout) == (1, "")
         *_, error, hint = said.stderr.splitlines()
         assert error.startswith("error: this command needs the Python package ")
-        extra = {"sandbox up": "sandbox", "demo": "sandbox", "serve": "serve"}.get(command, "spark")
-        assert hint == hint_of(program, extra)
+        extras = {"sandbox up": ["sandbox"], "demo": ["sandbox", "spark"], "serve": ["serve"]}
+        assert sorted_hint(hint) == hint_of(program, *extras.get(command, ["measure"]))
     else:
         hints = [line for line in said.stderr.splitlines() if "pip install" in line]
         assert bool(hints) == (command in KEEP_WITH_AN_EXTRA), "what is not kept is said"
@@ -251,4 +255,4 @@ def test_a_command_works_or_names_the_packages_that_it_needs(run_fork: Run, prog
 def test_what_was_measured_is_not_shown_without_the_extra(run: Run, program: Path) -> None:
     said = run("throughput --show")
     assert (said.returncode, said.stdout) == (1, "")
-    assert said.stderr.splitlines()[-1] == hint_of(program)
+    assert sorted_hint(said.stderr.splitlines()[-1]) == hint_of(program, "measure")

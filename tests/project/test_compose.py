@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
 from mm2mgr.expand import expand
 from mm2mgr.render import render
+from mm2mgr.sandbox.jars import DEFAULT_VERSION
 from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sandbox.layout import Layout
-from mm2mgr.sandbox.runtime import DEFAULT_VERSION
 from mm2mgr.spec.files import load
+from tests.docs.test_documents import unknown_calls
 from tests.project.compose_file import (
     CONNECT_PORT,
     CONTROLLER_PORT,
@@ -32,6 +32,8 @@ from tests.project.compose_file import (
 
 # Of the Compose Specification's service keys, those that this file may need.
 SERVICE_KEYS = {"image", "hostname", "command", "environment", "ports", "depends_on", "healthcheck"}
+PAGE_KEYS = {"build", "volumes", "read_only", "tmpfs", "cap_drop", "security_opt"}
+TREE = FILE.parent / "deploy" / "compose" / "clusters"
 HEALTH_KEYS = {"test", "interval", "timeout", "retries", "start_period"}
 
 
@@ -43,14 +45,15 @@ def test_it_is_the_layout_of_the_sandbox() -> None:
 
 
 def test_every_service_runs_the_kafka_of_the_sandbox() -> None:
-    assert {each["image"] for each in services().values()} == {f"apache/kafka:{DEFAULT_VERSION}"}
+    images = {service["image"] for service in (brokers() | workers()).values()}
+    assert images == {f"apache/kafka:{DEFAULT_VERSION}"}
 
 
 def test_it_uses_known_keys_only() -> None:
     tree = yaml.safe_load(FILE.read_text())
     assert {key for key in tree if not key.startswith("x-")} == {"name", "services"}
-    for service in services().values():
-        assert set(service) <= SERVICE_KEYS
+    for name, service in services().items():
+        assert set(service) <= SERVICE_KEYS | (PAGE_KEYS if name == "mm2mgr" else set())
         assert set(service["healthcheck"]) == HEALTH_KEYS
         assert service["healthcheck"]["test"][0] == "CMD"
 
@@ -110,19 +113,40 @@ def test_workers_wait_for_all_brokers() -> None:
         assert service["depends_on"] == {name: {"condition": "service_healthy"} for name in brokers()}
 
 
-def test_the_tree_in_its_comment_plans_this_layout(tmp_path: Path) -> None:
-    comment = re.search(r"^#     owner: .*?(?=^#$)", FILE.read_text(), re.MULTILINE | re.DOTALL)
-    assert comment
-    tree = tmp_path / "estate.yaml"
-    tree.write_text(re.sub(r"^#     ", "", comment[0], flags=re.MULTILINE))
-    topology = expand(load([tree]))
-    assert set(topology.clusters) == set(brokers())
-    for name, cluster in topology.clusters.items():
-        _, outside, _ = published(brokers()[name])
-        assert cluster.model.bootstrap_servers == [f"{name}:{INSIDE_PORT}"]
-        assert cluster.model.access
-        assert cluster.model.access.bootstrap_servers == [f"127.0.0.1:{outside}"]
+def test_the_tree_beside_it_plans_this_layout() -> None:
+    topology = expand(load([TREE]))
+    inside = {name: [f"{name}:{INSIDE_PORT}"] for name in brokers()}
+    assert {name: cluster.model.bootstrap_servers for name, cluster in topology.clusters.items()} == inside
     for name, connect in topology.connects.items():
-        assert connect.model.url == [f"http://127.0.0.1:{published(workers()[name])[1]}"]
+        assert connect.model.url == [f"http://{name}:{CONNECT_PORT}"]
         assert f"{connect.model.kafka}:{INSIDE_PORT}" == workers()[name]["environment"]["BOOTSTRAP_SERVERS"]
     assert {connector.connect for connector in render(topology)} == set(workers())
+
+
+def test_it_ends_at_the_page_of_that_tree() -> None:
+    page = services()["mm2mgr"]
+    (volume,) = page["volumes"]
+    folder, inside, mode = volume.split(":")
+    assert (FILE.parent / folder).resolve() == TREE
+    assert (page["environment"], mode) == ({"MM2MGR_CLUSTERS": inside}, "ro")
+    address, outside, port = published(page)
+    assert unknown_calls(f"`mm2mgr {' '.join(page['command'])}`") == []
+    assert page["command"][:3] == ["serve", "--listen", f"0.0.0.0:{port}"]
+    assert f"http://{address}:{outside}" in FILE.read_text(), "the page is where the head of the file says"
+    assert f"http://127.0.0.1:{port}/healthz" in page["healthcheck"]["test"][-1]
+    compile(page["healthcheck"]["test"][-1], "healthcheck", "exec")
+    assert page["depends_on"] == {name: {"condition": "service_healthy"} for name in workers()}
+
+
+def test_the_container_of_the_page_can_write_to_memory_only() -> None:
+    page = services()["mm2mgr"]
+    assert (page["read_only"], page["cap_drop"]) == (True, ["ALL"])
+    assert [mount.partition(":")[0] for mount in page["tmpfs"]] == ["/tmp", "/data"]
+
+
+def test_what_its_head_says_to_type_exists() -> None:
+    head = FILE.read_text().partition("name: mm2mgr")[0]
+    calls = re.findall(r"exec mm2mgr (mm2mgr .*)", head)
+    assert len(calls) == 2
+    assert [call for call in calls if unknown_calls(f"`{call}`")] == []
+    assert set(re.findall(r"compose exec (\S+)", head)) <= set(services())

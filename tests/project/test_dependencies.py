@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from mm2mgr import errors
-from mm2mgr.errors import EXTRA_OF, PackageMissing, install
+from mm2mgr.errors import EXTRA_OF, PackageMissing, install, need_extras
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "mm2mgr"
@@ -105,18 +105,29 @@ def test_no_text_tells_to_install_mm2mgr_from_an_index() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("extra", ["spark", "java"])
+def declared(extra: str) -> list[str]:
+    """Return the packages of an extra, and those of the extra that it takes in."""
+    lines = EXTRAS[extra]
+    return [*(EXTRAS["measure"] if "mm2mgr[measure]" in lines else []), *(x for x in lines if x[:6] != "mm2mgr")]
+
+
+@pytest.mark.parametrize("extra", sorted(errors._PACKAGES))
 def test_a_hint_names_the_declared_packages_and_this_python(extra: str) -> None:
     python, *rest = install(extra).split(" -m pip install ")
     assert python == sys.executable
-    assert sorted(rest[0].replace("'", "").split()) == sorted(EXTRAS[extra])
+    assert sorted(rest[0].replace("'", "").split()) == sorted(declared(extra))
 
 
-@pytest.mark.parametrize("extra", ["spark", "java"])
+@pytest.mark.parametrize("extra", sorted(errors._PACKAGES))
 def test_run_from_its_source_a_hint_names_the_same_packages(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.requires", lambda _: None)
     assert install(extra).split()[4:] == list(errors._PACKAGES[extra])
-    assert [Requirement(line).name for line in EXTRAS[extra]] == list(errors._PACKAGES[extra])
+    assert [Requirement(line).name for line in declared(extra)] == list(errors._PACKAGES[extra])
+
+
+def test_all_is_what_every_command_needs() -> None:
+    assert EXTRAS["all"] == ["mm2mgr[spark,sandbox,serve]"]
+    assert {*EXTRA_OF.values(), "java"} == set(errors._PACKAGES) == {"measure", "spark", "sandbox", "serve", "java"}
 
 
 @pytest.mark.parametrize("package", sorted(EXTRA_OF))
@@ -128,10 +139,15 @@ def test_a_missing_package_comes_with_its_command(package: str) -> None:
 
 def test_what_the_sandbox_lacks_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.requires", lambda _: None)
-    packages = install("sandbox").split()[4:]
-    assert {Requirement(each.strip("'")).name for each in packages} == {
-        *("pyspark", "deltalake", "pyarrow", "numpy", "xxhash", "psutil")
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name == "psutil" else name)
+    for extras in (["sandbox"], ["sandbox", "spark"]):
+        with pytest.raises(PackageMissing, match=r"needs the Python package psutil$") as caught:
+            need_extras(*extras)
+        assert caught.value.hint == install(*extras)
+    assert set(install("sandbox", "spark").split()[4:]) == {
+        *("jgo", "psutil", "deltalake", "pyarrow", "numpy", "xxhash", "pyspark")
     }
+    need_extras("spark")  # the sandbox's packages are not its
 
 
 # --- CI ---------------------------------------------------------------------------------------------------------------

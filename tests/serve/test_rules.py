@@ -154,6 +154,14 @@ def healthy(lag_seconds: float = 0.0) -> EstateView:
     return view_of(replace(look, totals=totals, max_lag_seconds={FLOW: 300.0}))
 
 
+def without_age() -> EstateView:
+    """Return an estate that is well, and of which nobody knows how old a record that waits is."""
+    view = healthy()
+    assert view.look is not None
+    totals = {name: replace(row, seconds=Amount(None)) for name, row in view.look.totals.items()}
+    return replace(view, look=replace(view.look, totals=totals))
+
+
 def with_problem(kind: str) -> EstateView:
     found = example_problem(kind, ProblemSubject("main", "mm2.a.b.source.orders", FLOW))
     return view_of(
@@ -220,6 +228,7 @@ FAULTS: Mapping[str, EstateView | None] = {
     ),
     "MirrorFlowUnknown": view_of(look_of([flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=())])),
     "MirrorLagAboveMaximum": healthy(301.0),
+    "MirrorLagUnknown": without_age(),
     "MirrorRetentionOvertakes": forecast(),
     "MirrorFallingBehind": with_load(points=(point(-120, 100_000, 80_000), point(0, 112_000, 86_000))),
     "MirrorTaskOverloaded": with_load(11e6, 11e6),

@@ -24,8 +24,9 @@ from mm2mgr.connectors import ConnectorType
 from mm2mgr.defaults import PROPERTIES_EXCLUDE
 from mm2mgr.files import cache_folder
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.sandbox.jars import known_versions, locked_jars
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
-from mm2mgr.sandbox.runtime import Runtime, find_java, kafka_runtime, known_versions, locked_jars
+from mm2mgr.sandbox.runtime import Runtime, find_java, kafka_runtime
 from mm2mgr.truth.bugs import BY_BUG
 from tests.live import seen
 from tests.truth.test_reach_live import put

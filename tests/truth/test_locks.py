@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mm2mgr.sandbox.runtime import known_versions, lock_file, read_lock
+from mm2mgr.sandbox.jars import known_versions, lock_file, read_lock
 from tools.kafka_keys.generate import LOCKS, releases
 
 

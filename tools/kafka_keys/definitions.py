@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from subprocess import TimeoutExpired, run
 from typing import Any
 from zipfile import ZipFile
 
-from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox.runtime import pyspark_jar
+from mm2mgr.errors import PackageMissing, SandboxError
 from mm2mgr.truth.classes import INTERFACES, PLUGINS
 from tools.kafka_keys.rows import Facts, Snapshot
 
@@ -268,6 +268,15 @@ def _set(configs: Mapping[str, object]) -> dict[str, Facts]:
     }
 
 
+def _bridge_jar() -> Path:
+    """Return the jar of Py4J that PySpark ships."""
+    package = find_spec("pyspark")
+    for location in (package.submodule_search_locations or ()) if package else ():
+        for jar in Path(location, "jars").glob("py4j-*.jar"):
+            return jar
+    raise PackageMissing("pyspark")
+
+
 @contextmanager
 def gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
     """Start a JVM on the jars and stop it; it also ends when this process does, because its stdin closes."""
@@ -278,7 +287,7 @@ def gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
     )
 
     port, token, process = launch_gateway(
-        jarpath=str(pyspark_jar("py4j")),
+        jarpath=str(_bridge_jar()),
         classpath=":".join(map(str, jars)),
         javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
         java_path=str(java),

@@ -15,7 +15,8 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder
-from mm2mgr.sandbox.runtime import find_java, kafka_jars, known_versions, locked_jars
+from mm2mgr.sandbox.jars import kafka_jars, known_versions, locked_jars
+from mm2mgr.sandbox.runtime import find_java
 from mm2mgr.truth.keys import DATA
 from tools.kafka_keys import definitions, rows
 

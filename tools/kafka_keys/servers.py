@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from mm2mgr.sandbox.runtime import find_java, kafka_jars, known_versions
+from mm2mgr.sandbox.jars import kafka_jars, known_versions
+from mm2mgr.sandbox.runtime import find_java
 from mm2mgr.truth.keys import SCOPES, SERVERS, load
 from tools.kafka_keys.definitions import KafkaClasses, gateway
 

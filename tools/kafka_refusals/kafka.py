@@ -12,7 +12,8 @@ from typing import Any
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.files import cache_folder
-from mm2mgr.sandbox.runtime import find_java, locked_jars
+from mm2mgr.sandbox.jars import locked_jars
+from mm2mgr.sandbox.runtime import find_java
 from tools.kafka_keys.generate import LOCKS, jars
 
 SOURCE = Path(__file__).with_name("Refusals.java")

@@ -1,0 +1,180 @@
+"""All workers of a Connect cluster are dead: lag from what they stored last and from both Kafka clusters, which answer;
+and a look at workers whose own Kafka cluster is down ends soon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2mgr import timing
+from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.types import SourceOffset
+from mm2mgr.errors import KafkaSilence
+from mm2mgr.live.internal_topics import parse_connect_offsets
+from mm2mgr.live.questions import OffsetsInTopic
+from mm2mgr.live.reach import KafkaReach
+from tests.observe.estate import TREE, Estate, kinds, sentences, topology_of
+
+NOBODY = "http://127.0.0.1:1"
+
+
+def kill_workers(small: Estate, directory: Path, connect: str = "", more: str = "") -> None:
+    """Let the Connect cluster answer no more; `connect`: more of its declaration."""
+    tree = TREE.format(url=NOBODY, more=more).replace("kafka: B}", f"kafka: B{connect}}}")
+    small.topology = topology_of(tree, directory)
+
+
+def level(small: Estate) -> None:
+    """Let the flow be level at offset 100, as a look sees it."""
+    small.log(0, 100)
+    small.log(0, 100, alias="B", topic="A.orders")
+    small.stored(99)
+    assert small.flow().lag_records == 0
+
+
+def test_lag_is_known_and_grows_while_no_worker_answers(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    kill_workers(small, tmp_path)
+    small.log(0, 400)
+    first = small.flow(later_seconds=30)
+    assert (first.state, first.lag_records, first.lag_at_least) == ("unknown", 300, True)
+    assert "no worker of cb answers: lag is counted from the offsets that were stored at the last look" in (
+        first.offsets_note
+    )
+    assert "30 s ago" in first.offsets_note
+    small.log(0, 1000)
+    second = small.flow(later_seconds=30)
+    assert (second.lag_records, second.health, kinds(second)) == (900, "problem", ["workers-silent"])
+    assert second.trend is not None
+    assert (second.trend.direction, second.trend.records, second.trend.seconds) == ("growing", 900, 60)
+    (sentence,) = sentences(second)
+    assert sentence == (
+        "no worker of cb answers: at least 900 records wait, 900 of them new in the last 60 s, and the target does not"
+        " move; start its workers: they go on at the stored offsets"
+    )
+
+
+def test_a_target_that_grows_shows_that_workers_run(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    kill_workers(small, tmp_path)
+    for end in (400, 700, 1000):
+        small.log(0, end)
+        small.log(0, end - 10, alias="B", topic="A.orders")
+        flow = small.flow(later_seconds=30)
+        assert (flow.health, flow.problems, flow.lag_records) == ("unknown", (), 10)
+    assert "the target grows, so workers run, and only mm2mgr cannot reach them" in flow.offsets_note
+
+
+def test_a_flow_that_nobody_produces_to_is_no_problem_without_workers(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    kill_workers(small, tmp_path)
+    looks = [small.flow(later_seconds=30) for _ in range(3)]
+    assert {(look.lag_records, look.health) for look in looks} == {(0, "unknown")}
+
+
+def test_a_flow_that_was_paused_does_not_need_its_workers(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    small.connect.connectors[small.source].state = "PAUSED"
+    small.flow(later_seconds=30)
+    kill_workers(small, tmp_path)
+    for end in (400, 700, 1000):
+        small.log(0, end)
+        flow = small.flow(later_seconds=30)
+    assert (flow.lag_records, kinds(flow)) == (900, [])
+
+
+def test_without_a_look_before_lag_is_unknown(small: Estate, tmp_path: Path) -> None:
+    small.log(0, 100)
+    kill_workers(small, tmp_path)
+    flow = small.flow()
+    assert (flow.lag_records, flow.offsets_note) == (None, "unknown: the Connect cluster could not be read")
+
+
+def test_a_trend_begins_anew_when_workers_are_back(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    alive = small.topology
+    kill_workers(small, tmp_path)
+    for end in (400, 1000):
+        small.log(0, end)
+        small.flow(later_seconds=30)
+    small.topology = alive
+    back = small.flow(later_seconds=30)
+    assert (back.lag_records, back.lag_at_least, back.trend) == (900, False, None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "lag"),
+    [({"mm2.A.B.source.orders": 149}, 250), ({"mm2.A.B.source.orders": None}, 400), ({}, 400)],
+    ids=["newer than the last look", "reset", "nothing stored"],
+)
+def test_offsets_are_read_from_the_topic_that_the_tree_names(
+    small: Estate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Mapping[str, int | None], lag: int
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ask(question: OffsetsInTopic, reach: KafkaReach) -> dict[str, tuple[SourceOffset, ...]]:
+        asked.append((reach.access.alias, question.topic))
+        place = {"cluster": "A", "topic": "orders", "partition": 0}
+        return {
+            name: (SourceOffset(dict(place), None if offset is None else {"offset": offset}),)
+            for name, offset in stored.items()
+        }
+
+    monkeypatch.setattr(OffsetsInTopic, "ask", ask)
+    small.kafka.down.add("B")
+    small.log(0, 100)
+    small.stored(99)
+    small.flow()
+    small.log(0, 400)
+    kill_workers(small, tmp_path, connect=", offsets_topic: cb-offsets")
+    flow = small.flow(later_seconds=30)
+    assert (asked, flow.lag_records) == ([("B", "cb-offsets")], lag)
+    assert "lag is counted from the offsets in the workers' topic" in flow.offsets_note
+
+
+def test_records_of_an_offsets_topic_are_those_of_connect() -> None:
+    place = {"cluster": "A", "partition": 0, "topic": "orders"}
+    records: list[tuple[bytes, bytes | None]] = [
+        (json.dumps(["ours", place]).encode(), b'{"offset": 7}'),
+        (json.dumps(["ours", {**place, "partition": 1}]).encode(), None),
+        (json.dumps(["other", place]).encode(), b'{"offset": 9}'),
+        (b"\xff", b"{}"),
+        (b'["ours"]', b"{}"),
+        (b"7", b"{}"),
+        (json.dumps(["ours", "place"]).encode(), b"{}"),
+        (json.dumps(["ours", {"wrong": 1}]).encode(), b"[1]"),
+        (json.dumps([["ours"], place]).encode(), b"{}"),
+    ]
+    assert parse_connect_offsets(records, ["ours"]) == {
+        "ours": (SourceOffset(place, {"offset": 7}), SourceOffset({**place, "partition": 1}, None))
+    }
+
+
+def test_requests_that_need_a_silent_kafka_share_one_short_time(small: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers let each of them run into its time-out: one after the other took a minute and more."""
+    clock = [0.0]
+    monkeypatch.setattr(timing, "now", lambda: clock[0])
+    deadlines: list[float] = []
+
+    async def late(self: ConnectClient, name: str, *_: Any) -> Any:
+        seconds = self._caller._deadline_seconds
+        assert seconds is not None
+        deadlines.append(seconds)
+        clock[0] += seconds
+        raise KafkaSilence(f"{name}: no answer within {seconds:g} s")
+
+    monkeypatch.setattr(ConnectClient, "tasks", late)
+    monkeypatch.setattr(ConnectClient, "offsets", late)
+    small.kafka.down.add("B")
+    flow = small.flow()
+    assert sum(deadlines) <= 3.0
+    assert flow.state == "RUNNING"
+    assert "stored offsets could not be read" in flow.offsets_note
+    small.kafka.down.clear()
+    deadlines.clear()
+    small.flow(later_seconds=30)
+    assert max(deadlines) > 3.0, "while it answers, they have their whole time"
