@@ -5,6 +5,7 @@ Two configs differ where one of these gets another value; defaults of that versi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -206,6 +207,7 @@ def verbatim_keys(
 
 
 _ROUNDS = 4
+_KEY = re.compile(r"[\w.$-]+")  # what the declaration takes as a key
 _ONE_TASK = {"heartbeat": KeyReader("", "tasks.max")}  # MirrorHeartbeatConnector never has more
 
 
@@ -222,7 +224,7 @@ def _repairs(old: Effects, current: Effects) -> Iterator[tuple[str, str | None]]
         if not differs(reader, old, current):
             continue
         names = {*old.keys_for(reader), *current.keys_for(reader)}
-        for key in sorted(names):
+        for key in sorted(filter(_KEY.fullmatch, names)):
             if key in NEVER_VERBATIM or key.startswith("mm2mgr.") or (key == "tasks.max" and old.type == "source"):
                 continue
             if old.config.get(key) != current.config.get(key):

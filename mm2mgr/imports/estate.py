@@ -123,9 +123,10 @@ def _usable(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[Mirro
     taken: dict[tuple[str, str], Mirror] = {}
     for mirror in mirrors:
         reason, fix = _refusal(mirror)
-        key = (mirror.connect, mirror.name)
-        if not reason and not mirror.is_dedicated and (other := taken.setdefault(key, mirror)) is not mirror:
+        key = (mirror.origin.form, mirror.name) if mirror.is_dedicated else (mirror.connect, mirror.name)
+        if not reason and (other := taken.setdefault(key, mirror)) is not mirror:
             reason = f"{other.place} has a connector of the same name for the same Connect cluster"
+            reason = f"{other.place} starts the same already" if mirror.is_dedicated else reason
             fix = "import one of the two"
         if reason:
             estate.left_out.append(LeftOut(mirror, reason, fix))
@@ -200,6 +201,7 @@ def _without_second_aliases(mirrors: Sequence[Mirror], estate: ImportedEstate) -
             first |= dict.fromkeys(servers, alias)
         else:
             second[alias] = other
+    estate.clusters = {alias: cluster for alias, cluster in estate.clusters.items() if alias not in second}
     for mirror in mirrors:
         doubled = [alias for alias in (mirror.source, mirror.target) if alias in second]
         if not doubled:
@@ -224,7 +226,7 @@ def _clusters(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[Dec
         chosen = most_common(addresses)
         servers = [server for part in chosen.split(",") if (server := part.strip()) and _is_address(server)]
         if not servers:
-            variable = f"{re.sub(r'[^A-Za-z0-9]+', '_', alias).upper()}_BOOTSTRAP_SERVERS"
+            variable = f"BOOTSTRAP_SERVERS_OF_{re.sub(r'[^A-Za-z0-9]+', '_', alias).upper()}"
             estate.placeholders.append(Placeholder(variable, f"bootstrap.servers of {alias}", "unknown", ""))
             servers = [f"${{env:{variable}}}"]
         others = dict.fromkeys(text for text in addresses if not set(text.split(",")) & set(servers))
@@ -291,7 +293,10 @@ def _connects(
     kafkas: Mapping[str, str],
     version: str | None,
 ) -> Iterator[DeclaredConnect]:
+    hosts: dict[str, str] = {}
     for name in dict.fromkeys(mirror.connect for mirror in mirrors):
+        host = f"connect-{name.lower().replace('_', '-')}"
+        hosts[name] = f"{host}-{len(hosts)}" if host in hosts.values() else host
         own = [mirror for mirror in mirrors if mirror.connect == name]
         kafka, reason = _home(name, own, estate, kafkas)
         security = estate.clusters[kafka].security
@@ -303,7 +308,7 @@ def _connects(
             kafka,
             reason,
             not reason.startswith("a guess"),
-            list(urls.get(name, [f"http://connect-{name.lower().replace('_', '-')}:8083"])),
+            list(urls.get(name, [f"http://{hosts[name]}:8083"])),
             version or (next(iter(versions)) if len(versions) == 1 else None),
             any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in own),
             "connector" if security and len(brought) * 2 > len(here) else "worker",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mm2mgr import defaults
@@ -52,13 +52,23 @@ def fold_flows(flows: Sequence[FoldedFlow]) -> Settings:
     if len(flows) < 2:
         return {}
     own = {flow.name: flow.settings for flow in flows}
-    shared = share_settings(own, least=2)
+    in_use = {
+        flow.name: {
+            switch
+            for switch in _SWITCHES
+            if any(settings.get((switch, "enabled")) is True for settings in flow.pairs.values())
+        }
+        for flow in flows
+    }
+    shared = share_settings(own, 2, in_use)
     for flow in flows:
         _imply_switches(flow.settings, shared)
     return shared
 
 
-def share_settings(own: dict[str, Settings], least: int = 1) -> Settings:
+def share_settings(
+    own: dict[str, Settings], least: int = 1, in_use: Mapping[str, Collection[str]] | None = None
+) -> Settings:
     """Return the values that most have, and leave in each only what is another one.
 
     With several owners a value is shared only where `least` have it. A disabled block says nothing of its settings.
@@ -70,7 +80,9 @@ def share_settings(own: dict[str, Settings], least: int = 1) -> Settings:
         if (path in _NEVER_SHARED and len(own) > 1) or (path[0] == "topics" and least > 1):
             continue  # by its topics a flow is known
         values = {
-            name: settings.get(path, ABSENT) for name, settings in own.items() if not _is_open(before[name], path)
+            name: settings.get(path, ABSENT)
+            for name, settings in own.items()
+            if not _is_open(before[name], path, (in_use or {}).get(name, ()))
         }
         chosen = _choose(path, list(values.values()), min(least, len(own)))
         if chosen is ABSENT:
@@ -91,13 +103,13 @@ def share_settings(own: dict[str, Settings], least: int = 1) -> Settings:
     return shared
 
 
-def _is_open(settings: Settings, path: Path) -> bool:
-    """Tell whether a setting decides nothing, since what it belongs to is switched off."""
+def _is_open(settings: Settings, path: Path, in_use: Collection[str]) -> bool:
+    """Tell whether a setting decides nothing, since what it belongs to is switched off, and not `in_use` below."""
     if path[0] == "verbatim" and path[1] in ("checkpoint", "heartbeat"):
-        return settings.get((f"{path[1]}s", "enabled")) is False
-    if switch := _OF_SWITCH.get(path[0]):
-        return settings.get((switch, "enabled")) is False
-    return path[0] in _SWITCHES and path[1:] != ("enabled",) and settings.get((path[0], "enabled")) is False
+        switch = f"{path[1]}s"
+    else:
+        switch = _OF_SWITCH.get(path[0], path[0] if path[1:] != ("enabled",) else "")
+    return switch in _SWITCHES and switch not in in_use and settings.get((switch, "enabled")) is False
 
 
 def _choose(path: Path, values: list[object], least: int) -> object:

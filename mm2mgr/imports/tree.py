@@ -24,7 +24,6 @@ from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
 from mm2mgr.topology import Flow
-from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
 """The files of an imported tree: clusters and Connect clusters, flows, connectors that change hands."""
@@ -66,7 +65,7 @@ class ImportedTree:
 def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOptions()) -> ImportedTree:
     """Return the tree that keeps the connectors of these files as they are; nothing is contacted or written."""
     files = [inner for file in files for inner in (file, *file.within)]
-    preparation = Preparation(options.version or load().lines[-1], tuple(options.urls))
+    preparation = Preparation(options.version, tuple(options.urls))
     mirrors = preparation.mirrors(files)
     estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
@@ -110,8 +109,6 @@ class _Draft:
         ]
 
     def _name_connectors(self, pair: Pair, settings: Settings) -> None:
-        if pair.source.is_dedicated:
-            return
         source, target = pair.source.source, pair.source.target
         usual = f"mm2.{source}.{target}"
         for mirror, path, name in (
@@ -119,7 +116,7 @@ class _Draft:
             (pair.checkpoint, ("checkpoints", "connector_name"), f"{usual}.checkpoint"),
             (pair.heartbeat, ("heartbeats", "connector_name"), f"{usual}.heartbeat"),
         ):
-            if mirror and mirror.name != name:
+            if mirror and not mirror.is_dedicated and mirror.name != name:
                 settings[path] = mirror.name
 
     # --- rendering ----------------------------------------------------------------------------------------------------

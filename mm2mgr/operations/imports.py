@@ -15,6 +15,7 @@ from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.formats.sources import read_sources
 from mm2mgr.imports.report import ImportReport
 from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
+from mm2mgr.render import OWNER_KEY
 from mm2mgr.spec.scalars import check_url
 from mm2mgr.truth.keys import kafka_version, load
 
@@ -66,6 +67,9 @@ def import_sources(
     if not any(connector.type for file in files for inner in (file, *file.within) for connector in inner.connectors):
         names = ", ".join(map(str, sources))
         raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(passed_over[:3]) or None)
+    configs = (connector.config for file in files for connector in file.connectors)
+    if out is not None and not options.owner and not any(config.get(OWNER_KEY) for config in configs):
+        raise InvalidArgument("owner", "is needed: its name marks what the new tree manages, such as data-platform")
     tree = import_tree(files, options)
     written = _write(tree, out) if out is not None else ()
     return ImportedFolder(tree, out, written, passed_over, with_advice)

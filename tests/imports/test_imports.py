@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.formats.recognise import read_file
+from mm2mgr.formats.sources import read_sources
 from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
 from mm2mgr.json_values import to_json
 from mm2mgr.operations import Workspace, import_sources
@@ -268,6 +270,14 @@ def test_hostile_input_is_a_clear_error_and_writes_nothing(
     assert not out.exists()
 
 
+def test_a_new_tree_needs_an_owner(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(DEDICATED)
+    with pytest.raises(InvalidArgument, match="is needed"):
+        import_sources([file], ImportOptions(), tmp_path / "clusters")
+    assert import_sources([file]).report.rows, "the report alone needs none"
+
+
 def test_a_version_or_a_url_that_is_none_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(DEDICATED)
@@ -275,3 +285,17 @@ def test_a_version_or_a_url_that_is_none_is_refused(tmp_path: Path) -> None:
         import_sources([file], ImportOptions(version="new"))
     with pytest.raises(InvalidArgument, match="http"):
         import_sources([file], ImportOptions(urls={"east": ["ftp://x"]}))
+
+
+CORPUS = Path(__file__).resolve().parents[1] / "lint" / "corpus"
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.matrix
+def test_every_config_that_lint_is_held_by_is_imported_or_refused(path: Path) -> None:
+    try:
+        sources = read_sources([path], topics=".*")
+    except SpecError:
+        return
+    tree = import_tree([replace(file, within=()) for file in sources.files], ImportOptions(owner="team"))
+    assert "\n".join(tree.files.values()).strip()

@@ -37,6 +37,11 @@ links: [{between: [east, west], rtt: 80ms}]
 flows:
   orders: {sources: [east], targets: [west], topics: {include: [orders]}}
 """
+CONNECTOR = """\
+{"name": "m", "config": {"connector.class": "MirrorSourceConnector", "source.cluster.alias": "east",
+ "target.cluster.alias": "west", "source.cluster.bootstrap.servers": "east:9092",
+ "target.cluster.bootstrap.servers": "west:9092", "topics": "orders"}}
+"""
 # What to type behind a command; without a line here, nothing.
 ARGUMENTS = {
     "apply": "--yes",
@@ -196,6 +201,7 @@ def forks(program: Path) -> Iterator[subprocess.Popen[str]]:
 def run_fork(forks: subprocess.Popen[str], tmp_path: Path) -> Run:
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "all.yaml").write_text(TREE)
+    (tmp_path / "connector.json").write_text(CONNECTOR)
 
     def finished(line: str) -> subprocess.CompletedProcess[str]:
         assert forks.stdin
