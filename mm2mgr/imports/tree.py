@@ -72,7 +72,7 @@ class ImportedTree:
 def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOptions()) -> ImportedTree:
     """Return the tree that keeps the connectors of these files as they are; nothing is contacted or written."""
     files = [_without_marked_names(inner) for file in files for inner in (file, *file.within)]
-    preparation = Preparation(options.version or load().lines[-1], tuple(options.urls))
+    preparation = Preparation(options.version, tuple(options.urls))
     mirrors = preparation.mirrors(files)
     estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
