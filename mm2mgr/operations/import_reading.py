@@ -107,4 +107,4 @@ def _name_of(url: str, names: Mapping[str, Sequence[str]], taken: Mapping[str, o
 def _file_of(connect: str, connector: FoundConnector) -> ForeignFile:
     """Return a connector that runs as a file of its own: CONNECT/NAME is where its keys are."""
     place = f"{connect}/{connector.name}"
-    return ForeignFile(place, "json", "", (replace(connector, owner=connect, file=place),))
+    return ForeignFile(place, "properties", "", (replace(connector, owner=connect, file=place),))
