@@ -227,7 +227,7 @@ def test_twelve_connectors_are_imported_and_adopted_without_a_restart(clean: Wor
     world = clean
     for cluster, topic in (*CROSSING, ("dc2", "pay")):
         world.create(cluster, topic)
-    world.create("agg", "routed-clicks")
+    world.create("agg", "routed-clicks", "routed-heartbeats")  # nobody creates what a transformation names
     for connect, configs in connectors(world).items():
         for name, config in configs.items():
             world.by_hand(connect, name, config, "PAUSED" if name == PAUSED else "RUNNING")
