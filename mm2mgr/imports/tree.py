@@ -49,8 +49,8 @@ class ImportOptions:
     version: str | None = None
     urls: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kafkas: Mapping[str, str] = field(default_factory=dict)
-    logins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     templates: Path | None = None
+    logins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
