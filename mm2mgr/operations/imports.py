@@ -14,6 +14,7 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.imports.report import ImportReport
 from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
 from mm2mgr.operations.import_reading import Source, read_import_sources
+from mm2mgr.render import OWNER_KEY
 from mm2mgr.spec.scalars import check_url
 from mm2mgr.truth.keys import kafka_version, load
 
@@ -67,6 +68,12 @@ def import_sources(
     if not any(connector.type for connector in read.connectors):
         names = ", ".join(map(str, sources))
         raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(read.notes[:3]) or None)
+    if (
+        out is not None
+        and not options.owner
+        and not any(connector.config.get(OWNER_KEY) for connector in read.connectors)
+    ):
+        raise InvalidArgument("owner", "is needed: its name marks what the new tree manages, such as data-platform")
     logins = dict.fromkeys(read.urls, read.login) if read.login else {}
     tree = import_tree(read.files, replace(options, urls={**options.urls, **read.urls}, logins=logins))
     written = _write(tree, out) if out is not None else ()

@@ -270,6 +270,14 @@ def test_hostile_input_is_a_clear_error_and_writes_nothing(
     assert not out.exists()
 
 
+def test_a_new_tree_needs_an_owner(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(DEDICATED)
+    with pytest.raises(InvalidArgument, match="is needed"):
+        import_sources([file], ImportOptions(), tmp_path / "clusters")
+    assert import_sources([file]).report.rows, "the report alone needs none"
+
+
 def test_a_version_or_a_url_that_is_none_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(DEDICATED)
