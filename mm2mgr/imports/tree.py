@@ -25,6 +25,7 @@ from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
 from mm2mgr.topology import Flow
+from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
 """The files of an imported tree: clusters and Connect clusters, flows, connectors that change hands."""
