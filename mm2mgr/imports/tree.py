@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.expand import expand
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.imports.effective import with_declared_workers
-from mm2mgr.imports.effects import WorkerSetting, verbatim_keys, without_workers
+from mm2mgr.imports.effects import WorkerSetting, is_addable, verbatim_keys, without_workers
 from mm2mgr.imports.equivalence import compare_connectors
 from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
 from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
@@ -52,8 +53,8 @@ class ImportOptions:
     version: str | None = None
     urls: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kafkas: Mapping[str, str] = field(default_factory=dict)
-    logins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     templates: Path | None = None
+    logins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,8 @@ class _Draft:
         for pair, type_, mirror, connector in self.matches():
             if connector is None:
                 continue
-            for key, value in verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror)).items():
+            keys = verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror))
+            for key, value in {**_refused_by_plan(mirror, connector), **keys}.items():
                 for flow, of_pair in self._owners(pair, type_):
                     settings = self.settings[flow][of_pair]
                     settings["verbatim", type_, key] = value
@@ -324,6 +326,18 @@ class _Draft:
         for name in self.estate.connects.keys() - self.options.urls.keys():
             comments["connect", name, "url"] = "to be set: the REST URL of its workers"
         return {name: write_document(values, comments, _HEADS[name]) for name, values in self.values.items()}
+
+
+def _refused_by_plan(mirror: Mirror, connector: Connector) -> dict[str, str | None]:
+    """Return the keys of a connector that runs which a plan would take out, though nothing reads them.
+
+    No Kafka knows them, and a write restarts its tasks.
+    """
+    if mirror.is_dedicated or not mirror.origin.state:
+        return {}
+    differing, _ = compare(connector, mirror.config, WorkerClients(mirror.version))
+    unknown = (key for key in differing if key in mirror.config and is_addable(key))
+    return {key: mirror.config[key] for key in unknown if not load().history(mirror.type, key)}
 
 
 _HEADS = {

@@ -20,8 +20,10 @@ Source = Path | str
 
 @dataclass(frozen=True)
 class ImportInputs:
-    """What was read; `urls` are the REST URLs of the Connect clusters that were asked, by the name they get, and `login`
-    the environment variables whose user and password they were given."""
+    """What was read; `urls` are the REST URLs of the Connect clusters that were asked, by the name they get.
+
+    `login` are the environment variables whose user and password they were given.
+    """
 
     files: tuple[ForeignFile, ...]
     notes: tuple[str, ...] = ()
@@ -82,22 +84,22 @@ def _read_running(
         raise next(iter(unread.values()))
     of_names: dict[str, list[str]] = {}
     files: list[ForeignFile] = []
-    known: list[tuple[str, object]] = []
+    contents: list[tuple[str, object]] = []
     for url, connectors in answers.items():
         content = [(connector.name, connector.config, connector.workers) for connector in connectors]
-        if same := next((name for name, other in known if connectors and other == content), ""):
+        if same := next((name for name, other in contents if connectors and other == content), ""):
             of_names[same].append(url)  # another worker of the same Connect cluster
             continue
         name = _name_of(url, names, of_names)
         of_names[name] = [url]
-        known.append((name, content))
+        contents.append((name, content))
         files += [_file_of(name, connector) for connector in connectors]
     return tuple(files), of_names
 
 
 def _name_of(url: str, names: Mapping[str, Sequence[str]], taken: Mapping[str, object]) -> str:
-    if given := next((name for name, of_name in names.items() if url in of_name), ""):
-        return given
+    if label := next((name for name, of_name in names.items() if url in of_name), ""):
+        return label
     parts = urlsplit(url)
     host = alias_text(parts.hostname or "connect")
     several = (host, alias_text(f"{host}-{parts.port}"), *(f"{host}-{number}" for number in range(2, len(taken) + 3)))
@@ -107,4 +109,4 @@ def _name_of(url: str, names: Mapping[str, Sequence[str]], taken: Mapping[str, o
 def _file_of(connect: str, connector: FoundConnector) -> ForeignFile:
     """Return a connector that runs as a file of its own: CONNECT/NAME is where its keys are."""
     place = f"{connect}/{connector.name}"
-    return ForeignFile(place, "json", "", (replace(connector, owner=connect, file=place),))
+    return ForeignFile(place, "properties", "", (replace(connector, owner=connect, file=place),))

@@ -248,7 +248,8 @@ def running_connectors(
 ) -> tuple[dict[str, list[FoundConnector]], dict[str, Mm2mgrError]]:
     """Return every MirrorMaker connector on Connect clusters, by name in the tree or URL, whoever owns it.
 
-    Brokers that they name are asked for their cluster id. The errors are those of Connect clusters that could not be read. For credentials of a URL see `LintOptions`.
+    Brokers that they name are asked for their cluster id. The errors are those of Connect clusters that
+    could not be read. For credentials of a URL see `LintOptions`.
     """
     from mm2mgr.lint.workers import read_running_connectors
 
