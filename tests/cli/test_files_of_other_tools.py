@@ -129,7 +129,7 @@ def test_the_topics_of_a_mirror_maker_1_without_its_command_are_an_option(mm2mgr
     files = ("consumer.properties", "producer.properties")
     assert "give them with --topics" in mm2mgr("import", *files, code=1).err
     mm2mgr("import", *files, "--topics", "parcels|crates", "--owner", "me", "--out", "tree")
-    assert "topics: {include: [parcels, crates]}" in (mm2mgr.folder / "tree" / "flows.yaml").read_text()
+    assert "topics: {include: [parcels|crates]}" in (mm2mgr.folder / "tree" / "flows.yaml").read_text()
     mm2mgr("import", *files, "--topics", "parcels|crates", "--check", "tree", "--kafka", "4.3.1")
     mm2mgr("import", *files, "--topics", "parcels", "--check", "tree", "--kafka", "4.3.1", code=2)
 
