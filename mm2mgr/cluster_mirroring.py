@@ -17,7 +17,7 @@ from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
 
-NEWEST_WITHOUT = "4.4"
+NEWEST_WITHOUT = "4.3"
 """The newest release line of Kafka that was looked at (November 2026); it is developed for a later one."""
 _OLDEST_SOURCE = (2, 1)  # of the KIP's own tests, and of brokers that clients since 4.0 can use (KIP-896)
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"

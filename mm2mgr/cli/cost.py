@@ -38,7 +38,7 @@ def _month(text: str) -> str:
 @output_in("text", "json", "markdown")
 @click.pass_obj
 def cost(workspace: Workspace, flows: tuple[str, ...], store: Path, month: str | None, by: By, output: str) -> int:
-    """Print what flows move over links and into clusters, and what it costs.
+    """Print what flows move over links, and what it costs.
 
     From the roll-ups of `throughput` and the sizes of stored records that `sample` measures, with `price_per_gb` of
     links and `price_per_gb_in` of clusters. What was not measured of a month counts as the same hours of the week did;

@@ -614,7 +614,8 @@ class Description:
     @property
     def cluster_mirroring(self) -> MirroringAdvice:
         """Whether Cluster Mirroring (KIP-1279) could take the flow."""
-        configs = self.reading.clusters[self.flow.target.alias].configs
+        target = self.reading.clusters.get(self.flow.target.alias)
+        configs = target.configs if target else {}
         tiered = [
             remote
             for _, remote, _ in self.topics

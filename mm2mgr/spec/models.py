@@ -321,7 +321,7 @@ class Connect(ConnectDefaults, json_schema_extra=_example(url="http://connect-1:
     version: KafkaVersion | None = None
     """Kafka version of the workers, for `lint` and `explain`, which contact nothing; default: the newest known line.
     plan, apply and check ask the workers."""
-    offsets_topic: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$", examples=["connect-offsets"])] | None = None
+    offsets_topic: Annotated[TopicName, Field(examples=["connect-offsets"])] | None = None
     """The workers' `offset.storage.topic`. From there `status`, `lag` and `serve` read the offsets of flows while no
     worker answers; without it they take those of the last look at the workers."""
 

@@ -140,6 +140,7 @@ def test_json_is_the_same_findings(mm2mgr: Command) -> None:
         **{"errors": 1, "warnings": 1, "infos": 0, "silenced": 0, "connectors": 1},
         "looked_at": ["a.json"],
         "unread": [],
+        "notes": [],
     }
     text = mm2mgr("lint", "a.json", code=1).out
     for finding in found["findings"]:

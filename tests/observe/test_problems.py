@@ -193,7 +193,7 @@ def test_a_move_of_offsets_that_was_cut_short(small: Estate) -> None:
     connector.state = "STOPPED"
     sentence = only_problem(small.flow())
     assert "do not resume it by hand" in sentence
-    assert sentence.endswith("run mm2mgr apply, which finishes the move and leaves it RUNNING")
+    assert sentence.endswith("run mm2mgr apply, which finishes it and leaves the connector RUNNING")
 
 
 def test_tasks_on_an_older_config(small: Estate) -> None:

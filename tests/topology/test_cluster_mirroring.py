@@ -48,7 +48,7 @@ def test_a_plain_flow_could_move_and_nothing_is_promised(tmp_path: Path) -> None
     plain = advice(tmp_path)
     assert plain.could_move
     assert plain.sentence == (
-        "Cluster Mirroring (KIP-1279, in no release up to Kafka 4.4): by the KIP's text it could take this flow; its topics "
+        "Cluster Mirroring (KIP-1279, in no release up to Kafka 4.3): by the KIP's text it could take this flow; its topics "
         "would be copied anew, with the offsets and ids of the source"
     )
     assert to_json(plain)["could_move"] is True
