@@ -51,7 +51,7 @@ _EVERY_ACL, _EVERY_LITERAL_TOPIC_ACL = (
 _CODES = confluent_kafka.KafkaError
 _REFUSALS = (_CODES.TOPIC_AUTHORIZATION_FAILED, _CODES.GROUP_AUTHORIZATION_FAILED, _CODES.CLUSTER_AUTHORIZATION_FAILED)
 _REFUSED = dict.fromkeys(_REFUSALS, frozenset[str]())
-_OF_ANOTHER_KIND = dict.fromkeys((_CODES.GROUP_ID_NOT_FOUND,))
+_OF_ANOTHER_KIND = dict.fromkeys((_CODES._INVALID_ARG,))  # librdkafka: "is not a consumer group (connect)"
 _MISSING = dict.fromkeys((_CODES.UNKNOWN_TOPIC_OR_PART, _CODES.TOPIC_EXCEPTION))
 # After the right was found to be there.
 _LATER = (

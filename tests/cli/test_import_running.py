@@ -66,6 +66,6 @@ def test_a_login_of_the_environment_is_a_placeholder(
 
 def test_where_one_does_not_answer_nothing_is_written(mm2mgr: Command, fake: FakeConnect, closed_port: int) -> None:
     with serving(fake) as url:
-        said = mm2mgr("import", url, f"http://127.0.0.1:{closed_port}", "--out", "new", code=1)
+        said = mm2mgr("import", url, f"http://127.0.0.1:{closed_port}", "--owner", "team", "--out", "new", code=1)
     assert f"127.0.0.1:{closed_port}" in said.err
     assert not (mm2mgr.folder / "new").exists()

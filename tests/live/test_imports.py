@@ -341,6 +341,7 @@ def test_a_dedicated_mirrormaker_goes_on_as_connectors(clean: World, tree: Tree,
             print(checked)
             assert "MirrorHeartbeatConnector" in checked
             assert "still runs" in tree.run("plan", code=1)
+            assert "1 failed" not in tree.run("check"), "its group is one of workers"
             arrivals = Arrivals(world, "agg", *(target[1] for target in crossing.values()))
             arrivals.__enter__()
         stopped = time.monotonic()
