@@ -30,7 +30,8 @@ class ImportedFolder:
     passed_over: tuple[str, ...] = ()
     with_advice: bool = False
     json_keys = (
-        "summary=report.summary written passed_over rows=report.rows left_out=report.left_out differences=report.differences"
+        "summary=report.summary written passed_over rows=report.rows left_out=report.left_out"
+        " differences=report.differences"
         " placeholders=report.placeholders advice=report.advice notes=report.notes cluster_mirroring"
     )
 
@@ -59,8 +60,9 @@ def import_sources(
     A Connect cluster is named by its URL, as text.
 
     With `out`, a folder that is empty or not there, the tree is written to it. SpecError with all that cannot be read;
-    Mm2mgrError with nothing written where `out` holds something already. `topics`: the list of topics of a MirrorMaker 1
-    whose command is not among the sources. `with_advice`: also whether Cluster Mirroring could take each flow.
+    Mm2mgrError with nothing written where `out` holds something already. `topics`: the list of topics of a
+    MirrorMaker 1 whose command is not among the sources. `with_advice`: also whether Cluster Mirroring could take each
+    flow.
     """
     options = _check_options(options)
     if out is not None:
@@ -69,7 +71,8 @@ def import_sources(
     if not any(connector.type for connector in read.connectors):
         names = ", ".join(map(str, sources))
         raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(read.notes[:3]) or None)
-    if out is not None and not options.owner and not any(each.config.get(OWNER_KEY) for each in read.connectors):
+    owners = [connector.config.get(OWNER_KEY) for connector in read.connectors]
+    if out is not None and not options.owner and not any(owners):
         raise InvalidArgument("owner", "is needed: its name marks what the new tree manages, such as data-platform")
     logins = dict.fromkeys(read.urls, read.login) if read.login else {}
     tree = import_tree(read.files, replace(options, urls={**options.urls, **read.urls}, logins=logins))
