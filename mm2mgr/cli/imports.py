@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command("First hour", 3)
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path(path_type=Path))
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path())
 @option(
     "--out", type=FOLDER, metavar="DIR", help="Write the tree there: a new or an empty folder. Default: report only."
 )
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def import_(
     workspace: Workspace,
-    sources: tuple[Path, ...],
+    sources: tuple[str, ...],
     out: Path | None,
     owner: str,
     kafka: str | None,
@@ -68,9 +68,12 @@ def import_(
     """Turn connectors and mm2.properties that exist into a tree.
 
     A SOURCE is what `lint` reads: an mm2.properties of dedicated mode, the JSON or properties of connectors, a
-    resource of Strimzi, a ConfigMap; or a folder of these. All together are one estate. The new tree keeps what
-    runs as it behaves, mistakes too, and the report says of every key where it went or why it does nothing. Secrets
-    in clear become placeholders. Nothing is contacted; --out is written whole or not at all.
+    resource of Strimzi, a ConfigMap; or a folder of these; or the REST URL of a Connect cluster: all of its mirrors,
+    whoever owns them. All together are one estate. The new tree keeps what runs as it behaves, mistakes too, and the
+    report says of every key where it went or why it does nothing. Secrets in clear become placeholders. Files contact
+    nothing; of a URL its workers are asked, with user and password from $MM2MGR_CONNECT_USER and
+    $MM2MGR_CONNECT_PASSWORD, and the brokers that its connectors name for their cluster id. Nothing is changed there;
+    --out is written whole or not at all.
 
     With --check nothing is imported: every client of every connector has to get from TREE what it effectively gets
     from the sources, with the defaults of the workers' version and what their override policy lets through. Each
@@ -81,6 +84,7 @@ def import_(
       mm2mgr import mm2.properties --owner data-platform --out clusters
       mm2mgr import connectors/ --owner data-platform --connect east=http://connect-e1:8083 --out clusters
       mm2mgr import mm2.properties --owner data-platform -o markdown > report.md
+      mm2mgr import http://connect-e1:8083 http://connect-w1:8083 --owner data-platform --out clusters
       mm2mgr import mm2.properties --check clusters --kafka 3.9
     """
     from mm2mgr.output.console import say_as, say_lines, talk

@@ -206,6 +206,11 @@ def verbatim_keys(
     return {key: value for key, value in overlay.items() if value is not None or key in after}
 
 
+def is_addable(key: str) -> bool:
+    """Tell whether a tree may have a key verbatim."""
+    return bool(_KEY.fullmatch(key)) and key not in NEVER_VERBATIM and not key.startswith("mm2mgr.")
+
+
 _ROUNDS = 4
 _KEY = re.compile(r"[\w.$-]+")  # what the declaration takes as a key
 _ONE_TASK = {"heartbeat": KeyReader("", "tasks.max")}  # MirrorHeartbeatConnector never has more

@@ -373,7 +373,8 @@ def _why_alone(mirror: Mirror, homes: Mapping[str, str]) -> tuple[str, str] | No
     pair = flow_pair(mirror)
     if pair not in homes and mirror.type == "heartbeat":
         reason = f"it writes heartbeats to {mirror.target}, and no source connector here mirrors {pair}"
-        return reason, "it stays as it is; a tree has the heartbeats of a flow's source only"
+        stays = "it ends with this MirrorMaker" if mirror.is_dedicated else "it stays as it is"
+        return reason, f"{stays}: nothing mirrors these heartbeats, and a tree has those of a flow's source"
     if pair not in homes:
         return f"no source connector of {pair} is among the inputs", "import it together with that one"
     if homes[pair] != mirror.connect:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.expand import expand
 from mm2mgr.formats.recognise import ForeignFile
-from mm2mgr.imports.effects import WorkerSetting, verbatim_keys, without_workers
+from mm2mgr.imports.effects import WorkerSetting, is_addable, verbatim_keys, without_workers
 from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
 from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
 from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation
@@ -24,6 +25,7 @@ from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
 from mm2mgr.topology import Flow
+from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
 """The files of an imported tree: clusters and Connect clusters, flows, connectors that change hands."""
@@ -39,7 +41,8 @@ _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 class ImportOptions:
     """What the inputs do not say. `owner`: "" takes that of marks in them; `version`: of the workers, None: the newest.
 
-    `urls` and `kafkas` have, by the name of a Connect cluster, its REST URLs and the alias of its workers' Kafka.
+    `urls` and `kafkas` have, by the name of a Connect cluster, its REST URLs and the alias of its workers' Kafka;
+    `logins` the environment variables with the user and the password that it wants.
     """
 
     owner: str = ""
@@ -47,6 +50,7 @@ class ImportOptions:
     urls: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kafkas: Mapping[str, str] = field(default_factory=dict)
     templates: Path | None = None
+    logins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,8 @@ class _Draft:
         for pair, type_, mirror, connector in self.matches():
             if connector is None:
                 continue
-            for key, value in verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror)).items():
+            keys = verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror))
+            for key, value in {**_refused_by_plan(mirror, connector), **keys}.items():
                 for flow, of_pair in self._owners(pair, type_):
                     settings = self.settings[flow][of_pair]
                     settings["verbatim", type_, key] = value
@@ -216,6 +221,9 @@ class _Draft:
             entry |= {"version": connect.version} if connect.version else {}
             entry |= {"exactly_once": True} if connect.exactly_once else {}
             entry |= {"producer_security": "connector"} if connect.producer_security == "connector" else {}
+            if login := self.options.logins.get(connect.name):
+                user, password = (f"${{env:{variable}}}" for variable in login)
+                entry["auth"] = {"basic": {"username": user, "password": password}}
             connects[connect.name] = entry
         first: dict[str, object] = {"owner": self.owner, "clusters": clusters, "connect": connects}
         values: dict[str, dict[str, object]] = {FILES[0]: first}
@@ -299,6 +307,18 @@ class _Draft:
         for name in self.estate.connects.keys() - self.options.urls.keys():
             comments["connect", name, "url"] = "to be set: the REST URL of its workers"
         return {name: write_document(values, comments, _HEADS[name]) for name, values in self.values.items()}
+
+
+def _refused_by_plan(mirror: Mirror, connector: Connector) -> dict[str, str | None]:
+    """Return the keys of a connector that runs which a plan would take out, though nothing reads them.
+
+    No Kafka knows them, and a write restarts its tasks.
+    """
+    if mirror.is_dedicated or not mirror.origin.state:
+        return {}
+    differing, _ = compare(connector, mirror.config, WorkerClients(mirror.version))
+    unknown = (key for key in differing if key in mirror.config and is_addable(key))
+    return {key: mirror.config[key] for key in unknown if not load().history(mirror.type, key)}
 
 
 _HEADS = {

@@ -51,6 +51,7 @@ _EVERY_ACL, _EVERY_LITERAL_TOPIC_ACL = (
 _CODES = confluent_kafka.KafkaError
 _REFUSALS = (_CODES.TOPIC_AUTHORIZATION_FAILED, _CODES.GROUP_AUTHORIZATION_FAILED, _CODES.CLUSTER_AUTHORIZATION_FAILED)
 _REFUSED = dict.fromkeys(_REFUSALS, frozenset[str]())
+_OF_ANOTHER_KIND = dict.fromkeys((_CODES._INVALID_ARG,))  # librdkafka: "is not a consumer group (connect)"
 _MISSING = dict.fromkeys((_CODES.UNKNOWN_TOPIC_OR_PART, _CODES.TOPIC_EXCEPTION))
 # After the right was found to be there.
 _LATER = (
@@ -367,13 +368,25 @@ def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
 
 def _of_groups(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
     """A group that does not exist is described as a dead one, with what this login may do to it."""
-    operations: dict[str, frozenset[str]] = {}
+    operations: dict[str, frozenset[str] | None] = {}
     for names in batches(sorted({right.name for right in rights})):
         asked = kafka.admin.describe_consumer_groups(
             names, include_authorized_operations=True, request_timeout=kafka.seconds_left()
         )
-        operations |= {name: _by_code(kafka, future, _operation_names, _REFUSED) for name, future in asked.items()}
-    return {right: _permission(right.operation in operations[right.name]) for right in rights}
+        operations |= {
+            name: _by_code(kafka, future, _operation_names, _REFUSED | _OF_ANOTHER_KIND)
+            for name, future in asked.items()
+        }
+    return {right: _of_group(right, operations[right.name]) for right in rights}
+
+
+def _of_group(right: Right, operations: frozenset[str] | None) -> Permission:
+    """Read the answer from a group's operations, which brokers give of consumer groups only: None for one of workers,
+    such as a dedicated MirrorMaker's. Who may not describe a group is not told its kind.
+    """
+    if operations is None:
+        return "yes" if right.operation == "Describe" else "open"
+    return _permission(right.operation in operations)
 
 
 def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:

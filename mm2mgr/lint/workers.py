@@ -72,17 +72,33 @@ def read_estate_of(connect: str) -> Steps[Estate]:
 def read_running_connectors(connect: str) -> Steps[list[FoundConnector]]:
     """Return every MirrorMaker connector that a Connect cluster runs, owned or not, as readers of files return them.
 
-    Their workers have the version, the override policy and exactly-once support that the cluster reports. Raises
-    Mm2mgrError when the connectors or the workers cannot be read.
+    Their workers have the version, the override policy and exactly-once support that the cluster reports, and the
+    addresses of their Kafka where a connector names it and its brokers answer. Raises Mm2mgrError when the connectors
+    or the workers cannot be read.
     """
     connectors, worker = yield from _read_running(connect)
     properties = {} if worker.exactly_once is None else {EXACTLY_ONCE_KEY: _SUPPORT[worker.exactly_once]}
+    every = (
+        running(connect, name, connector.config, connector.state, worker) for name, connector in connectors.items()
+    )
+    subjects = yield from ask_brokers(subject for subject in every if subject)
+    if servers := _workers_kafka(worker, subjects):
+        properties["bootstrap.servers"] = servers
     workers = FoundWorkers(properties, worker.version, worker.policy)
     return [
         replace(mirror, owner=connect, workers=workers)
         for name, connector in connectors.items()
         if (mirror := _found_connector(connect, name, connector)).type
     ]
+
+
+def _workers_kafka(worker: WorkerFacts, subjects: Iterable[Subject]) -> str:
+    """Return the addresses of the workers' own Kafka as a connector has them, "" where none names it."""
+    for subject in subjects if worker.cluster_id else ():
+        for side, kafka in (("target", subject.target_kafka), ("source", subject.source_kafka)):
+            if kafka.cluster_id == worker.cluster_id:
+                return subject.get(f"{side}.cluster.bootstrap.servers")
+    return ""
 
 
 def _found_connector(connect: str, name: str, connector: RunningConnector) -> FoundConnector:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
-from mm2mgr.formats.sources import read_sources
 from mm2mgr.imports.effective import with_declared_workers
 from mm2mgr.imports.equivalence import Equivalence, compare_connectors
+from mm2mgr.operations.import_reading import Source, read_import_sources
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.truth.keys import kafka_version, load
 
@@ -38,11 +38,11 @@ class ImportCheck:
         return self.kafka or newest
 
 
-def check_import(workspace: Workspace, sources: Sequence[Path], options: ImportCheck = ImportCheck()) -> Equivalence:
+def check_import(workspace: Workspace, sources: Sequence[Source], options: ImportCheck = ImportCheck()) -> Equivalence:
     """Compare what each client of the sources' connectors effectively gets with what it gets from a tree."""
     version = options.version
-    read = read_sources(sources, topics=options.topics)
-    old = [connector for file in read.files for connector in file.connectors]
+    read = read_import_sources(sources, {}, options.topics)
+    old = read.connectors
     if not any(connector.type for connector in old):
         names = ", ".join(map(str, sources))
         raise Mm2mgrError(

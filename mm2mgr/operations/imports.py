@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mm2mgr.cluster_mirroring import MirroringAdvice, advise_flow
-from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
-from mm2mgr.formats.recognise import ForeignFile
-from mm2mgr.formats.sources import read_sources
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.imports.report import ImportReport
 from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
+from mm2mgr.operations.import_reading import Source, read_import_sources
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.spec.scalars import check_url
 from mm2mgr.truth.keys import kafka_version, load
@@ -48,13 +47,15 @@ class ImportedFolder:
 
 
 def import_sources(
-    sources: Sequence[Path],
+    sources: Sequence[Source],
     options: ImportOptions = ImportOptions(),
     out: Path | None = None,
     *,
     with_advice: bool = False,
 ) -> ImportedFolder:
-    """Read files and folders, and return the tree that keeps their connectors as they are.
+    """Read files, folders and Connect clusters, and return the tree that keeps their connectors as they are.
+
+    A Connect cluster is named by its URL, as text.
 
     With `out`, a folder that is empty or not there, the tree is written to it. SpecError with all that cannot be read;
     Mm2mgrError with nothing written where `out` holds something already. `with_advice`: also whether Cluster Mirroring
@@ -63,16 +64,20 @@ def import_sources(
     options = _check_options(options)
     if out is not None:
         _refuse_folder(out)
-    files, passed_over = _read(sources)
-    if not any(connector.type for file in files for inner in (file, *file.within) for connector in inner.connectors):
+    read = read_import_sources(sources, options.urls)
+    if not any(connector.type for connector in read.connectors):
         names = ", ".join(map(str, sources))
-        raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(passed_over[:3]) or None)
-    configs = (connector.config for file in files for connector in file.connectors)
-    if out is not None and not options.owner and not any(config.get(OWNER_KEY) for config in configs):
+        raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(read.notes[:3]) or None)
+    if (
+        out is not None
+        and not options.owner
+        and not any(connector.config.get(OWNER_KEY) for connector in read.connectors)
+    ):
         raise InvalidArgument("owner", "is needed: its name marks what the new tree manages, such as data-platform")
-    tree = import_tree(files, options)
+    logins = dict.fromkeys(read.urls, read.login) if read.login else {}
+    tree = import_tree(read.files, replace(options, urls={**options.urls, **read.urls}, logins=logins))
     written = _write(tree, out) if out is not None else ()
-    return ImportedFolder(tree, out, written, passed_over, with_advice)
+    return ImportedFolder(tree, out, written, read.notes, with_advice)
 
 
 def _check_options(options: ImportOptions) -> ImportOptions:
@@ -86,18 +91,6 @@ def _check_options(options: ImportOptions) -> ImportOptions:
     if version is not None and (not kafka_version(version) or not load().knows(version)):
         raise InvalidArgument("kafka", f"{version} is no Kafka version that is known, such as 3.9")
     return replace(options, version=kafka_version(version) if version else None)
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _read(sources: Sequence[Path], topics: str = "") -> tuple[list[ForeignFile], tuple[str, ...]]:
-    try:
-        read = read_sources(sources, topics=topics)
-    except SpecError as error:
-        raise SpecError(error.problems, hint=error.hint or "nothing was written") from error
-    files = [replace(file, within=()) for file in read.files]  # which are among them
-    return files, tuple(map(str, read.notes))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -239,21 +239,22 @@ def _live(
 ) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
     from mm2mgr.lint.workers import read_estate_of
 
-    return _ask_each(workspace, targets, timeout_seconds, read_estate_of)
+    answers, unread = _ask_each(workspace, targets, timeout_seconds, read_estate_of)
+    return list(answers.values()), unread
 
 
 def running_connectors(
     workspace: Workspace, connects: Sequence[str], timeout_seconds: float = 30.0
-) -> tuple[list[FoundConnector], dict[str, Mm2mgrError]]:
+) -> tuple[dict[str, list[FoundConnector]], dict[str, Mm2mgrError]]:
     """Return every MirrorMaker connector on Connect clusters, by name in the tree or URL, whoever owns it.
 
-    The errors are those of Connect clusters that could not be read. For credentials of a URL see `LintOptions`.
+    Brokers that they name are asked for their cluster id. The errors are those of Connect clusters that
+    could not be read. For credentials of a URL see `LintOptions`.
     """
     from mm2mgr.lint.workers import read_running_connectors
 
     targets = _targets(workspace, connects)
-    answers, unread = _ask_each(workspace, targets, timeout_seconds, read_running_connectors)
-    return [connector for answer in answers for connector in answer], unread
+    return _ask_each(workspace, targets, timeout_seconds, read_running_connectors)
 
 
 def _ask_each(
@@ -261,7 +262,7 @@ def _ask_each(
     targets: Mapping[str, ConnectTarget],
     timeout_seconds: float,
     read: Callable[[str], Steps[Answer]],
-) -> tuple[list[Answer], dict[str, Mm2mgrError]]:
+) -> tuple[dict[str, Answer], dict[str, Mm2mgrError]]:
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.read import Clusters, run_steps
     from mm2mgr.live.snapshot import or_error, side_by_side
@@ -273,7 +274,7 @@ def _ask_each(
     by_target = dict(zip(names, answers, strict=True))
     by_name = {name: by_target[target.name] for name, target in targets.items()}
     unread = {name: answer for name, answer in by_name.items() if isinstance(answer, Mm2mgrError)}
-    return [answer for answer in by_name.values() if not isinstance(answer, Mm2mgrError)], unread
+    return {name: answer for name, answer in by_name.items() if not isinstance(answer, Mm2mgrError)}, unread
 
 
 def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTarget]:

@@ -110,7 +110,7 @@ def test_what_runs_is_read_as_files_are(closed_port: int) -> None:
     fake.add("sink", {"connector.class": "com.acme.Sink"})
     with serving(fake) as url:
         connectors, unread = running_connectors(Workspace(), [url, f"http://127.0.0.1:{closed_port}"], 5)
-    [connector] = connectors
+    [connector] = connectors[url]
     assert (connector.name, connector.type, connector.state) == ("mirror", "source", "RUNNING")
     assert connector.owner == url.removeprefix("http://")
     assert connector.config["mm2mgr.owner"] == "somebody-else"

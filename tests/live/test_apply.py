@@ -544,6 +544,7 @@ def test_connectors_made_by_hand_are_adopted_without_a_restart(world: World, tre
         # A line is there after its answer; on busy cores some were not when the last connector ran.
         sent = until(lambda: writes(world), lambda lines: len(lines) >= len(numbers), "the logs have no line for each")
 
+        assert_imported_as_they_run(world, Tree(tmp_path / "imported"), names)  # and nothing is written, as seen below
         tree.write(adopting(world, "adopters", range(9)))
         said = tree.run("apply", "--yes")
         assert "Applied: 0 of 0 changes" in said
@@ -586,6 +587,16 @@ def test_connectors_made_by_hand_are_adopted_without_a_restart(world: World, tre
         topic: Counter() for topic in created
     }, "records came twice"
     world.delete_connectors("legacy")
+
+
+def assert_imported_as_they_run(world: World, tree: Tree, names: set[str]) -> None:
+    """Import all that runs: the new tree would write nothing."""
+    tree.folder.mkdir(parents=True)
+    said = tree.attempt("import", world.url, "--owner", "importers", "--out", str(tree.folder))
+    assert "Written: " in said, said
+    [cluster] = tree.json("plan")["clusters"]
+    written = {change["connector"]: change["action"] for change in cluster["changes"] if change["connector"] in names}
+    assert written == dict.fromkeys(names, "no-op")
 
 
 def shown(world: World) -> tuple[int, int]:
