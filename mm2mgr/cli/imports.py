@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     metavar="TREE",
     help="Compare this tree with the sources, client by client; nothing is written.",
 )
+@option("--topics", default="", metavar="LIST", help="Topics of a MirrorMaker 1 whose command is not in the sources.")
 @option("--worker", type=FILE, help="With --check: connect-distributed.properties of the workers that run the sources.")
 @option(
     "--advise", is_flag=True, help="Also say which flows Cluster Mirroring (KIP-1279) could take, and why others not."
@@ -60,6 +61,7 @@ def import_(
     connects: tuple[str, ...],
     kafkas: tuple[str, ...],
     tree: Path | None,
+    topics: str,
     worker: Path | None,
     advise: bool,
     everything: bool,
@@ -97,25 +99,24 @@ def import_(
         if output == "markdown":
             raise click.UsageError("--check has -o text and -o json")
         with invalid_arguments():
-            options_of_check = operations.ImportCheck(kafka, worker)
+            options_of_check = operations.ImportCheck(kafka, worker, topics)
             result = operations.check_import(replace(workspace, files=(tree,)), sources, options_of_check)
         say_as(output, result, say_equivalence)
         return _CHECK_CODES[result.outcome]
     if worker is not None:
         raise click.UsageError("--worker needs --check")
 
-    options = operations.ImportOptions(
-        owner, kafka, _urls(connects), dict(_pairs(kafkas, "--workers-kafka")), workspace.templates
-    )
+    homes = dict(_pairs(kafkas, "--workers-kafka"))
+    options = operations.ImportOptions(owner, kafka, _urls(connects), homes, templates=workspace.templates)
     with invalid_arguments():
-        imported = operations.import_sources(sources, options, out, with_advice=advise)
+        imported = operations.import_sources(sources, options, out, topics=topics, with_advice=advise)
     if output == "markdown":
         say_lines(import_markdown(imported))
     else:
         say_as(output, imported, lambda value: say_import(value, everything=everything))
     if out is not None:
         result = operations.check_import(
-            replace(workspace, files=(out,)), sources, operations.ImportCheck(kafka, assume_newest=True)
+            replace(workspace, files=(out,)), sources, operations.ImportCheck(kafka, topics=topics, assume_newest=True)
         )
         talk(f"checked: {verdict(result)}; see mm2mgr import … --check {out}")
     return int(ExitCode.LOOK if imported.report.decisions else ExitCode.YES)

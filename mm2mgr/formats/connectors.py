@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.connectors import ConnectorType, type_of
 from mm2mgr.formats.properties import Entry
+from mm2mgr.secrets import MASK
 from mm2mgr.spec.places import PathKey
 
 Form = Literal["connect", "dedicated", "mirrormaker1"]
@@ -16,6 +17,8 @@ CONVERTERS = dict.fromkeys(
     ("key.converter", "value.converter", "header.converter"), "org.apache.kafka.connect.converters.ByteArrayConverter"
 )
 EXACTLY_ONCE_KEY = "exactly.once.source.support"
+NAMING_KEYS = frozenset({"name", "connector.class", "source.cluster.alias", "target.cluster.alias"})
+"""What a connector is called by, in texts and in a tree."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,22 @@ class FoundConnector:
         """Return file and line of a key; its own where nothing says the key, and 0 for an unknown line."""
         entry = self.lines.get(key)
         return (entry.file or self.file, entry.line) if entry else (self.file, self.line)
+
+    def without_marked_names(self) -> FoundConnector:
+        """Return it without a name, a class or aliases that its file marks as secret: these are shown everywhere."""
+        marked = {key for key in NAMING_KEYS & self.sensitive if key in self.config}
+        if not marked:
+            return self
+        config = {key: MASK if key in marked else value for key, value in self.config.items()}
+
+        def hide(entry: Entry) -> Entry:
+            return replace(entry, value=MASK, raw=MASK) if entry.key in marked else entry
+
+        lines = {key: hide(entry) for key, entry in self.lines.items()}
+        entries = tuple(map(hide, self.entries))
+        name = MASK if "name" in marked else self.name
+        class_name = MASK if "connector.class" in marked else self.class_name
+        return replace(self, name=name, class_name=class_name, config=config, lines=lines, entries=entries)
 
     @property
     def type(self) -> ConnectorType | None:

@@ -109,7 +109,7 @@ def connectors(
         written = command.topics if command else None
         if not written and not topics:
             message = (
-                "is the consumer of a MirrorMaker 1, whose command line has the topics: give them as an option, or the"
+                "is the consumer of a MirrorMaker 1, whose command line has the topics: give them with --topics, or the"
                 " script with `kafka-mirror-maker --whitelist …` beside it"
             )
             notes.append(Note(0, message, consumer.file))

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, is_plugin_class
 from mm2mgr.comparison.differences import meaning
-from mm2mgr.connectors import Connector, ConnectorType, type_of
+from mm2mgr.connectors import CLASSES, Connector, ConnectorType, type_of
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
 from mm2mgr.formats.mm2_properties import Line
 from mm2mgr.formats.properties import java_value
@@ -142,8 +142,8 @@ class EffectiveConnector:
             or (key == "tasks.max" and self.type == "heartbeat")
         ):
             return False
-        if key == ASSIGNMENT_KEY:
-            return is_plugin_class(self.connector.class_name)
+        if key.startswith("mm2mgr."):
+            return key == ASSIGNMENT_KEY and is_plugin_class(self.connector.class_name)
         if key.startswith(_PREFIXES_OF_PLUGINS):
             return self._reads_plugin_key(key)
         converter = next((name for name in CONVERTERS if key.startswith(f"{name}.")), "")
@@ -151,7 +151,8 @@ class EffectiveConnector:
             return not self.config.get(converter, _BYTES).endswith(_BYTES)
         if load().find(self.type, key, self.version):
             return not self._is_idle(key)
-        return self._has_plugins and not key.startswith("mm2mgr.") and not self._is_of_client(key)
+        is_kafkas = any(load().history(type_, key) for type_ in CLASSES.values())  # of another version, or another type
+        return self._has_plugins and not is_kafkas and not self._is_of_client(key)
 
     def _is_of_client(self, key: str) -> bool:
         return any(layer.plain(key) for client in self.clients.values() for layer in client.client.layers)

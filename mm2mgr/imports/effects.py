@@ -161,6 +161,7 @@ class Effects:
         """Yield all who get something that is written here."""
         for key in self.config:
             yield from self.readers(key)
+        yield from (KeyReader("", key) for key in self.worker_converters())
         for name, client in self.clients.items():
             if client.client.name == "record producer" and self.around.workers:
                 prefixes = client.client.worker_prefixes
@@ -168,6 +169,11 @@ class Effects:
                     key[len(prefix) :] for key in self.around.workers for prefix in prefixes if key.startswith(prefix)
                 )
                 yield from (KeyReader(name, key) for key in plain if self.is_known(client, key))
+
+    def worker_converters(self) -> dict[str, str]:
+        """Return the converters that the connector takes from its workers, with their settings."""
+        inherited = tuple(key for key in CONVERTERS if key in self.around.workers and key not in self.config)
+        return {key: text for key, text in self.around.workers.items() if key.startswith(inherited)}
 
     def keys_for(self, reader: KeyReader) -> list[str]:
         """Return the keys of the config by which a reader may get a value, in all spellings."""
@@ -233,7 +239,9 @@ def _repairs(old: Effects, current: Effects) -> Iterator[tuple[str, str | None]]
             if key in NEVER_VERBATIM or key.startswith("mm2mgr.") or (key == "tasks.max" and old.type == "source"):
                 continue
             if old.config.get(key) != current.config.get(key):
-                yield key, old.config.get(key)
+                yield key, old.config.get(key, old.worker_converters().get(key))
+        if not names and not reader.client and reader.plain in old.worker_converters():
+            yield reader.plain, old.worker_converters()[reader.plain]
         if not names and reader.client and (text := inherited_text(old, reader)) is not None:
             layer = old.clients[reader.client].client.layers[-1]
             yield layer.prefix + reader.plain, text

@@ -143,7 +143,7 @@ def compare_connectors(
     does not have. Dedicated MirrorMakers, whose driver is its own workers, move to others. A version before the oldest
     known line is judged as that one, and one that cannot be placed as the newest.
     """
-    pairs, rest = _match(old, new)
+    pairs, rest = _match([connector.without_marked_names() for connector in old], new)
     differences: list[SettingDifference] = [*rest]
     open_: list[SettingDifference] = []
     idle: list[IdleKey] = []
@@ -342,7 +342,8 @@ def _workers_after(before: FoundConnector, after: FoundConnector) -> FoundWorker
         return after.workers
     if after.workers is None:
         return before.workers
-    properties = {**after.workers.properties, **before.workers.properties}
+    stated = {} if ADDRESS in before.workers.properties else after.workers.properties  # else all of them are known
+    properties = {**stated, **before.workers.properties}
     if after.workers.exactly_once:
         properties[EXACTLY_ONCE_KEY] = "enabled"
     return replace(

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mm2mgr.connectors import ConnectorType
+from mm2mgr.formats.connectors import NAMING_KEYS
 from mm2mgr.imports.inputs import Mirror, Placeholder, alias_text, most_common
 from mm2mgr.imports.settings import Pair
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
@@ -141,6 +142,11 @@ def _is_silent(mirror: Mirror) -> bool:
 
 
 def _refusal(mirror: Mirror) -> tuple[str, str]:
+    if marked := sorted(NAMING_KEYS & mirror.origin.sensitive):
+        return (
+            f"its file marks {marked[0]} as secret, and a tree has it in clear",
+            "move it to the config that is shown",
+        )
     for side, alias in (("source", mirror.source), ("target", mirror.target)):
         if not alias:
             return f"it has no {side}.cluster.alias, without which Connect refuses it", "write the alias"
@@ -163,7 +169,7 @@ def _one_connect_per_pair(mirrors: Sequence[Mirror], estate: ImportedEstate) -> 
         if mirror.type == "source":
             homes.setdefault(mirror.pair, Counter())[mirror.connect] += 1
     namings: dict[str, tuple[str, str]] = {}
-    for mirror in mirrors:
+    for mirror in sorted(mirrors, key=lambda mirror: mirror.type != "source"):
         pair = flow_pair(mirror)
         home = homes[pair].most_common(1)[0][0] if pair in homes else mirror.connect
         if mirror.connect != home and mirror.type == "source":
@@ -171,9 +177,10 @@ def _one_connect_per_pair(mirrors: Sequence[Mirror], estate: ImportedEstate) -> 
             estate.left_out.append(LeftOut(mirror, reason, "import it into another tree"))
             continue
         naming = topic_naming(mirror)
-        if mirror.type == "source" and namings.setdefault(pair, naming) != naming:
+        if mirror.type != "heartbeat" and namings.setdefault(pair, naming) != naming:
             reason = f"another connector of {pair} has another replication policy or separator, and flows share it"
-            estate.left_out.append(LeftOut(mirror, reason, "import it into another tree"))
+            fix = "import it into another tree" if mirror.type == "source" else "give both connectors the same"
+            estate.left_out.append(LeftOut(mirror, reason, fix))
             continue
         yield mirror
 
@@ -310,9 +317,15 @@ def _connects(
             not reason.startswith("a guess"),
             list(urls.get(name, [f"http://{hosts[name]}:8083"])),
             version or (next(iter(versions)) if len(versions) == 1 else None),
-            any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in own),
+            _is_exactly_once(own),
             "connector" if security and len(brought) * 2 > len(here) else "worker",
         )
+
+
+def _is_exactly_once(mirrors: Sequence[Mirror]) -> bool:
+    """Tell whether workers are exactly-once: the source connectors there decide, and without any all others."""
+    deciding = [mirror for mirror in mirrors if mirror.type == "source"] or mirrors
+    return any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in deciding)
 
 
 def _brings_security(mirror: Mirror, security: Mapping[str, str]) -> bool:
@@ -367,6 +380,16 @@ def _arrange_flows(mirrors: Sequence[Mirror], estate: ImportedEstate) -> None:
             )
             for mirror in group
         }
+    for pairs in estate.flows.values():
+        for ends, pair in pairs.items():
+            syncs = estate.decider(pair).source.config.get("emit.offset-syncs.enabled", "")
+            if pair.checkpoint and syncs.strip().lower() == "false":
+                reason = (
+                    f"the source connector of {pair.name} writes no offset syncs, without which none are translated"
+                )
+                left = LeftOut(pair.checkpoint, reason, "delete it, or set emit.offset-syncs.enabled=true first")
+                estate.left_out += [] if left in estate.left_out else [left]
+                pairs[ends] = replace(pair, checkpoint=None)
 
 
 def _why_alone(mirror: Mirror, homes: Mapping[str, str]) -> tuple[str, str] | None:

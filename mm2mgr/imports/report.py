@@ -13,7 +13,9 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats import mm2_properties
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.recognise import ForeignFile
+from mm2mgr.formats.templates import template_in
 from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
+from mm2mgr.imports.equivalence import SettingDifference
 from mm2mgr.imports.estate import ImportedEstate, LeftOut
 from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.lint.findings import Finding
@@ -84,17 +86,22 @@ class ConnectorLeftOut:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What became of every key. `notes` concern no single key; `placeholders` are variables that workers need."""
+    """What became of every key. `notes` concern no single key; `placeholders` are variables that workers need.
+
+    `differences` are what a client or a connector gets otherwise although no key of the inputs says it: by defaults,
+    by its workers, or by what the tree cannot hold.
+    """
 
     rows: tuple[ReportRow, ...]
     left_out: tuple[ConnectorLeftOut, ...] = ()
     placeholders: tuple[Placeholder, ...] = ()
     advice: tuple[Advice, ...] = ()
     notes: tuple[str, ...] = ()
+    differences: tuple[SettingDifference, ...] = ()
     connectors: int = 0
     flows: int = 0
     comments: dict[PathKey, str] = field(default_factory=dict, repr=False, compare=False)
-    json_keys = "summary rows left_out placeholders advice notes"
+    json_keys = "summary rows left_out differences placeholders advice notes"
 
     @property
     def counts(self) -> Mapping[Outcome, int]:
@@ -104,8 +111,8 @@ class ImportReport:
 
     @property
     def decisions(self) -> int:
-        """How many keys and connectors a person must look at."""
-        return sum(row.needs_decision for row in self.rows) + len(self.left_out)
+        """How many keys, connectors and differences a person must look at."""
+        return sum(row.needs_decision for row in self.rows) + len(self.left_out) + len(self.differences)
 
     @property
     def summary(self) -> dict[str, int]:
@@ -185,10 +192,35 @@ def make_report(
         tuple(estate.placeholders),
         tuple(advice),
         tuple(_notes(files, estate)),
+        (),
         estate.connectors,
         sum(len(pairs) for pairs in estate.flows.values()),
         maker.comments(),
     )
+
+
+def with_differences(report: ImportReport, differences: Sequence[SettingDifference]) -> ImportReport:
+    """Return a report that names these differences too, each at the key that decides it where there is one."""
+    left_out = {left.connector for left in report.left_out}
+    rows = {(row.file, row.line, row.key): row for row in report.rows}
+    rest = [row for row in differences if row.key or row.connector not in left_out]
+    rest = [row for row in rest if not _tell_at_key(row, rows)]
+    return replace(report, rows=tuple(rows.values()), differences=tuple(rest))
+
+
+def _tell_at_key(difference: SettingDifference, rows: dict[tuple[str, int, str], ReportRow]) -> bool:
+    """Tell a difference in the row of the key that decides it; False where no key does."""
+    if not difference.written_as:
+        return False
+    here = [row for row in rows.values() if row.line == difference.line and row.file == difference.file]
+    named = [row for row in here if row.key.endswith(difference.written_as)]
+    for row in named or (here if len(here) == 1 else []):
+        if not row.needs_decision:
+            subject = f"the {difference.client}"
+            reason = f"{subject} gets another {difference.key} than before: {difference.changes}"
+            rows[row.file, row.line, row.key] = replace(row, outcome="lost", reason=reason)
+        return True
+    return False
 
 
 def _notes(files: Sequence[ForeignFile], estate: ImportedEstate) -> Iterator[str]:
@@ -268,7 +300,8 @@ class _Maker:
             return _Verdict("nothing", reason=_dead(mirror, key), fix=_instead(mirror, key))
         differing = [reader for reader in readers if differs(reader, old, new)]
         if differing:
-            return _Verdict("lost", reason=_loss(differing[0], old, new))
+            fix = "write in the tree what the template fills in" if template_in(mirror.config[key]) else ""
+            return _Verdict("lost", reason=_loss(differing[0], old, new), fix=fix)
         path = self._path(readers, new, origins)
         if key in mirror.replaced:
             reason = "a clear secret or a template: the tree has a placeholder, which the workers must resolve"

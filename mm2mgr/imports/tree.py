@@ -7,23 +7,27 @@ report.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.expand import expand
+from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.recognise import ForeignFile
+from mm2mgr.imports.effective import with_declared_workers
 from mm2mgr.imports.effects import WorkerSetting, is_addable, verbatim_keys, without_workers
+from mm2mgr.imports.equivalence import compare_connectors
 from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
 from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
 from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation
-from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report
+from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report, with_differences
 from mm2mgr.imports.settings import Pair, Settings, around_of, read_settings
 from mm2mgr.imports.write import write_document
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
+from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import load
 
@@ -68,15 +72,24 @@ class ImportedTree:
 
 def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOptions()) -> ImportedTree:
     """Return the tree that keeps the connectors of these files as they are; nothing is contacted or written."""
-    files = [inner for file in files for inner in (file, *file.within)]
+    files = [_without_marked_names(inner) for file in files for inner in (file, *file.within)]
     preparation = Preparation(options.version, tuple(options.urls))
     mirrors = preparation.mirrors(files)
     estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
     draft.settle()
     estate.placeholders = draft.placeholders_in_use([*preparation.placeholders.values(), *estate.placeholders])
+    old = [connector for file in files for connector in file.connectors]
+    compared = compare_connectors(
+        old, draft.declared_connectors(), options.version or load().releases[load().lines[-1]]
+    )
     report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version)
+    report = with_differences(report, (*compared.differences, *compared.open))
     return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors), draft.flows)
+
+
+def _without_marked_names(file: ForeignFile) -> ForeignFile:
+    return replace(file, connectors=tuple(connector.without_marked_names() for connector in file.connectors))
 
 
 class _Draft:
@@ -140,7 +153,13 @@ class _Draft:
         ]
         self.spec = spec_of(documents, tuple(self.values))
         topology = expand(self.spec)
+        self.topology = topology
         self.flows, self.connectors = topology.flows, render(topology, self.options.templates)
+
+    def declared_connectors(self) -> list[FoundConnector]:
+        """Return the rendered connectors with the workers that the tree declares."""
+        connects, clusters = self.topology.connects, self.topology.clusters
+        return [with_declared_workers(connector, connects, clusters) for connector in self.connectors]
 
     def rendered_by_flow(self) -> Mapping[tuple[str, ConnectorType, str], Connector]:
         """Return the rendered connectors by flow (source connectors only), type and pair."""
@@ -165,7 +184,7 @@ class _Draft:
         """Return where a connector runs, and where it is going to."""
         connect = self.estate.connects[mirror.connect]
         servers = ",".join(self.estate.clusters[connect.kafka].servers if connect.is_kafka_known else ())
-        after = around_of(mirror, servers)
+        after = replace(around_of(mirror, servers), exactly_once=connect.exactly_once)
         if not mirror.is_dedicated:
             return after, after
         own = ",".join(self.estate.clusters[mirror.target].servers)
@@ -287,7 +306,7 @@ class _Draft:
             owner = mirror.config.get(OWNER_KEY, "")
             if owner != self.owner:
                 entry = {"connect": mirror.connect, "connector": mirror.name}
-                adopt.append(entry | ({"from_owner": owner} if owner else {}))
+                adopt.append(entry | ({"from_owner": owner} if is_name(owner) and owner[0].isalnum() else {}))
         lists = {"adopt": adopt, "moved": moved}
         return {name: entries for name, entries in lists.items() if entries}
 

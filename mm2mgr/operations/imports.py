@@ -31,6 +31,7 @@ class ImportedFolder:
     with_advice: bool = False
     json_keys = (
         "summary=report.summary written passed_over rows=report.rows left_out=report.left_out"
+        " differences=report.differences"
         " placeholders=report.placeholders advice=report.advice notes=report.notes cluster_mirroring"
     )
 
@@ -51,6 +52,7 @@ def import_sources(
     options: ImportOptions = ImportOptions(),
     out: Path | None = None,
     *,
+    topics: str = "",
     with_advice: bool = False,
 ) -> ImportedFolder:
     """Read files, folders and Connect clusters, and return the tree that keeps their connectors as they are.
@@ -58,21 +60,19 @@ def import_sources(
     A Connect cluster is named by its URL, as text.
 
     With `out`, a folder that is empty or not there, the tree is written to it. SpecError with all that cannot be read;
-    Mm2mgrError with nothing written where `out` holds something already. `with_advice`: also whether Cluster Mirroring
-    could take each flow.
+    Mm2mgrError with nothing written where `out` holds something already. `topics`: the list of topics of a
+    MirrorMaker 1 whose command is not among the sources. `with_advice`: also whether Cluster Mirroring could take each
+    flow.
     """
     options = _check_options(options)
     if out is not None:
         _refuse_folder(out)
-    read = read_import_sources(sources, options.urls)
+    read = read_import_sources(sources, options.urls, topics)
     if not any(connector.type for connector in read.connectors):
         names = ", ".join(map(str, sources))
         raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(read.notes[:3]) or None)
-    if (
-        out is not None
-        and not options.owner
-        and not any(connector.config.get(OWNER_KEY) for connector in read.connectors)
-    ):
+    owners = [connector.config.get(OWNER_KEY) for connector in read.connectors]
+    if out is not None and not options.owner and not any(owners):
         raise InvalidArgument("owner", "is needed: its name marks what the new tree manages, such as data-platform")
     logins = dict.fromkeys(read.urls, read.login) if read.login else {}
     tree = import_tree(read.files, replace(options, urls={**options.urls, **read.urls}, logins=logins))

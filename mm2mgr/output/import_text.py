@@ -12,6 +12,7 @@ from mm2mgr.output.tables import Table
 from mm2mgr.text import number_of
 
 if TYPE_CHECKING:
+    from mm2mgr.imports.equivalence import SettingDifference
     from mm2mgr.operations.imports import ImportedFolder
 
 _STYLES = {"lost": "red", "different": "yellow"}
@@ -30,6 +31,10 @@ def say_import(imported: ImportedFolder, *, everything: bool = False) -> None:
     for left in report.left_out:
         say(f"{left.place}: {left.connector} is left out: {left.reason}", style="yellow")
         say(f"  {left.fix}")
+    if report.differences:
+        say("different, and by no key of the sources:", style="bold")
+        say_table(_difference_table(report.differences))
+        say()
     if report.advice:
         say("kept as it behaves; `lint` advises:", style="bold")
         say_table(_advice_table(report.advice))
@@ -51,7 +56,8 @@ def sum_text(imported: ImportedFolder) -> str:
     report = imported.report
     connectors = f"{number_of(report.connectors, 'connector')} in {number_of(report.flows, 'flow')}"
     left = f", {number_of(len(report.left_out), 'connector')} left out" if report.left_out else ""
-    return f"{report.sum_line} ({connectors}{left})"
+    more = f"; {number_of(len(report.differences), 'difference')} by no key" if report.differences else ""
+    return f"{report.sum_line}{more} ({connectors}{left})"
 
 
 def next_steps(imported: ImportedFolder) -> Iterator[str]:
@@ -67,6 +73,17 @@ def next_steps(imported: ImportedFolder) -> Iterator[str]:
     yield "Check the addresses under connect:, then:"
     yield f"mm2mgr -f {out} lint"
     yield f"mm2mgr -f {out} plan"
+
+
+def _difference_table(differences: Sequence[SettingDifference]) -> Table:
+    cells = [(row.connector, row.client, _change_text(row)) for row in differences]
+    below = [[row.changes] for row in differences]
+    return Table(("connector", "client", "what"), cells, wrap=("what",), gap=2, header=False, below=below)
+
+
+def _change_text(row: SettingDifference) -> str:
+    old, new = ("nothing" if text is None else text or "empty" for text in (row.shown_old, row.shown_new))
+    return f"{row.key}: {old} -> {new}" if row.key else f"{old} -> {new}"
 
 
 def _advice_table(advice: Sequence[Advice]) -> Table:
@@ -110,6 +127,14 @@ def import_markdown(imported: ImportedFolder) -> str:
         lines += [
             f"- {code(left.place)} {code(left.connector)}: {escape(left.reason)}; {escape(left.fix)}"
             for left in report.left_out
+        ]
+        lines.append("")
+    if report.differences:
+        lines += ["## Different, and by no key of the sources", "", "| connector | client | what | changes |"]
+        lines += ["|---|---|---|---|"]
+        lines += [
+            f"| {code(row.connector)} | {escape(row.client)} | {code(_change_text(row))} | {escape(row.changes)} |"
+            for row in report.differences
         ]
         lines.append("")
     if report.advice:

@@ -123,6 +123,17 @@ def test_what_runs_is_read_as_files_are(closed_port: int) -> None:
     assert fake.writes == []
 
 
+def test_the_topics_of_a_mirror_maker_1_without_its_command_are_an_option(mm2mgr: Command) -> None:
+    (mm2mgr.folder / "consumer.properties").write_text("bootstrap.servers=mill-1:9092\ngroup.id=old-mirror\n")
+    (mm2mgr.folder / "producer.properties").write_text("bootstrap.servers=dock-1:9092\n")
+    files = ("consumer.properties", "producer.properties")
+    assert "give them with --topics" in mm2mgr("import", *files, code=1).err
+    mm2mgr("import", *files, "--topics", "parcels|crates", "--owner", "me", "--out", "tree")
+    assert "topics: {include: [parcels|crates]}" in (mm2mgr.folder / "tree" / "flows.yaml").read_text()
+    mm2mgr("import", *files, "--topics", "parcels|crates", "--check", "tree", "--kafka", "4.3.1")
+    mm2mgr("import", *files, "--topics", "parcels", "--check", "tree", "--kafka", "4.3.1", code=2)
+
+
 def test_a_mirror_maker_1_goes_on_where_its_group_stands(mm2mgr: Command) -> None:
     (mm2mgr.folder / "consumer.properties").write_text(
         "bootstrap.servers=mill-1:9092\ngroup.id=old-mirror\nmax.poll.records=100\n"
