@@ -97,8 +97,9 @@ class Mirror:
 class Preparation:
     """Prepares all connectors of some inputs; one secret of a cluster has one placeholder wherever it stands."""
 
-    def __init__(self, version: str, connects: Sequence[str] = ()) -> None:
-        self.version = version
+    def __init__(self, version: str | None, connects: Sequence[str] = ()) -> None:
+        self.asked_version = version
+        self.version = version or load().lines[-1]
         self.connects = connects
         self.placeholders: dict[str, Placeholder] = {}
         self._variables: dict[tuple[str, str], str] = {}
@@ -119,7 +120,7 @@ class Preparation:
             for key, line in connector.lines.items()
             if key in config
         }
-        version = known_version(connector, self.version)
+        version = self.asked_version or known_version(connector, self.version)
         if numbers(version) < _BLACKLISTS_GONE:
             config, lines = _with_new_names(config, lines)
         source, target = (config.get(f"{side}.cluster.alias", "").strip() for side in ("source", "target"))

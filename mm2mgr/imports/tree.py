@@ -24,7 +24,6 @@ from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
 from mm2mgr.topology import Flow
-from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
 """The files of an imported tree: clusters and Connect clusters, flows, connectors that change hands."""
@@ -66,7 +65,7 @@ class ImportedTree:
 def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOptions()) -> ImportedTree:
     """Return the tree that keeps the connectors of these files as they are; nothing is contacted or written."""
     files = [inner for file in files for inner in (file, *file.within)]
-    preparation = Preparation(options.version or load().lines[-1], tuple(options.urls))
+    preparation = Preparation(options.version, tuple(options.urls))
     mirrors = preparation.mirrors(files)
     estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
