@@ -60,7 +60,7 @@ def test_a_pair_that_is_off_is_no_key_that_nobody_knows() -> None:
 
 def test_a_key_that_a_line_has_twice_is_one_row_of_what_counts() -> None:
     config = json.dumps({**SOURCE, "topics": "y"}).replace('"topics"', '"topics": "x", "topics"')
-    rows = [row for row in imported(f'{{"name": "d", "config": {config}}}', "d.json").report.rows]
+    rows = imported(f'{{"name": "d", "config": {config}}}', "d.json").report.rows
     [row] = [row for row in rows if row.key == "topics"]
     assert row.where == "flows.d.topics.include"
 
