@@ -105,3 +105,17 @@ def test_doubles_of_a_long_list_are_found_in_one_pass() -> None:
     items = [f"topic-{number}" for number in range(200_000)]
     assert item_problem(items, doubles=True) == ""
     assert item_problem([*items, "topic-7"], doubles=True) == "a list with 'topic-7' twice"
+
+
+def test_the_producer_of_a_mirror_maker_1_keeps_its_login(tmp_path: Path) -> None:
+    login = "security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.key=hunter2-pem\n"
+    (tmp_path / "consumer.properties").write_text("bootstrap.servers=old:9092\ngroup.id=mm1\n")
+    (tmp_path / "producer.properties").write_text(f"bootstrap.servers=new:9093\n{login}")
+    (tmp_path / "run.sh").write_text(
+        "kafka-mirror-maker --consumer.config consumer.properties --producer.config producer.properties --whitelist a\n"
+    )
+    tree = imports.import_sources([tmp_path], imports.ImportOptions(owner="team")).tree
+    [connector] = tree.connectors
+    assert connector.config["producer.override.security.protocol"] == "SSL"
+    assert connector.config["producer.override.ssl.keystore.key"] == "${env:NEW_SSL_KEYSTORE_KEY}"
+    assert "hunter2" not in "".join(tree.files.values())
