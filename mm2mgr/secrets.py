@@ -190,6 +190,7 @@ def _secrets(key: str, value: str) -> Iterator[str]:
         yield password or user
     for start, end in (*_assigned_values(value), *_options(value)):
         yield value[start:end].strip("\\\"'")
+    yield from (match["token"] for match in re.compile(_SCHEME, re.IGNORECASE).finditer(value) if _is_token(match))
     if not is_secret(key) or is_placeholder(value):
         return
     if module := _JAAS_MODULE.match(value):
@@ -312,17 +313,19 @@ def _without_header(match: re.Match[str]) -> str:
 
 def _without_token(match: re.Match[str]) -> str:
     """Hide what follows `Basic` and `Bearer` if it is no word of a sentence."""
+    return f"{match['scheme']}{match['blank']}{MASK}" if _is_token(match) else match[0]
+
+
+def _is_token(match: re.Match[str]) -> bool:
     token = match["token"]
     if match["scheme"].lower() == "basic":
         try:
             bare = token.rstrip("=").translate({45: 43, 95: 47})
-            is_token = ":" in base64.b64decode(bare + "=" * (-len(bare) % 4)).decode() or len(token) > 20
+            return ":" in base64.b64decode(bare + "=" * (-len(bare) % 4)).decode() or len(token) > 20
         except (binascii.Error, UnicodeDecodeError):
-            is_token = len(token) > 20
-    else:
-        word = token.strip("._~+/=-")
-        is_token = not (word.isalpha() and word[1:].islower()) or len(word) > 20
-    return f"{match['scheme']}{match['blank']}{MASK}" if is_token else match[0]
+            return len(token) > 20
+    word = token.strip("._~+/=-")
+    return not (word.isalpha() and word[1:].islower()) or len(word) > 20
 
 
 def _without_secret(match: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.connectors import PACKAGE
-from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, Note
+from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, FoundWorkers, Note
 from mm2mgr.formats.documents import Node, entries_of, entry_of
 from mm2mgr.formats.properties import Entry, last, meant_value
 from mm2mgr.truth.reach import CLUSTER_KEYS
@@ -169,7 +169,11 @@ def _connector(
     of_producer = (replace(entry, file=entry.file or producer.file) for entry in producer.entries)
     of_command = (lines[key] for key in ("topics", "tasks.max") if key in lines)
     entries = (*consumer.entries, *of_producer, *of_command)
-    connector = FoundConnector(name, _CLASS, config, lines, line, entries, form="mirrormaker1")
+    prefix = "target.cluster."  # what writes the records is the producer, with its address and its login
+    login = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+    login.pop("alias", None)
+    workers = FoundWorkers(login | {f"producer.{key}": value for key, value in login.items()}, policy="All")
+    connector = FoundConnector(name, _CLASS, config, lines, line, entries, workers=workers, form="mirrormaker1")
     return replace(connector, file=consumer.file, start_group=group), notes
 
 

@@ -148,6 +148,8 @@ def _refusal(mirror: Mirror) -> tuple[str, str]:
             "move it to the config that is shown",
         )
     for side, alias in (("source", mirror.source), ("target", mirror.target)):
+        if not alias and f"{side}.cluster.alias" in mirror.config:
+            return f"its {side}.cluster.alias is blank, and a cluster of a tree has a name", "write the alias"
         if not alias:
             return f"it has no {side}.cluster.alias, without which Connect refuses it", "write the alias"
         if not _ALIAS.fullmatch(alias):

@@ -209,7 +209,8 @@ class Preparation:
 
     def _variable(self, secret: str, key: str, option: str, source: str, target: str) -> str:
         side = source if key.startswith(("source.", "consumer.")) else target
-        for alias in (side, source, target):
+        is_of_side = key.startswith(("source.", "target."))  # each cluster has its own, also of an equal secret
+        for alias in (side,) if is_of_side else (side, source, target):
             if variable := self._variables.get((alias, secret)):
                 return variable
         plain = re.sub(r"^(?:source|target)\.(?:cluster|producer|consumer|admin)\.|^\w+\.override\.", "", key)
@@ -217,6 +218,7 @@ class Preparation:
             plain = f"sasl.{option}" if "jaas" in plain else f"{plain}.{option}"
         words = re.sub(r"[^A-Za-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", f"{side}_{plain}")).upper()
         stem, taken = words.strip("_"), set(self._variables.values())
+        stem = f"_{stem}" if stem[:1].isdigit() else stem  # a shell exports no name that begins with a digit
         numbered = (stem if count == 1 else f"{stem}_{count}" for count in range(1, len(taken) + 2))
         variable = next(name for name in numbered if name not in taken)
         self._variables[side, secret] = variable

@@ -179,6 +179,8 @@ def make_report(
     rows = {(row.file, row.line, row.key): row for row in maker.rows(files)}
     advice: list[Advice] = []
     for finding in advise(files, version):
+        if finding.rule == "same-name":
+            continue  # two Connect clusters may have the name; of one, the second connector is left out
         row = rows.get((finding.spot.file, finding.spot.line, finding.spot.key))
         if row and row.outcome == "nothing":  # lint says why, and what to write in this file
             rows[row.file, row.line, row.key] = replace(row, reason=finding.message, fix=finding.fix)
@@ -389,13 +391,13 @@ def _input_keys(file: ForeignFile) -> Iterator[tuple[InputKey, Entry, bool]]:
         groups = [(*connector.entries, *connector.unused) for connector in file.connectors if connector.type]
     yielded_keys: set[InputKey] = set()
     for group in groups:
-        last = {(entry.file, entry.key): entry for entry in group}
+        last = {(entry.file, entry.key): entry.line for entry in group}
         for entry in group:
             place = InputKey(entry.file or file.path, entry.line, entry.key)
             is_written = bool(entry.path) or file.syntax not in ("json", "yaml")
             if is_written and place not in yielded_keys:
                 yielded_keys.add(place)
-                yield place, entry, last[entry.file, entry.key] is entry
+                yield place, entry, last[entry.file, entry.key] == entry.line
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------
@@ -459,8 +461,11 @@ def _of_driver(file: ForeignFile, entry: Entry, estate: ImportedEstate) -> _Verd
         return _Verdict("nothing", reason="of dedicated mode only: on Connect the workers have their REST API")
     if len(aliases) < 2 and (to_worker(plain) or load().history("worker", plain)):
         return _Verdict("nothing", reason="of dedicated mode's own workers: yours have their own properties")
-    try:
-        verdict = explain(entry.key, _ALL_TYPES, load().lines[-1], load()).verdict
+    if len(aliases) == 2 and not dedicated.is_enabled(*aliases):
+        return _Verdict("nothing", reason="the pair is off")
+    named = "".join(f"{alias.replace('.', '-')}->" for alias in aliases).removesuffix("->")
+    try:  # which takes the first dot for the end of the aliases
+        verdict = explain(f"{named}.{plain}" if named else plain, _ALL_TYPES, load().lines[-1], load()).verdict
     except Mm2mgrError as error:
         return _Verdict("nothing", reason=error.message, fix=error.hint or "")
     if aliases and set(aliases) <= set(dedicated.clusters) and not any(alias in estate.clusters for alias in aliases):

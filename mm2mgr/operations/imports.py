@@ -119,7 +119,7 @@ def _write(tree: ImportedTree, out: Path) -> tuple[Path, ...]:
                 (draft / name).write_text(text, encoding="utf-8")
             draft.chmod(0o777 & ~_umask())
             draft.rename(out)
-        except OSError:
+        except BaseException:  # Ctrl-C, too, leaves nothing behind
             shutil.rmtree(draft, ignore_errors=True)
             raise
     except OSError as error:

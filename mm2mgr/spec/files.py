@@ -297,9 +297,13 @@ def inline_yaml(value: object) -> str:
     return _inline_scalar(value)
 
 
+_LINE_ENDS = "\n\r\x85\u2028\u2029"  # of YAML 1.1, which folds them in other styles
+
+
 @lru_cache(maxsize=65_536, typed=True)  # True is 1 otherwise
 def _inline_scalar(value: object) -> str:
-    text = yaml.safe_dump([value], default_flow_style=True, width=sys.maxsize, allow_unicode=True)
+    style = '"' if isinstance(value, str) and any(sign in value for sign in _LINE_ENDS) else None
+    text = yaml.safe_dump([value], default_flow_style=True, default_style=style, width=sys.maxsize, allow_unicode=True)
     return text.removesuffix("\n")[1:-1]
 
 

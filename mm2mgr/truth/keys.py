@@ -299,8 +299,12 @@ def item_problem(items: Sequence[str], *, doubles: bool) -> str:
     """Return the fault of a list since Kafka 4.2 (KIP-1161), in words that follow `is`; `doubles` are one if set."""
     if "" in items:
         return "a list with an empty item (a comma too many)"
-    twice = next((item for place, item in enumerate(items) if item in items[:place]), None) if doubles else None
-    return f"a list with '{twice}' twice" if twice else ""
+    seen = set[str]()
+    for item in items if doubles else ():
+        if item in seen:
+            return f"a list with '{item}' twice"
+        seen.add(item)
+    return ""
 
 
 def allowed_values(key: Key) -> str:
