@@ -38,6 +38,7 @@ _LISTS: Mapping[str, tuple[str, ...]] = {
     "config.properties.exclude": ("sync", "exclude_properties"),
     "groups.exclude": ("checkpoints", "groups", "exclude"),
 }
+_OF_OFFSETS = ("admin.override.", "consumer.override.", "offsets.storage.topic")
 _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 
 
@@ -196,7 +197,8 @@ class _Draft:
             if connector is None:
                 continue
             keys = verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror))
-            for key, value in {**_refused_by_plan(mirror, connector), **keys}.items():
+            keys = {**_never_given(mirror, connector), **_refused_by_plan(mirror, connector), **keys}
+            for key, value in keys.items():
                 for flow, of_pair in self._owners(pair, type_):
                     settings = self.settings[flow][of_pair]
                     settings["verbatim", type_, key] = value
@@ -326,6 +328,17 @@ class _Draft:
         for name in self.estate.connects.keys() - self.options.urls.keys():
             comments["connect", name, "url"] = "to be set: the REST URL of its workers"
         return {name: write_document(values, comments, _HEADS[name]) for name, values in self.values.items()}
+
+
+def _never_given(mirror: Mirror, connector: Connector) -> dict[str, str | None]:
+    """Return what a tree by itself gives the clients that keep a connector's offsets, to be taken out.
+
+    Workers of some versions have no such clients; those that have would improve a connector unasked.
+    """
+    if mirror.is_dedicated:
+        return {}
+    keys = connector.config.keys() - mirror.config.keys()
+    return {key: None for key in sorted(keys) if key.startswith(_OF_OFFSETS)}
 
 
 def _refused_by_plan(mirror: Mirror, connector: Connector) -> dict[str, str | None]:

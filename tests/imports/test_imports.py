@@ -120,6 +120,21 @@ def test_what_is_wrong_by_hand_goes_on_as_it_behaves_and_is_told_with_the_fix() 
     assert old.connectors[0].config["topics.exclude"] == "x.*", "Kafka 3.9 reads it"
 
 
+@pytest.mark.parametrize("version", ["2.8", "3.9", "4.3"])
+def test_clients_of_connect_that_a_connector_sends_nowhere_stay_on_the_workers_kafka(version: str) -> None:
+    elsewhere = {f"{kind}.override.bootstrap.servers": "agg-k1:9092" for kind in ("producer", "consumer")}
+    half = {**SOURCE, "topics": "orders", **elsewhere}
+    records = {"producer.override.bootstrap.servers": "agg-k1:9092"}
+    checkpoint = {**SOURCE, **records, "connector.class": "MirrorCheckpointConnector", "topics": "orders"}
+    tree = of_connectors(half, checkpoint, version=version)
+    overrides = {
+        connector.type: {key for key in connector.config if ".override." in key or key.startswith("offsets.")}
+        for connector in tree.connectors
+    }
+    assert overrides["source"] == elsewhere.keys(), "a missing admin.override.bootstrap.servers is kept missing"
+    assert overrides["checkpoint"] == records.keys()
+
+
 def test_an_adopted_connector_needs_no_write() -> None:
     config = {
         **SOURCE,
