@@ -38,6 +38,8 @@ OUTCOMES: Mapping[Outcome, str] = {
     "different": "different on purpose",
 }
 """What can become of a key, in the words of the report."""
+_RESTARTS = "its tasks restart"
+_KEPT_IDLE = "; kept, since without it its tasks would restart"
 DECISIONS: tuple[Outcome, ...] = ("lost", "different")
 _ALL_TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 
@@ -141,6 +143,8 @@ class Judged:
     connector: Connector
     before: WorkerSetting
     after: WorkerSetting
+    changed_by_plan: frozenset[str] = frozenset()
+    """The keys for which a plan would write to it although it runs: what a tree cannot hold."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,8 @@ def make_report(
             continue  # two Connect clusters may have the name; of one, the second connector is left out
         row = rows.get((finding.spot.file, finding.spot.line, finding.spot.key))
         if row and row.outcome == "nothing":  # lint says why, and what to write in this file
-            rows[row.file, row.line, row.key] = replace(row, reason=finding.message, fix=finding.fix)
+            reason = finding.message + (_KEPT_IDLE if row.where else "")
+            rows[row.file, row.line, row.key] = replace(row, reason=reason, fix=finding.fix)
         else:
             more = f" (and {finding.more} more like this)" if finding.more else ""
             place = str(finding.spot)
@@ -297,9 +302,7 @@ class _Maker:
         if not readers and mirror.is_dedicated and key == "emit.heartbeats.enabled":
             return _Verdict("kept", reason="it decides which heartbeat connectors there are")
         if not readers:
-            if other := old.outranked_by(key):
-                return _Verdict("nothing", reason=f"{other} outranks it", fix=f"remove {key}")
-            return _Verdict("nothing", reason=_dead(mirror, key), fix=_instead(mirror, key))
+            return self._of_no_reader(judged, key, old.outranked_by(key))
         differing = [reader for reader in readers if differs(reader, old, new)]
         if differing:
             fix = "write in the tree what the template fills in" if template_in(mirror.config[key]) else ""
@@ -317,6 +320,15 @@ class _Maker:
         if not path and all(old.has_default(reader) for reader in readers):
             return _Verdict("default", path, "Kafka's default")
         return _Verdict("kept", path, "" if path else "mm2mgr does the same by itself")
+
+    def _of_no_reader(self, judged: Judged, key: str, outranking: str) -> _Verdict:
+        mirror = judged.mirror
+        reason, fix = (f"{outranking} outranks it", f"remove {key}") if outranking else ("", "")
+        reason, fix = reason or _dead(mirror, key), fix or _instead(mirror, key)
+        if key in judged.changed_by_plan:
+            return _Verdict("lost", (), f"{reason}; a tree cannot hold it, so an apply takes it out: {_RESTARTS}", fix)
+        path = self._path_of(judged.connector.origins.get(key))
+        return _Verdict("nothing", path, reason + (_KEPT_IDLE if path else ""), fix)
 
     def _identity(self, judged: Judged, key: str) -> _Verdict:
         mirror = judged.mirror

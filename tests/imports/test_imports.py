@@ -12,6 +12,7 @@ import pytest
 
 from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.formats.connectors import FoundWorkers
 from mm2mgr.formats.recognise import read_file
 from mm2mgr.formats.sources import read_sources
 from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
@@ -157,6 +158,45 @@ def test_an_adopted_connector_needs_no_write() -> None:
     for connector in tree.connectors:
         assert compare(connector, live[connector.name], WorkerClients("4.3"))[0] == ()
     assert "{connect: agg, connector: legacy}" in tree.files["handover.yaml"]
+
+
+IDLE = {
+    **{"linger.ms": "100", "foo": "bar", "target.producer.batch.size": "5", "source.cluster.client.id": "me"},
+    **{"topics.blacklist": "x.*", "security.protocol": "SSL", "groups.blacklist": "g.*", "rename.topics": "a:b"},
+    **{"offsets.storage.topic": "mine", "metric.names.formats": "modern", "tasks.max.enforce": "false"},
+}
+
+
+def of_running(version: str, *configs: Mapping[str, str]) -> ImportedTree:
+    dump = [{"name": config["name"], "config": config} for config in configs]
+    file = read_file(Path("east.json"), json.dumps(dump, indent=1).encode())
+    workers = FoundWorkers({}, version=version)
+    running = [replace(connector, state="RUNNING", owner="east", workers=workers) for connector in file.connectors]
+    return import_tree([replace(file, connectors=tuple(running))], ImportOptions(owner="team"))
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9", "4.3"])
+def test_what_runs_keeps_every_key_that_a_plan_would_take_out(version: str) -> None:
+    source = {**SOURCE, "name": "by hand", "topics": "orders", **IDLE}
+    checkpoint = {**source, "name": "offsets", "connector.class": "MirrorCheckpointConnector"}
+    live = {"by hand": source, "offsets": checkpoint}
+    tree = of_running(version, *live.values())
+    assert {connector.name for connector in tree.connectors} == set(live)
+    for connector in tree.connectors:
+        assert compare(connector, live[connector.name], WorkerClients(version))[0] == ()
+    rows = {row.key: row for row in tree.report.rows if row.line < 20}
+    for key in ("linger.ms", "foo"):
+        assert (rows[key].outcome, rows[key].where) == ("nothing", f"flows.by-hand.verbatim.source.{key}")
+        assert rows[key].reason.endswith("; kept, since without it its tasks would restart")
+    assert rows["topics.blacklist"].outcome == ("nothing" if version == "4.3" else "kept")
+    assert tree.report.decisions == 0
+
+
+def test_a_key_of_what_runs_that_no_tree_can_hold_needs_a_decision() -> None:
+    tree = of_running("4.3", {**SOURCE, "name": "by hand", "topics": "orders", "odd key": "5"})
+    [row] = [row for row in tree.report.rows if row.key == "odd key"]
+    assert row.outcome == "lost"
+    assert "a tree cannot hold it, so an apply takes it out: its tasks restart" in row.reason
 
 
 def test_connectors_that_agree_are_one_flow_and_only_names_stand_below_it() -> None:
