@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
@@ -216,6 +218,35 @@ def test_connectors_that_agree_are_one_flow_and_only_names_stand_below_it() -> N
     assert "  orders:\n    sources: [dc1, dc2, dc3]\n" in flows
     assert "dc1->agg: {connector_name: dc1-to-agg-orders}" in flows
     assert "dc3->agg: {tasks: {max: 2}, connector_name: dc3-to-agg-orders}" in flows or "max: 2" in flows
+
+
+def declared_flows(*pairs: str) -> dict[str, Any]:
+    aliases = dict.fromkeys(alias for pair in pairs for alias in pair.split("->"))
+    lines = [f"clusters = {', '.join(aliases)}"]
+    lines += [f"{alias}.bootstrap.servers = {alias}:9092" for alias in aliases]
+    lines += [f"{pair}.enabled = true" for pair in pairs]
+    return yaml.safe_load(imported("\n".join(lines)).files["flows.yaml"])["flows"]
+
+
+def test_pairs_that_have_nothing_in_common_are_flows_of_their_own() -> None:
+    flows = declared_flows("s1->tgt", "a->b")
+    assert {name: (flow["sources"], flow["targets"]) for name, flow in flows.items()} == {
+        "mirror-tgt": (["s1"], ["tgt"]),
+        "mirror-b": (["a"], ["b"]),
+    }
+    assert not any("except" in flow for flow in flows.values())
+    grid = [f"{source}->{target}" for source in "pqrs" for target in "tuvw"]
+    flows = declared_flows(*grid, "a->b")
+    assert [(len(flow["sources"]), len(flow["targets"])) for flow in flows.values()] == [(4, 4), (1, 1)]
+
+
+def test_pairs_that_are_nearly_all_of_sources_and_targets_are_a_flow_with_exceptions() -> None:
+    flows = declared_flows("p->x", "p->y", "q->x")
+    assert flows["mirror"]["except"] == ["q->y"]
+    both_ways = declared_flows("p->q", "q->p")
+    assert sorted(both_ways["mirror"]["except"]) == ["p->p", "q->q"]
+    ring = declared_flows("p->q", "q->r", "r->p")
+    assert sorted(ring) == ["mirror-p", "mirror-q", "mirror-r"]
 
 
 def test_two_aliases_of_the_same_brokers_are_told_and_not_merged() -> None:
