@@ -137,9 +137,16 @@ def _usable(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[Mirro
 
 
 def _is_silent(mirror: Mirror) -> bool:
-    """Tell whether a heartbeat connector of dedicated mode writes none: on Connect there is nothing to replace."""
-    is_off = mirror.config.get("emit.heartbeats.enabled", "").strip().lower() == "false"
-    return mirror.is_dedicated and mirror.type == "heartbeat" and is_off
+    """Tell whether a connector of dedicated mode is switched off and writes nothing: Connect is to have none for it."""
+    switch = SWITCHES.get(mirror.type, "")
+    return mirror.is_dedicated and mirror.config.get(switch, "").strip().lower() == "false"
+
+
+SWITCHES: Mapping[ConnectorType, str] = {
+    "checkpoint": "emit.checkpoints.enabled",
+    "heartbeat": "emit.heartbeats.enabled",
+}
+"""The keys that decide whether connectors of a type do anything."""
 
 
 def _refusal(mirror: Mirror) -> tuple[str, str]:

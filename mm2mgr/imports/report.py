@@ -16,7 +16,7 @@ from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.formats.templates import template_in
 from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
 from mm2mgr.imports.equivalence import SettingDifference
-from mm2mgr.imports.estate import ImportedEstate, LeftOut
+from mm2mgr.imports.estate import SWITCHES, ImportedEstate, LeftOut
 from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import Surroundings, estate_of_files
@@ -299,8 +299,10 @@ class _Maker:
         if key in _IDENTITY or key.startswith("mm2mgr."):
             return self._identity(judged, key)
         readers = old.readers(key)
-        if not readers and mirror.is_dedicated and key == "emit.heartbeats.enabled":
-            return _Verdict("kept", reason="it decides which heartbeat connectors there are")
+        if not readers and mirror.is_dedicated and key in SWITCHES.values():
+            type_ = next(type_ for type_, switch in SWITCHES.items() if switch == key)
+            if type_ == "heartbeat" or mirror.config[key].strip().lower() == "false":
+                return _Verdict("kept", reason=f"it decides which {type_} connectors there are")
         if not readers:
             return self._of_no_reader(judged, key, old.outranked_by(key))
         differing = [reader for reader in readers if differs(reader, old, new)]

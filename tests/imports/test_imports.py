@@ -228,6 +228,18 @@ def declared_flows(*pairs: str) -> dict[str, Any]:
     return yaml.safe_load(imported("\n".join(lines)).files["flows.yaml"])["flows"]
 
 
+def test_a_dedicated_mirror_maker_without_checkpoints_is_a_flow_without_them() -> None:
+    switched_off = "emit.checkpoints.enabled = false\ngroups = g.*\n"
+    tree = imported(DEDICATED + switched_off)
+    assert "checkpoints: false" in tree.files["flows.yaml"]
+    assert "emit.checkpoints" not in "".join(tree.files.values()), "Connect refuses a connector with it"
+    assert {connector.type for connector in tree.connectors} == {"source", "heartbeat"}
+    assert outcomes(tree)["emit.checkpoints.enabled"] == "kept"
+    assert outcomes(tree)["groups"] == "nothing"
+    assert not tree.report.differences
+    assert ["HeartbeatConnector" in left.connector for left in tree.report.left_out] == [True]
+
+
 def test_pairs_that_have_nothing_in_common_are_flows_of_their_own() -> None:
     flows = declared_flows("s1->tgt", "a->b")
     assert {name: (flow["sources"], flow["targets"]) for name, flow in flows.items()} == {
