@@ -321,6 +321,39 @@ def test_the_tree_is_written_whole_loads_and_renders(tmp_path: Path) -> None:
     assert [path.name for path in out.parent.iterdir()] == ["clusters"], "no draft is left"
 
 
+def test_an_empty_folder_in_which_a_person_stands_gets_the_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = tmp_path / "mm2.properties", tmp_path / "clusters"
+    file.write_text(DEDICATED)
+    out.mkdir()
+    before = out.stat().st_ino
+    monkeypatch.chdir(out)
+    import_sources([file], ImportOptions(owner="team"), Path())
+    assert sorted(os.listdir()) == ["clusters.yaml", "flows.yaml", "handover.yaml"]
+    assert out.stat().st_ino == before, "the folder is still the one that shells and mounts know"
+    assert sorted(tmp_path.iterdir()) == [out, file], "no draft is left"
+
+
+def test_a_failure_leaves_an_empty_folder_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, out = tmp_path / "mm2.properties", tmp_path / "clusters"
+    file.write_text(DEDICATED)
+    out.mkdir()
+    rename, calls = Path.rename, list[str]()
+
+    def fail_at_the_second(source: Path, target: Path) -> Path:
+        calls.append(target.name)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "rename", fail_at_the_second)
+    with pytest.raises(Mm2mgrError, match="No space left on device; nothing was written"):
+        import_sources([file], ImportOptions(owner="team"), out)
+    assert len(calls) == 2
+    assert list(out.iterdir()) == []
+
+
 def test_nothing_is_written_where_something_is(tmp_path: Path) -> None:
     file, out = tmp_path / "mm2.properties", tmp_path / "clusters"
     file.write_text(DEDICATED)
