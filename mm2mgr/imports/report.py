@@ -85,6 +85,11 @@ class ConnectorLeftOut:
     reason: str
     fix: str
 
+    @property
+    def reason_of_keys(self) -> str:
+        """What the row of each of its keys has as reason."""
+        return f"{self.connector} is left out: {self.reason}"
+
 
 @dataclass(frozen=True)
 class ImportReport:
@@ -290,7 +295,8 @@ class _Maker:
         for key in mirror.config:
             if place := mirror.lines.get(key):
                 does = effects.readers(key) or key in _IDENTITY
-                verdict = _Verdict("lost", reason=f"{mirror.name} is left out: {left.reason}", fix=left.fix)
+                reason = ConnectorLeftOut(mirror.name, mirror.place, left.reason, left.fix).reason_of_keys
+                verdict = _Verdict("lost", reason=reason, fix=left.fix)
                 verdict = verdict if does else _Verdict("nothing", reason=_dead(mirror, key))
                 self.of_left_out.setdefault(place, verdict)
 
