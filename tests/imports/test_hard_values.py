@@ -119,3 +119,31 @@ def test_the_producer_of_a_mirror_maker_1_keeps_its_login(tmp_path: Path) -> Non
     assert connector.config["producer.override.security.protocol"] == "SSL"
     assert connector.config["producer.override.ssl.keystore.key"] == "${env:NEW_SSL_KEYSTORE_KEY}"
     assert "hunter2" not in "".join(tree.files.values())
+
+
+def test_a_connector_runs_on_the_worker_whose_service_creates_it(tmp_path: Path) -> None:
+    def service(name: str, version: str, linger: int) -> str:
+        ends = f'"source.cluster.alias": "src", "target.cluster.alias": "{name}", "topics": "a"'
+        servers = f'"source.cluster.bootstrap.servers": "src:9092", "target.cluster.bootstrap.servers": "{name}:9092"'
+        return f"""  {name}:
+    image: confluentinc/cp-kafka-connect:{version}
+    environment: {{CONNECT_BOOTSTRAP_SERVERS: '{name}:9092', CONNECT_PRODUCER_LINGER_MS: {linger}}}
+    command:
+      - bash
+      - -c
+      - |
+        /etc/confluent/docker/run &
+        curl -X PUT http://localhost:8083/connectors/to-{name}/config -d '{{
+          "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+          {ends}, {servers}}}'
+"""
+
+    text = "services:\n" + service("east", "7.5.0", 33) + service("west", "7.9.0", 44)
+    (tmp_path / "docker-compose.yml").write_text(text)
+    tree = imports.import_sources([tmp_path / "docker-compose.yml"], imports.ImportOptions(owner="team")).tree
+    assert {mirror.name: mirror.workers["producer.linger.ms"] for mirror in tree.mirrors} == {
+        "to-east": "33",
+        "to-west": "44",
+    }
+    assert "kafka: east, version: '3.5'" in tree.files["clusters.yaml"]
+    assert "kafka: west, version: '3.9'" in tree.files["clusters.yaml"]
