@@ -377,12 +377,10 @@ def _running_config(mirror: Mirror) -> dict[str, str]:
 
 
 def _in_new_names(connector: Connector, version: str) -> Connector:
-    """Return a rendered connector as one that is imported is compared: old names are the new, where Kafka reads both."""
+    """Return a rendered connector with new names for old ones where Kafka reads both, as those are imported."""
     config, _ = with_new_names(connector.config, {}, version)
-    origins = {
-        RENAMED[key] if key not in config and key in RENAMED else key: connector.origins[key]
-        for key in connector.origins
-    }
+    renamed = {RENAMED[key]: key for key in connector.config if key in RENAMED and key not in config}
+    origins = {key: connector.origins[renamed.get(key, key)] for key in config}
     return replace(connector, config=config, origins=origins)
 
 

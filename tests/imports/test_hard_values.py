@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mm2mgr.json_values import to_json
 from mm2mgr.operations import imports
@@ -99,6 +100,15 @@ def test_an_interrupted_import_leaves_nothing_behind(tmp_path: Path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         imports.import_sources([source], imports.ImportOptions(owner="team"), tmp_path / "out")
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_names_are_written_as_the_writer_of_yaml_does() -> None:
+    """A list of 100,000 topics is written without it."""
+    plain = [f"a{sign}b" for sign in "._-"] + ["e1", "E5", "inf", "NaN", "x0", "null1", "yes.no", "a1e5", "Topic-7"]
+    odd = ["y", "No", "ON", "null", "True", "~", "1e3", "0x1f", "a-", "a.", "-a", "a b", "a#", "", "=", "2024-01-01"]
+    for text in (*plain, *odd):
+        assert inline_yaml(text) == yaml.safe_dump([text], default_flow_style=True).strip()[1:-1]
+    assert inline_yaml(plain) == f"[{', '.join(plain)}]"
 
 
 def test_doubles_of_a_long_list_are_found_in_one_pass() -> None:
