@@ -80,6 +80,8 @@ class ImportedEstate:
     left_out: list[LeftOut] = field(default_factory=list)
     placeholders: list[Placeholder] = field(default_factory=list)
     connectors: int = 0
+    owner: str = ""
+    """Of the new tree."""
 
     @property
     def pairs(self) -> Iterator[Pair]:
@@ -148,10 +150,10 @@ def _refusal(mirror: Mirror) -> tuple[str, str]:
             "move it to the config that is shown",
         )
     for side, alias in (("source", mirror.source), ("target", mirror.target)):
-        if not alias and f"{side}.cluster.alias" in mirror.config:
-            return f"its {side}.cluster.alias is blank, and a cluster of a tree has a name", "write the alias"
         if not alias:
-            return f"it has no {side}.cluster.alias, without which Connect refuses it", "write the alias"
+            is_blank = f"{side}.cluster.alias" in mirror.config
+            fault = "is blank, and a cluster of a tree has a name" if is_blank else "is missing, so Connect refuses it"
+            return f"its {side}.cluster.alias {fault}", "write the alias"
         if not _ALIAS.fullmatch(alias):
             return (
                 f"its {side}.cluster.alias is no name that a tree can have: letters, digits, '.', '_' and '-'",
