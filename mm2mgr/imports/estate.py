@@ -327,9 +327,18 @@ def _connects(
 
 
 def _is_exactly_once(mirrors: Sequence[Mirror]) -> bool:
-    """Tell whether workers are exactly-once: the source connectors there decide, and without any all others."""
+    """Tell whether workers are exactly-once: the source connectors there decide, and without any all others.
+
+    A connector that mm2mgr wrote has overrides of a consumer on such workers only.
+    """
+    if any(OWNER_KEY in mirror.config and any(map(_is_consumers, mirror.config)) for mirror in mirrors):
+        return True
     deciding = [mirror for mirror in mirrors if mirror.type == "source"] or mirrors
     return any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in deciding)
+
+
+def _is_consumers(key: str) -> bool:
+    return key.startswith("consumer.override.")
 
 
 def _brings_security(mirror: Mirror, security: Mapping[str, str]) -> bool:
