@@ -149,6 +149,10 @@ class FakeClient:
         self._ask([0])
         return {name: _done(SimpleNamespace(topic_id=f"id-{name}", is_internal=False)) for name in asked.topic_names}
 
+    def describe_cluster(self, request_timeout: float) -> Any:
+        self._ask([0])
+        return _done(SimpleNamespace(cluster_id=f"id-{self.alias}", nodes=range(BROKERS)))
+
     def describe_configs(self, resources: Any, request_timeout: float) -> Any:
         self._ask([0])
         settings = {"retention.ms": "604800000", "cleanup.policy": "delete"}

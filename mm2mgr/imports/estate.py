@@ -81,6 +81,8 @@ class ImportedEstate:
     left_out: list[LeftOut] = field(default_factory=list)
     placeholders: list[Placeholder] = field(default_factory=list)
     connectors: int = 0
+    owner: str = ""
+    """Of the new tree."""
 
     @property
     def pairs(self) -> Iterator[Pair]:
@@ -156,10 +158,10 @@ def _refusal(mirror: Mirror) -> tuple[str, str]:
             "move it to the config that is shown",
         )
     for side, alias in (("source", mirror.source), ("target", mirror.target)):
-        if not alias and f"{side}.cluster.alias" in mirror.config:
-            return f"its {side}.cluster.alias is blank, and a cluster of a tree has a name", "write the alias"
         if not alias:
-            return f"it has no {side}.cluster.alias, without which Connect refuses it", "write the alias"
+            is_blank = f"{side}.cluster.alias" in mirror.config
+            fault = "is blank, and a cluster of a tree has a name" if is_blank else "is missing, so Connect refuses it"
+            return f"its {side}.cluster.alias {fault}", "write the alias"
         if not _ALIAS.fullmatch(alias):
             return (
                 f"its {side}.cluster.alias is no name that a tree can have: letters, digits, '.', '_' and '-'",
@@ -333,9 +335,18 @@ def _connects(
 
 
 def _is_exactly_once(mirrors: Sequence[Mirror]) -> bool:
-    """Tell whether workers are exactly-once: the source connectors there decide, and without any all others."""
+    """Tell whether workers are exactly-once: the source connectors there decide, and without any all others.
+
+    A connector that mm2mgr wrote has overrides of a consumer on such workers only.
+    """
+    if any(OWNER_KEY in mirror.config and any(map(_is_consumers, mirror.config)) for mirror in mirrors):
+        return True
     deciding = [mirror for mirror in mirrors if mirror.type == "source"] or mirrors
     return any(mirror.exactly_once or "consumer.override.bootstrap.servers" in mirror.config for mirror in deciding)
+
+
+def _is_consumers(key: str) -> bool:
+    return key.startswith("consumer.override.")
 
 
 def _brings_security(mirror: Mirror, security: Mapping[str, str]) -> bool:

@@ -22,6 +22,7 @@ from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import Surroundings, estate_of_files
 from mm2mgr.lint.rules import RULES, lint
 from mm2mgr.log_places import START_KEY
+from mm2mgr.render import OWNER_KEY
 from mm2mgr.secrets import mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.scalars import is_name
@@ -41,6 +42,7 @@ OUTCOMES: Mapping[Outcome, str] = {
 _RESTARTS = "its tasks restart"
 _KEPT_IDLE = "; kept, since without it its tasks would restart"
 DECISIONS: tuple[Outcome, ...] = ("lost", "different")
+_RELEASE = "let that tree release it, then write from_owner: {} into its entry under adopt:"
 _ALL_TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 
 
@@ -340,6 +342,9 @@ class _Maker:
 
     def _identity(self, judged: Judged, key: str) -> _Verdict:
         mirror = judged.mirror
+        if key == OWNER_KEY and mirror.config[key] != self.estate.owner:
+            reason = f"the tree of {mirror.config[key]} writes this connector, so plan blocks its adoption"
+            return _Verdict("different", ("adopt",), reason, _RELEASE.format(mirror.config[key]))
         if key in ("source.cluster.alias", "target.cluster.alias"):
             alias = mirror.source if key.startswith("source") else mirror.target
             return _Verdict("kept", ("clusters", alias))

@@ -28,7 +28,6 @@ from mm2mgr.imports.write import write_document
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
-from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow
 from mm2mgr.truth.explain import RENAMED
 from mm2mgr.truth.keys import load
@@ -81,6 +80,7 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
     estate = decide_estate(mirrors, options.urls, options.kafkas, options.version)
     draft = _Draft(estate, options, options.owner or next(iter(owners_of(mirrors)), "mirrors"))
     draft.settle()
+    estate.owner = draft.owner
     estate.placeholders = draft.placeholders_in_use([*preparation.placeholders.values(), *estate.placeholders])
     old = [connector for file in files for connector in file.connectors]
     compared = compare_connectors(
@@ -313,10 +313,8 @@ class _Draft:
                 if type_ == "source" and mirror.origin.form == "dedicated":
                     moved.append({"from": {"dedicated": pair.name}, "to": f"{pair.flow}:{pair.name}"})
                 continue
-            owner = mirror.config.get(OWNER_KEY, "")
-            if owner != self.owner:
-                entry = {"connect": mirror.connect, "connector": mirror.name}
-                adopt.append(entry | ({"from_owner": owner} if is_name(owner) and owner[0].isalnum() else {}))
+            if mirror.config.get(OWNER_KEY, "") != self.owner:  # another tree's: plan blocks it until a person says so
+                adopt.append({"connect": mirror.connect, "connector": mirror.name})
         lists = {"adopt": adopt, "moved": moved}
         return {name: entries for name, entries in lists.items() if entries}
 

@@ -299,11 +299,11 @@ def item_problem(items: Sequence[str], *, doubles: bool) -> str:
     """Return the fault of a list since Kafka 4.2 (KIP-1161), in words that follow `is`; `doubles` are one if set."""
     if "" in items:
         return "a list with an empty item (a comma too many)"
-    seen = set[str]()
+    earlier = set[str]()
     for item in items if doubles else ():
-        if item in seen:
+        if item in earlier:
             return f"a list with '{item}' twice"
-        seen.add(item)
+        earlier.add(item)
     return ""
 
 

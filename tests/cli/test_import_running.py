@@ -33,21 +33,22 @@ def fake() -> FakeConnect:
 
 def test_what_runs_becomes_a_tree_whoever_owns_it(mm2mgr: Command, fake: FakeConnect) -> None:
     with serving(fake) as url:
-        said = mm2mgr("import", url, "--owner", "team", "--out", "new")
+        said = mm2mgr("import", url, "--owner", "team", "--out", "new", code=3)
         assert "2 connectors in 2 flows" in said.out
+        assert "the tree of somebody-else writes this connector, so plan blocks its adoption" in said.out
         assert "each gets what it got" in said.err
         assert "each gets what it got" in mm2mgr("import", url, "--check", "new").out
     files = {path.name: path.read_text() for path in (mm2mgr.folder / "new").iterdir()}
     assert f"127.0.0.1: {{url: ['{url}'], kafka: dock, version: 4.3.1}}" in files["clusters.yaml"]
     assert "{connect: 127.0.0.1, connector: by hand}" in files["handover.yaml"]
-    assert "from_owner: somebody-else" in files["handover.yaml"]
+    assert "from_owner" not in "".join(files.values())  # a person decides what another tree gives up
     assert "# 127.0.0.1/by hand" in files["flows.yaml"]
     assert fake.writes == []
 
 
 def test_two_workers_of_a_connect_cluster_are_one_and_a_name_can_be_given(mm2mgr: Command, fake: FakeConnect) -> None:
     with serving(fake) as url, serving(fake) as other:
-        mm2mgr("import", url, other, "--connect", f"east={url}", "--owner", "team", "--out", "new")
+        mm2mgr("import", url, other, "--connect", f"east={url}", "--owner", "team", "--out", "new", code=3)
     assert f"east: {{url: ['{url}', '{other}']" in (mm2mgr.folder / "new" / "clusters.yaml").read_text()
 
 
@@ -57,7 +58,7 @@ def test_a_login_of_the_environment_is_a_placeholder(
     monkeypatch.setenv("MM2MGR_CONNECT_USER", "ann")
     monkeypatch.setenv("MM2MGR_CONNECT_PASSWORD", "s3cr3t")
     with serving(fake) as url:
-        mm2mgr("import", url, "--owner", "team", "--out", "new")
+        mm2mgr("import", url, "--owner", "team", "--out", "new", code=3)
     mm2mgr("-f", "new", "render")
     text = (mm2mgr.folder / "new" / "clusters.yaml").read_text()
     assert "username: '${env:MM2MGR_CONNECT_USER}'" in text
