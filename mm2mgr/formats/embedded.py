@@ -181,6 +181,7 @@ def environment_of(service: Node) -> dict[str, Entry]:
     return entries
 
 
+_ADDRESS = "CONNECT_BOOTSTRAP_SERVERS"
 _DEBEZIUM = ("BOOTSTRAP_SERVERS", "GROUP_ID", "CONFIG_STORAGE_TOPIC", "OFFSET_STORAGE_TOPIC", "STATUS_STORAGE_TOPIC")
 
 
@@ -198,8 +199,8 @@ def worker_properties(environment: Mapping[str, Entry]) -> dict[str, str]:
     for name in _DEBEZIUM:
         if name in environment and ("GROUP_ID" in environment or properties):
             properties.setdefault(_plain(name), environment[name].value)
-    is_worker = "bootstrap.servers" in properties and ("group.id" in properties or "offset.storage.topic" in properties)
-    return properties if is_worker else {}
+    is_worker = "group.id" in properties or "offset.storage.topic" in properties or _ADDRESS in environment
+    return properties if is_worker and "bootstrap.servers" in properties else {}
 
 
 def _plain(name: str) -> str:

@@ -377,7 +377,9 @@ def _read_documents(
             connectors_read += documents.connectors(root, Path(file).stem)
             workers |= _container_workers(root)
         for node, version in _with_versions(root, shared):
-            within += [with_version(inner, version) for inner in _files_within(file, node, text)]
+            beside = {} if node is root else _workers_of(node)
+            inner_files = (with_version(inner, version) for inner in _files_within(file, node, text))
+            within += [with_workers(inner, beside) for inner in inner_files]
         for node in embedded.maps_of_mirrors(root):
             mirror = _of_map(file, node)
             within += [mirror] if mirror else []
@@ -498,14 +500,19 @@ def _services(root: Node) -> Iterator[Node]:
 
 def _container_workers(root: Node) -> dict[str, FoundWorkers]:
     """Return the Connect workers that services run, by their group."""
-    workers: dict[str, FoundWorkers] = {}
-    for service in _services(root):
-        if content := embedded.worker_properties(embedded.environment_of(service)):
-            policy = content.get("connector.client.config.override.policy", "")
-            short = policy.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy") or None
-            version = embedded.version_of_image(service.word("image"))
-            workers[content.get("group.id", "")] = FoundWorkers(content, version, short)
-    return workers
+    return {group: workers for service in _services(root) for group, workers in _workers_of(service).items()}
+
+
+def _workers_of(service: Node) -> dict[str, FoundWorkers]:
+    """Return the Connect worker that a service or container runs, by its group; {} for another."""
+    content = embedded.worker_properties(embedded.environment_of(service))
+    if not content:
+        return {}
+    policy = content.get("connector.client.config.override.policy", "")
+    short = policy.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy") or None
+    version = embedded.version_of_image(service.word("image"))
+    group = content.get("group.id") or f"the service at line {service.line}"
+    return {group: FoundWorkers(content, version, short)}
 
 
 def _with_versions(root: Node, shared: str | None) -> Iterator[tuple[Node, str | None]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from mm2mgr.comparison.differences import meaning
 from mm2mgr.connectors import CLASSES, ConnectorType
@@ -185,6 +186,7 @@ class Effects:
         return [key for key in self.config if any(layer.plain(key) == reader.plain for layer in client.client.layers)]
 
 
+@lru_cache(maxsize=128)  # the same long list is compared for each reader and each round
 def _meaning(key: str, text: str, kind: str) -> object:
     value = meaning(key, text, kind)
     if key in PATTERNS and isinstance(value, frozenset):  # the dot of a name: told, and no reason for another key

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.formats.connectors import NAMING_KEYS
@@ -138,9 +139,16 @@ def _usable(mirrors: Sequence[Mirror], estate: ImportedEstate) -> Iterator[Mirro
 
 
 def _is_silent(mirror: Mirror) -> bool:
-    """Tell whether a heartbeat connector of dedicated mode writes none: on Connect there is nothing to replace."""
-    is_off = mirror.config.get("emit.heartbeats.enabled", "").strip().lower() == "false"
-    return mirror.is_dedicated and mirror.type == "heartbeat" and is_off
+    """Tell whether a connector of dedicated mode is switched off and writes nothing: Connect is to have none for it."""
+    switch = SWITCHES.get(mirror.type, "")
+    return mirror.is_dedicated and mirror.config.get(switch, "").strip().lower() == "false"
+
+
+SWITCHES: Mapping[ConnectorType, str] = {
+    "checkpoint": "emit.checkpoints.enabled",
+    "heartbeat": "emit.heartbeats.enabled",
+}
+"""The keys that decide whether connectors of a type do anything."""
 
 
 def _refusal(mirror: Mirror) -> tuple[str, str]:
@@ -438,10 +446,64 @@ def _named_groups(sources: Sequence[Mirror]) -> dict[str, list[Mirror]]:
             first: dict[str, Mirror] = {}
             for mirror in rest:
                 first.setdefault(mirror.pair, mirror)
-            names = (stem if count == 1 else f"{stem}-{count}" for count in range(1, len(sources) + len(groups) + 2))
-            groups[next(name for name in names if name not in groups)] = list(first.values())
+            parts = _in_products(list(first.values()))
+            for part in parts:
+                name = next(name for name in _flow_names(stem, part, len(parts) > 1) if name not in groups)
+                groups[name] = part
             rest = [mirror for mirror in rest if first[mirror.pair] is not mirror]
     return groups
+
+
+def _in_products(mirrors: Sequence[Mirror]) -> list[list[Mirror]]:
+    """Divide the pairs of a flow into those that a person would write as one: sources × targets, with few exceptions.
+
+    Sources whose targets are others have a flow of their own: without it a pair would run that nobody meant.
+    """
+    by_source: dict[str, list[Mirror]] = {}
+    for mirror in mirrors:
+        by_source.setdefault(mirror.source, []).append(mirror)
+    parts: list[_Product] = []
+    for source, group in by_source.items():
+        targets = {mirror.target for mirror in group}
+        part = next((part for part in parts if part.takes(source, targets)), None)
+        if part is None:
+            parts.append(part := _Product())
+        part.sources.add(source)
+        part.targets |= targets
+        part.mirrors += group
+    return [part.mirrors for part in parts]
+
+
+@dataclass
+class _Product:
+    """Pairs of source connectors: all of `sources` × `targets`, or most."""
+
+    sources: set[str] = field(default_factory=set)
+    targets: set[str] = field(default_factory=set)
+    mirrors: list[Mirror] = field(default_factory=list)
+
+    def takes(self, source: str, targets: set[str]) -> bool:
+        """Tell whether a source with its targets adds few exceptions, or none."""
+        is_apart = self.targets.isdisjoint(targets)
+        if is_apart and self.targets != {source}:
+            return False
+        sources, all_targets = self.sources | {source}, self.targets | targets
+        pairs = len(sources) * len(all_targets) - len(sources & all_targets)  # nothing mirrors to itself
+        missing = pairs - len(self.mirrors) - len(targets)
+        return missing == 0 or (missing * _MOST_EXCEPTIONS <= pairs and not is_apart)
+
+
+_MOST_EXCEPTIONS = 4  # pairs of a flow for each that it leaves out
+
+
+def _flow_names(stem: str, mirrors: Sequence[Mirror], is_part: bool) -> Iterator[str]:
+    """Yield names for a flow, the best first; part of a flow has the name of its only target or source in it."""
+    if is_part:
+        for aliases in ({mirror.target for mirror in mirrors}, {mirror.source for mirror in mirrors}):
+            if len(aliases) == 1:
+                yield alias_text(f"{stem}-{next(iter(aliases))}")
+    yield stem
+    yield from (f"{stem}-{number}" for number in count(2))
 
 
 def _marked_name(mirror: Mirror) -> str:

@@ -121,8 +121,7 @@ class Preparation:
             if key in config
         }
         version = self.asked_version or known_version(connector, self.version)
-        if numbers(version) < _BLACKLISTS_GONE:
-            config, lines = _with_new_names(config, lines)
+        config, lines = with_new_names(config, lines, version)
         source, target = (config.get(f"{side}.cluster.alias", "").strip() for side in ("source", "target"))
         target = target or "target"  # MirrorConnectorConfig.TARGET_CLUSTER_ALIAS_DEFAULT
         type_ = connector.type
@@ -260,10 +259,15 @@ def _values_of_java(file: ForeignFile, connector: FoundConnector) -> tuple[dict[
 _TRIMMED = frozenset({"source.cluster.alias", "target.cluster.alias", "connector.class"})
 
 
-def _with_new_names(
-    config: Mapping[str, str], lines: Mapping[str, InputKey]
+def with_new_names(
+    config: Mapping[str, str], lines: Mapping[str, InputKey], version: str
 ) -> tuple[dict[str, str], dict[str, InputKey]]:
-    """Return a config in which the names before KIP-629 are the new ones, which win where both are there."""
+    """Return a config in which the names before KIP-629 are the new ones, which win where both are there.
+
+    From 4.0 on Kafka does not read the old names, and they stay.
+    """
+    if numbers(version) >= _BLACKLISTS_GONE:
+        return dict(config), dict(lines)
     names = {old: new for old, new in RENAMED.items() if old in config and new not in config}
     return (
         {names.get(key, key): value for key, value in config.items()},

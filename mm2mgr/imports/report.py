@@ -16,7 +16,7 @@ from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.formats.templates import template_in
 from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
 from mm2mgr.imports.equivalence import SettingDifference
-from mm2mgr.imports.estate import ImportedEstate, LeftOut
+from mm2mgr.imports.estate import SWITCHES, ImportedEstate, LeftOut
 from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.reading import Surroundings, estate_of_files
@@ -39,6 +39,8 @@ OUTCOMES: Mapping[Outcome, str] = {
     "different": "different on purpose",
 }
 """What can become of a key, in the words of the report."""
+_RESTARTS = "its tasks restart"
+_KEPT_IDLE = "; kept, since without it its tasks would restart"
 DECISIONS: tuple[Outcome, ...] = ("lost", "different")
 _RELEASE = "let that tree release it, then write from_owner: {} into its entry under adopt:"
 _ALL_TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
@@ -84,6 +86,11 @@ class ConnectorLeftOut:
     place: str
     reason: str
     fix: str
+
+    @property
+    def reason_of_keys(self) -> str:
+        """What the row of each of its keys has as reason."""
+        return f"{self.connector} is left out: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,8 @@ class Judged:
     connector: Connector
     before: WorkerSetting
     after: WorkerSetting
+    changed_by_plan: frozenset[str] = frozenset()
+    """The keys for which a plan would write to it although it runs: what a tree cannot hold."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +194,8 @@ def make_report(
             continue  # two Connect clusters may have the name; of one, the second connector is left out
         row = rows.get((finding.spot.file, finding.spot.line, finding.spot.key))
         if row and row.outcome == "nothing":  # lint says why, and what to write in this file
-            rows[row.file, row.line, row.key] = replace(row, reason=finding.message, fix=finding.fix)
+            reason = finding.message + (_KEPT_IDLE if row.where else "")
+            rows[row.file, row.line, row.key] = replace(row, reason=reason, fix=finding.fix)
         else:
             more = f" (and {finding.more} more like this)" if finding.more else ""
             place = str(finding.spot)
@@ -287,7 +297,8 @@ class _Maker:
         for key in mirror.config:
             if place := mirror.lines.get(key):
                 does = effects.readers(key) or key in _IDENTITY
-                verdict = _Verdict("lost", reason=f"{mirror.name} is left out: {left.reason}", fix=left.fix)
+                reason = ConnectorLeftOut(mirror.name, mirror.place, left.reason, left.fix).reason_of_keys
+                verdict = _Verdict("lost", reason=reason, fix=left.fix)
                 verdict = verdict if does else _Verdict("nothing", reason=_dead(mirror, key))
                 self.of_left_out.setdefault(place, verdict)
 
@@ -296,12 +307,12 @@ class _Maker:
         if key in _IDENTITY or key.startswith("mm2mgr."):
             return self._identity(judged, key)
         readers = old.readers(key)
-        if not readers and mirror.is_dedicated and key == "emit.heartbeats.enabled":
-            return _Verdict("kept", reason="it decides which heartbeat connectors there are")
+        if not readers and mirror.is_dedicated and key in SWITCHES.values():
+            type_ = next(type_ for type_, switch in SWITCHES.items() if switch == key)
+            if type_ == "heartbeat" or mirror.config[key].strip().lower() == "false":
+                return _Verdict("kept", reason=f"it decides which {type_} connectors there are")
         if not readers:
-            if other := old.outranked_by(key):
-                return _Verdict("nothing", reason=f"{other} outranks it", fix=f"remove {key}")
-            return _Verdict("nothing", reason=_dead(mirror, key), fix=_instead(mirror, key))
+            return self._of_no_reader(judged, key, old.outranked_by(key))
         differing = [reader for reader in readers if differs(reader, old, new)]
         if differing:
             fix = "write in the tree what the template fills in" if template_in(mirror.config[key]) else ""
@@ -319,6 +330,15 @@ class _Maker:
         if not path and all(old.has_default(reader) for reader in readers):
             return _Verdict("default", path, "Kafka's default")
         return _Verdict("kept", path, "" if path else "mm2mgr does the same by itself")
+
+    def _of_no_reader(self, judged: Judged, key: str, outranking: str) -> _Verdict:
+        mirror = judged.mirror
+        reason, fix = (f"{outranking} outranks it", f"remove {key}") if outranking else ("", "")
+        reason, fix = reason or _dead(mirror, key), fix or _instead(mirror, key)
+        if key in judged.changed_by_plan:
+            return _Verdict("lost", (), f"{reason}; a tree cannot hold it, so an apply takes it out: {_RESTARTS}", fix)
+        path = self._path_of(judged.connector.origins.get(key))
+        return _Verdict("nothing", path, reason + (_KEPT_IDLE if path else ""), fix)
 
     def _identity(self, judged: Judged, key: str) -> _Verdict:
         mirror = judged.mirror

@@ -12,15 +12,16 @@ from pathlib import Path
 
 from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.connectors import Connector, ConnectorType
+from mm2mgr.defaults import Origin
 from mm2mgr.expand import expand
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.imports.effective import with_declared_workers
-from mm2mgr.imports.effects import WorkerSetting, is_addable, verbatim_keys, without_workers
+from mm2mgr.imports.effects import WorkerSetting, is_addable, overlaid, verbatim_keys, without_workers
 from mm2mgr.imports.equivalence import compare_connectors
 from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
 from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
-from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation
+from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation, with_new_names
 from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report, with_differences
 from mm2mgr.imports.settings import Pair, Settings, around_of, read_settings
 from mm2mgr.imports.write import write_document
@@ -28,6 +29,7 @@ from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
 from mm2mgr.spec.places import PathKey, read_yaml
 from mm2mgr.topology import Flow
+from mm2mgr.truth.explain import RENAMED
 from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
@@ -37,6 +39,7 @@ _LISTS: Mapping[str, tuple[str, ...]] = {
     "config.properties.exclude": ("sync", "exclude_properties"),
     "groups.exclude": ("checkpoints", "groups", "exclude"),
 }
+_OF_OFFSETS = ("admin.override.", "consumer.override.", "offsets.storage.topic")
 _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
 
 
@@ -196,7 +199,9 @@ class _Draft:
             if connector is None:
                 continue
             keys = verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror))
-            for key, value in {**_refused_by_plan(mirror, connector), **keys}.items():
+            keys = {**_never_given(mirror, connector), **keys}
+            keys |= _refused_by_plan(mirror, _with_keys(connector, keys))
+            for key, value in keys.items():
                 for flow, of_pair in self._owners(pair, type_):
                     settings = self.settings[flow][of_pair]
                     settings["verbatim", type_, key] = value
@@ -215,7 +220,12 @@ class _Draft:
     def judge_pairs(self) -> list[Judged]:
         """Return each imported connector beside what became of it."""
         return [
-            Judged(mirror, connector, *self.places_of(mirror))
+            Judged(
+                mirror,
+                _in_new_names(connector, mirror.version),
+                *self.places_of(mirror),
+                frozenset(_changed_by_plan(mirror, connector)),
+            )
             for _, _, mirror, connector in self.matches()
             if connector
         ]
@@ -326,16 +336,50 @@ class _Draft:
         return {name: write_document(values, comments, _HEADS[name]) for name, values in self.values.items()}
 
 
-def _refused_by_plan(mirror: Mirror, connector: Connector) -> dict[str, str | None]:
-    """Return the keys of a connector that runs which a plan would take out, though nothing reads them.
+def _never_given(mirror: Mirror, connector: Connector) -> dict[str, str | None]:
+    """Return what a tree by itself gives the clients that keep a connector's offsets, to be taken out.
 
-    No Kafka knows them, and a write restarts its tasks.
+    Workers of some versions have no such clients; those that have would improve a connector unasked.
     """
-    if mirror.is_dedicated or not mirror.origin.state:
+    if mirror.is_dedicated:
         return {}
-    differing, _ = compare(connector, mirror.config, WorkerClients(mirror.version))
-    unknown = (key for key in differing if key in mirror.config and is_addable(key))
-    return {key: mirror.config[key] for key in unknown if not load().history(mirror.type, key)}
+    keys = connector.config.keys() - mirror.config.keys()
+    return {key: None for key in sorted(keys) if key.startswith(_OF_OFFSETS)}
+
+
+def _refused_by_plan(mirror: Mirror, connector: Connector) -> dict[str, str | None]:
+    """Return what makes a plan leave a connector that runs as it is, also in keys that nothing reads: a write restarts
+    its tasks. None takes out what the connector lacks."""
+    running = _running_config(mirror)
+    keys = filter(is_addable, _changed_by_plan(mirror, connector))
+    return {key: running.get(key) for key in keys if mirror.type != "source" or key != "tasks.max"}
+
+
+def _changed_by_plan(mirror: Mirror, connector: Connector) -> tuple[str, ...]:
+    """Return the keys for which a plan would write to a connector that runs; () for one of which that is not known."""
+    if mirror.is_dedicated or not mirror.origin.state:
+        return ()
+    return compare(connector, _running_config(mirror), WorkerClients(mirror.version))[0]
+
+
+def _with_keys(connector: Connector, keys: Mapping[str, str | None]) -> Connector:
+    """Return a rendered connector with keys that a tree is to give verbatim."""
+    origins = {**connector.origins, **dict.fromkeys(keys, Origin("spec", "verbatim"))}
+    return replace(connector, config=overlaid(connector.config, keys), origins=origins)
+
+
+def _running_config(mirror: Mirror) -> dict[str, str]:
+    """Return a connector's config with the names that it has, where old ones count as the new."""
+    new_names = {key: key if key in mirror.config else RENAMED.get(key, "") for key in mirror.origin.config}
+    return {key: mirror.config[name] for key, name in new_names.items() if name in mirror.config}
+
+
+def _in_new_names(connector: Connector, version: str) -> Connector:
+    """Return a rendered connector with new names for old ones where Kafka reads both, as those are imported."""
+    config, _ = with_new_names(connector.config, {}, version)
+    renamed = {RENAMED[key]: key for key in connector.config if key in RENAMED and key not in config}
+    origins = {key: connector.origins[renamed.get(key, key)] for key in config}
+    return replace(connector, config=config, origins=origins)
 
 
 _HEADS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -110,21 +111,44 @@ def _refuse_folder(out: Path) -> None:
 
 
 def _write(tree: ImportedTree, out: Path) -> tuple[Path, ...]:
-    """Write all files into a folder beside `out`, and give it this name."""
+    """Write all files of a tree to a folder, or none: to a draft first, of which the folder is made.
+
+    A folder that is there stays the same one: it may be where somebody stands, or where a volume is mounted.
+    """
     try:
+        is_there = out.is_dir()
         out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out if is_there else out.parent))
         try:
             for name, text in tree.files.items():
                 (draft / name).write_text(text, encoding="utf-8")
-            draft.chmod(0o777 & ~_umask())
-            draft.rename(out)
+            if is_there:
+                _move_files(draft, out)
+            else:
+                draft.chmod(0o777 & ~_umask())
+                draft.rename(out)
         except BaseException:  # Ctrl-C, too, leaves nothing behind
             shutil.rmtree(draft, ignore_errors=True)
             raise
     except OSError as error:
         raise Mm2mgrError(f"{out}: cannot be written: {error.strerror}; nothing was written") from error
     return tuple(out / name for name in tree.files)
+
+
+def _move_files(draft: Path, out: Path) -> None:
+    """Move the files of a draft to the folder that it is in; after a failure none is left there."""
+    moved: list[Path] = []
+    try:
+        for path in sorted(draft.iterdir()):
+            if os.path.lexists(out / path.name):
+                raise FileExistsError(errno.EEXIST, f"{path.name} is there by now")
+            path.rename(out / path.name)
+            moved.append(out / path.name)
+        draft.rmdir()
+    except BaseException:
+        for path in moved:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _umask() -> int:

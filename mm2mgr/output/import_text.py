@@ -22,14 +22,17 @@ _USUAL: tuple[Outcome, ...] = ("lost", "different", "nothing")
 def say_import(imported: ImportedFolder, *, everything: bool = False) -> None:
     """Print what needs a decision, what did nothing, on demand all else, the sums, and what to do next."""
     report = imported.report
+    told = {left.reason_of_keys for left in report.left_out}  # once for a connector, not for each key of it
     for outcome in OUTCOMES if everything else _USUAL:
-        rows = [row for row in report.rows if row.outcome == outcome]
+        rows = [row for row in report.rows if row.outcome == outcome and row.reason not in told]
         if rows:
             say(f"{OUTCOMES[outcome]}:", style="bold")
             say_table(_row_table(rows))
             say()
     for left in report.left_out:
-        say(f"{left.place}: {left.connector} is left out: {left.reason}", style="yellow")
+        keys = sum(row.reason == left.reason_of_keys for row in report.rows)
+        more = f" ({number_of(keys, 'key')})" if keys else ""
+        say(f"{left.place}: {left.connector} is left out{more}: {left.reason}", style="yellow")
         say(f"  {left.fix}")
     if report.differences:
         say("different, and by no key of the sources:", style="bold")

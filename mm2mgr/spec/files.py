@@ -9,6 +9,7 @@ changes as a whole or not at all; entries without a new value stay, and so do th
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -294,9 +295,13 @@ def inline_yaml(value: object) -> str:
         return f"{{{', '.join(f'{inline_yaml(key)}: {inline_yaml(below)}' for key, below in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(inline_yaml, value))}]"
+    if type(value) is str and _PLAIN_WORD.fullmatch(value) and value.lower() not in _YAML_WORDS:
+        return value  # as the writer of YAML has it, which takes its time for 100,000 topics
     return _inline_scalar(value)
 
 
+_PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*")
+_YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _LINE_ENDS = "\n\r\x85\u2028\u2029"  # of YAML 1.1, which folds them in other styles
 
 

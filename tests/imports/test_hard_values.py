@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mm2mgr.json_values import to_json
 from mm2mgr.operations import imports
@@ -101,6 +102,15 @@ def test_an_interrupted_import_leaves_nothing_behind(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == [source]
 
 
+def test_names_are_written_as_the_writer_of_yaml_does() -> None:
+    """A list of 100,000 topics is written without it."""
+    plain = [f"a{sign}b" for sign in "._-"] + ["e1", "E5", "inf", "NaN", "x0", "null1", "yes.no", "a1e5", "Topic-7"]
+    odd = ["y", "No", "ON", "null", "True", "~", "1e3", "0x1f", "a-", "a.", "-a", "a b", "a#", "", "=", "2024-01-01"]
+    for text in (*plain, *odd):
+        assert inline_yaml(text) == yaml.safe_dump([text], default_flow_style=True).strip()[1:-1]
+    assert inline_yaml(plain) == f"[{', '.join(plain)}]"
+
+
 def test_doubles_of_a_long_list_are_found_in_one_pass() -> None:
     items = [f"topic-{number}" for number in range(200_000)]
     assert item_problem(items, doubles=True) == ""
@@ -119,3 +129,31 @@ def test_the_producer_of_a_mirror_maker_1_keeps_its_login(tmp_path: Path) -> Non
     assert connector.config["producer.override.security.protocol"] == "SSL"
     assert connector.config["producer.override.ssl.keystore.key"] == "${env:NEW_SSL_KEYSTORE_KEY}"
     assert "hunter2" not in "".join(tree.files.values())
+
+
+def test_a_connector_runs_on_the_worker_whose_service_creates_it(tmp_path: Path) -> None:
+    def service(name: str, version: str, linger: int) -> str:
+        ends = f'"source.cluster.alias": "src", "target.cluster.alias": "{name}", "topics": "a"'
+        servers = f'"source.cluster.bootstrap.servers": "src:9092", "target.cluster.bootstrap.servers": "{name}:9092"'
+        return f"""  {name}:
+    image: confluentinc/cp-kafka-connect:{version}
+    environment: {{CONNECT_BOOTSTRAP_SERVERS: '{name}:9092', CONNECT_PRODUCER_LINGER_MS: {linger}}}
+    command:
+      - bash
+      - -c
+      - |
+        /etc/confluent/docker/run &
+        curl -X PUT http://localhost:8083/connectors/to-{name}/config -d '{{
+          "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+          {ends}, {servers}}}'
+"""
+
+    text = "services:\n" + service("east", "7.5.0", 33) + service("west", "7.9.0", 44)
+    (tmp_path / "docker-compose.yml").write_text(text)
+    tree = imports.import_sources([tmp_path / "docker-compose.yml"], imports.ImportOptions(owner="team")).tree
+    assert {mirror.name: mirror.workers["producer.linger.ms"] for mirror in tree.mirrors} == {
+        "to-east": "33",
+        "to-west": "44",
+    }
+    assert "kafka: east, version: '3.5'" in tree.files["clusters.yaml"]
+    assert "kafka: west, version: '3.9'" in tree.files["clusters.yaml"]

@@ -7,11 +7,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.formats.connectors import FoundWorkers
 from mm2mgr.formats.recognise import read_file
 from mm2mgr.formats.sources import read_sources
 from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
@@ -120,6 +123,21 @@ def test_what_is_wrong_by_hand_goes_on_as_it_behaves_and_is_told_with_the_fix() 
     assert old.connectors[0].config["topics.exclude"] == "x.*", "Kafka 3.9 reads it"
 
 
+@pytest.mark.parametrize("version", ["2.8", "3.9", "4.3"])
+def test_clients_of_connect_that_a_connector_sends_nowhere_stay_on_the_workers_kafka(version: str) -> None:
+    elsewhere = {f"{kind}.override.bootstrap.servers": "agg-k1:9092" for kind in ("producer", "consumer")}
+    half = {**SOURCE, "topics": "orders", **elsewhere}
+    records = {"producer.override.bootstrap.servers": "agg-k1:9092"}
+    checkpoint = {**SOURCE, **records, "connector.class": "MirrorCheckpointConnector", "topics": "orders"}
+    tree = of_connectors(half, checkpoint, version=version)
+    overrides = {
+        connector.type: {key for key in connector.config if ".override." in key or key.startswith("offsets.")}
+        for connector in tree.connectors
+    }
+    assert overrides["source"] == elsewhere.keys(), "a missing admin.override.bootstrap.servers is kept missing"
+    assert overrides["checkpoint"] == records.keys()
+
+
 def test_an_adopted_connector_needs_no_write() -> None:
     config = {
         **SOURCE,
@@ -144,6 +162,45 @@ def test_an_adopted_connector_needs_no_write() -> None:
     assert "{connect: agg, connector: legacy}" in tree.files["handover.yaml"]
 
 
+IDLE = {
+    **{"linger.ms": "100", "foo": "bar", "target.producer.batch.size": "5", "source.cluster.client.id": "me"},
+    **{"topics.blacklist": "x.*", "security.protocol": "SSL", "groups.blacklist": "g.*", "rename.topics": "a:b"},
+    **{"offsets.storage.topic": "mine", "metric.names.formats": "modern", "tasks.max.enforce": "false"},
+}
+
+
+def of_running(version: str, *configs: Mapping[str, str]) -> ImportedTree:
+    dump = [{"name": config["name"], "config": config} for config in configs]
+    file = read_file(Path("east.json"), json.dumps(dump, indent=1).encode())
+    workers = FoundWorkers({}, version=version)
+    running = [replace(connector, state="RUNNING", owner="east", workers=workers) for connector in file.connectors]
+    return import_tree([replace(file, connectors=tuple(running))], ImportOptions(owner="team"))
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9", "4.3"])
+def test_what_runs_keeps_every_key_that_a_plan_would_take_out(version: str) -> None:
+    source = {**SOURCE, "name": "by hand", "topics": "orders", **IDLE}
+    checkpoint = {**source, "name": "offsets", "connector.class": "MirrorCheckpointConnector"}
+    live = {"by hand": source, "offsets": checkpoint}
+    tree = of_running(version, *live.values())
+    assert {connector.name for connector in tree.connectors} == set(live)
+    for connector in tree.connectors:
+        assert compare(connector, live[connector.name], WorkerClients(version))[0] == ()
+    rows = {row.key: row for row in tree.report.rows if row.line < 20}
+    for key in ("linger.ms", "foo"):
+        assert (rows[key].outcome, rows[key].where) == ("nothing", f"flows.by-hand.verbatim.source.{key}")
+        assert rows[key].reason.endswith("; kept, since without it its tasks would restart")
+    assert rows["topics.blacklist"].outcome == ("nothing" if version == "4.3" else "kept")
+    assert tree.report.decisions == 0
+
+
+def test_a_key_of_what_runs_that_no_tree_can_hold_needs_a_decision() -> None:
+    tree = of_running("4.3", {**SOURCE, "name": "by hand", "topics": "orders", "odd key": "5"})
+    [row] = [row for row in tree.report.rows if row.key == "odd key"]
+    assert row.outcome == "lost"
+    assert "a tree cannot hold it, so an apply takes it out: its tasks restart" in row.reason
+
+
 def test_connectors_that_agree_are_one_flow_and_only_names_stand_below_it() -> None:
     names = ["dc1", "dc2", "dc3"]
     configs = [
@@ -161,6 +218,47 @@ def test_connectors_that_agree_are_one_flow_and_only_names_stand_below_it() -> N
     assert "  orders:\n    sources: [dc1, dc2, dc3]\n" in flows
     assert "dc1->agg: {connector_name: dc1-to-agg-orders}" in flows
     assert "dc3->agg: {tasks: {max: 2}, connector_name: dc3-to-agg-orders}" in flows or "max: 2" in flows
+
+
+def declared_flows(*pairs: str) -> dict[str, Any]:
+    aliases = dict.fromkeys(alias for pair in pairs for alias in pair.split("->"))
+    lines = [f"clusters = {', '.join(aliases)}"]
+    lines += [f"{alias}.bootstrap.servers = {alias}:9092" for alias in aliases]
+    lines += [f"{pair}.enabled = true" for pair in pairs]
+    return yaml.safe_load(imported("\n".join(lines)).files["flows.yaml"])["flows"]
+
+
+def test_a_dedicated_mirror_maker_without_checkpoints_is_a_flow_without_them() -> None:
+    switched_off = "emit.checkpoints.enabled = false\ngroups = g.*\n"
+    tree = imported(DEDICATED + switched_off)
+    assert "checkpoints: false" in tree.files["flows.yaml"]
+    assert "emit.checkpoints" not in "".join(tree.files.values()), "Connect refuses a connector with it"
+    assert {connector.type for connector in tree.connectors} == {"source", "heartbeat"}
+    assert outcomes(tree)["emit.checkpoints.enabled"] == "kept"
+    assert outcomes(tree)["groups"] == "nothing"
+    assert not tree.report.differences
+    assert ["HeartbeatConnector" in left.connector for left in tree.report.left_out] == [True]
+
+
+def test_pairs_that_have_nothing_in_common_are_flows_of_their_own() -> None:
+    flows = declared_flows("s1->tgt", "a->b")
+    assert {name: (flow["sources"], flow["targets"]) for name, flow in flows.items()} == {
+        "mirror-tgt": (["s1"], ["tgt"]),
+        "mirror-b": (["a"], ["b"]),
+    }
+    assert not any("except" in flow for flow in flows.values())
+    grid = [f"{source}->{target}" for source in "pqrs" for target in "tuvw"]
+    flows = declared_flows(*grid, "a->b")
+    assert [(len(flow["sources"]), len(flow["targets"])) for flow in flows.values()] == [(4, 4), (1, 1)]
+
+
+def test_pairs_that_are_nearly_all_of_sources_and_targets_are_a_flow_with_exceptions() -> None:
+    flows = declared_flows("p->x", "p->y", "q->x")
+    assert flows["mirror"]["except"] == ["q->y"]
+    both_ways = declared_flows("p->q", "q->p")
+    assert sorted(both_ways["mirror"]["except"]) == ["p->p", "q->q"]
+    ring = declared_flows("p->q", "q->r", "r->p")
+    assert sorted(ring) == ["mirror-p", "mirror-q", "mirror-r"]
 
 
 def test_two_aliases_of_the_same_brokers_are_told_and_not_merged() -> None:
@@ -221,6 +319,39 @@ def test_the_tree_is_written_whole_loads_and_renders(tmp_path: Path) -> None:
         "mm2.A.B.checkpoint",
     ]
     assert [path.name for path in out.parent.iterdir()] == ["clusters"], "no draft is left"
+
+
+def test_an_empty_folder_in_which_a_person_stands_gets_the_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = tmp_path / "mm2.properties", tmp_path / "clusters"
+    file.write_text(DEDICATED)
+    out.mkdir()
+    before = out.stat().st_ino
+    monkeypatch.chdir(out)
+    import_sources([file], ImportOptions(owner="team"), Path())
+    assert sorted(os.listdir()) == ["clusters.yaml", "flows.yaml", "handover.yaml"]
+    assert out.stat().st_ino == before, "the folder is still the one that shells and mounts know"
+    assert sorted(tmp_path.iterdir()) == [out, file], "no draft is left"
+
+
+def test_a_failure_leaves_an_empty_folder_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, out = tmp_path / "mm2.properties", tmp_path / "clusters"
+    file.write_text(DEDICATED)
+    out.mkdir()
+    rename, calls = Path.rename, list[str]()
+
+    def fail_at_the_second(source: Path, target: Path) -> Path:
+        calls.append(target.name)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "rename", fail_at_the_second)
+    with pytest.raises(Mm2mgrError, match="No space left on device; nothing was written"):
+        import_sources([file], ImportOptions(owner="team"), out)
+    assert len(calls) == 2
+    assert list(out.iterdir()) == []
 
 
 def test_nothing_is_written_where_something_is(tmp_path: Path) -> None:
