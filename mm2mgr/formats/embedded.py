@@ -137,6 +137,8 @@ def maps_of_mirrors(root: Node) -> Iterator[Node]:
     """Yield the objects whose members are the lines of an mm2.properties, as values of charts have them."""
     if root.kind == "object":
         names = [key for key, _, _ in root.members]
+        if "connector.class" in names:  # lines of the driver on a connector, which ignores them
+            return
         if "clusters" in names and any(
             key.endswith(".bootstrap.servers") or ("->" in key and key.endswith(".enabled")) for key in names
         ):
