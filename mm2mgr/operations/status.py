@@ -191,7 +191,9 @@ class LagReport:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    json_keys = "taken_at by known=is_known flows rows failures notes warnings"
+    problems: tuple[str, ...] = ()
+    """What is wrong with the assignments of the flows, by whose tasks their lag is told."""
+    json_keys = "taken_at by known=is_known flows rows failures problems notes warnings"
 
     @cached_property
     def rows(self) -> tuple[LagRow, ...]:
@@ -259,9 +261,11 @@ def _report(observation: Observation, chosen: Sequence[Flow], options: LagOption
     for asked in retention:
         retention_seconds.setdefault(asked.cluster, {}).update(_answer_or_none(snapshot.get(asked)))
     judged = {flow.flow: flow for flow in status.flows}
-    for flow in chosen:
-        texts = _assignment_texts(flow, observation.lags.get(flow.id, FlowLag()), judged[flow.id].problems)
-        notes += [f"{flow.id}: {text}" for text in texts]
+    problems = [
+        f"{flow.id}: {text}"
+        for flow in chosen
+        for text in _assignment_texts(flow, observation.lags.get(flow.id, FlowLag()), judged[flow.id].problems)
+    ]
     facts = []
     for flow in chosen:
         connector = reading.source_connector(flow)
@@ -283,7 +287,8 @@ def _report(observation: Observation, chosen: Sequence[Flow], options: LagOption
             )
         )
     all_warnings = (*status.warnings, *warnings)
-    return LagReport(reading.taken_at, options.by, tuple(facts), reading.failures(), (*notes, *failed), all_warnings)
+    told = ((*notes, *failed), all_warnings, tuple(problems))
+    return LagReport(reading.taken_at, options.by, tuple(facts), reading.failures(), *told)
 
 
 def _assignment_texts(flow: Flow, lag: FlowLag, problems: Iterable[LiveProblem]) -> Iterator[str]:

@@ -312,6 +312,8 @@ def say_lag(report: LagReport, shown: int, *, notes: bool = False) -> None:
     if left:
         say(f"{number_of(left, 'row')} less behind not shown: --rows shows more, -o json all", "dim")
     say_failures(report.failures)
+    for text in report.problems:
+        say(f"! {text}", style=STYLES["problem"])
     if notes:
         for text in (*_heartbeats(report.flows), *report.notes):
             say(f"  {text}", "dim")

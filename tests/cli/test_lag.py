@@ -126,7 +126,7 @@ def test_seconds_come_from_the_next_record_itself_if_asked(behind: Behind, tmp_p
     assert without["lag_seconds"] == {"value": None, "at_least": False}
     (row,) = behind.mm2mgr("lag", "--timestamps", "-o", "json").json["rows"]
     assert 0 < row["lag_seconds"]["value"] < 60
-    said = behind.mm2mgr("lag")
+    said = behind.mm2mgr("lag", "--notes")
     assert "no samples of a in .mm2mgr/samples, and so no lag in bytes and seconds" in said.out
 
 
@@ -222,7 +222,10 @@ def test_a_flow_that_is_not_applied_is_unknown_not_level(behind: Behind) -> None
 
 
 def test_the_age_of_the_newest_heartbeat_bounds_the_latency(behind: Behind) -> None:
-    assert "a->b: latency unknown: no heartbeats of a on b: none in topic a.heartbeats" in behind.mm2mgr("lag").out
+    assert (
+        "a->b: latency unknown: no heartbeats of a on b: none in topic a.heartbeats"
+        in behind.mm2mgr("lag", "--notes").out
+    )
 
 
 def test_an_unknown_flow_is_an_error_before_anything_is_asked(behind: Behind) -> None:

@@ -13,7 +13,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.reach import KafkaReach, Limits
 from mm2mgr.live.schemas import read_schema_ids
 from mm2mgr.registry.ids import SchemaId
-from mm2mgr.sandbox.kafka_servers import Broker
+from mm2mgr.sandbox.kafka_servers import DIRECT, Broker
 from mm2mgr.sandbox.runtime import Runtime
 from tests.registry.apicurio import Apicurio, apicurio_jar
 from tests.registry.fake import FakeRegistry, Schema
@@ -119,7 +119,7 @@ def post(
     body = json.dumps({"schema": schema, "schemaType": kind, "references": listed}).encode()
     request = urllib.request.Request(f"{url}/apis/ccompat/v7/subjects/{subject}/versions", body)
     request.add_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with DIRECT.open(request, timeout=30) as answer:
         number: int = json.load(answer)["id"]
     return number
 
@@ -152,7 +152,7 @@ def test_with_apicurio(path: str, more: str, broker: Broker, source: KafkaAccess
         assert "no schema under this id" in failed["schema 3 (old) in values of topic app.orders"]
         # A soft-deleted schema is still read by its id, and one registry for both sides has equal schemas.
         request = urllib.request.Request(f"{urls[0]}/apis/ccompat/v7/subjects/old", method="DELETE")
-        urllib.request.urlopen(request, timeout=30).close()
+        DIRECT.open(request, timeout=30).close()
         tree.write(tree_text(broker, declared[0], declared[0]))
         rows = schema_rows(tree.json("check", "--timeout", "12"))
         assert [row for row in rows if row["status"] == "failed"] == []

@@ -10,10 +10,10 @@ import shlex
 import subprocess
 import tarfile
 import urllib.error
-import urllib.request
 from pathlib import Path
 
 from mm2mgr.files import cache_folder, hold_lock
+from mm2mgr.sandbox.kafka_servers import DIRECT
 from mm2mgr.sandbox.runtime import find_java, pyspark_jar
 from mm2mgr.sandbox.server import HOST, Server
 
@@ -90,7 +90,7 @@ class Apicurio(Server):
 
     def ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/apis/registry/v2/system/info", timeout=5) as answer:
+            with DIRECT.open(f"{self.url}/apis/registry/v2/system/info", timeout=5) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
