@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-import subprocess
+import shutil
 import tarfile
 import urllib.error
+import urllib.request
 from pathlib import Path
 
 from mm2mgr.files import cache_folder, hold_lock
+from mm2mgr.sandbox.jars import Repository
 from mm2mgr.sandbox.kafka_servers import DIRECT
-from mm2mgr.sandbox.runtime import find_java, pyspark_jar
 from mm2mgr.sandbox.server import HOST, Server
 
 VERSION = "2.6.13.Final"
 SHA256 = "3cda1b34aa020fb4ac4dd6a66018d757e81e437f97e20a1f92d366b70091c6ba"
-_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
-<ibiblio name="central" m2compatible="true" usepoms="false" checksums="sha1"/></resolvers></ivysettings>
-"""
-_MODULE = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-<info organisation="local" module="apicurio"/><configurations><conf name="default"/></configurations><dependencies>
-<dependency org="io.apicurio" name="apicurio-registry-app" rev="{VERSION}" transitive="false" conf="default->default">
-<artifact name="apicurio-registry-app" type="tgz" ext="tar.gz" m:classifier="all"/></dependency></dependencies></ivy-module>
-"""
 
 
 def apicurio_jar() -> Path:
@@ -46,15 +39,11 @@ def apicurio_jar() -> Path:
 
 
 def _fetch(folder: Path) -> Path:
-    settings, module = folder / "settings.xml", folder / "ivy.xml"
-    archive = folder / "apicurio-registry-app.tar.gz"
-    settings.write_text(_SETTINGS)
-    module.write_text(_MODULE)
-    command = [str(find_java().java), "-cp", str(pyspark_jar("ivy")), "org.apache.ivy.Main", "-settings", str(settings)]
-    command += ["-ivy", str(module), "-confs", "default", "-cache", str(folder / "ivy"), "-types", "tgz"]
-    command += ["-retrieve", f"{folder}/[artifact].[ext]", "-warn"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert archive.exists(), run.stdout + run.stderr
+    name = "apicurio-registry-app"
+    url = f"{Repository.choose().base}/io/apicurio/{name}/{VERSION}/{name}-{VERSION}-all.tar.gz"
+    archive = folder / f"{name}.tar.gz"
+    with urllib.request.build_opener().open(url, timeout=60) as answer, archive.open("wb") as file:
+        shutil.copyfileobj(answer, file)
     return archive
 
 
