@@ -97,7 +97,7 @@ def test_a_check_names_what_the_targets_registry_does_not_resolve(
     there = [Schema(1, "app.orders-key", '{"type": "string"}'), Schema(2, "app.users-value", '"long"')]
     with serving_registry(FakeRegistry(here)) as one, serving_registry(FakeRegistry(there)) as other:
         tree.write(tree_text(broker, f"{{url: '{one}'}}", f"{{url: '{other}'}}"))
-        rows = schema_rows(tree.json("check", "--timeout", "12"))
+        rows = schema_rows(tree.json("check", "--timeout", "25"))
     failed = [row["what"] for row in rows if row["status"] == "failed"]
     assert failed == [
         "schema 2 (app.orders-value) in values of topic app.orders",
@@ -142,7 +142,7 @@ def test_with_apicurio(path: str, more: str, broker: Broker, source: KafkaAccess
         assert post(urls[0], "old", '"bytes"') == 3
         declared = [f"{{url: '{url}{path}'{more}}}" for url in urls]
         tree.write(tree_text(broker, *declared))
-        rows = schema_rows(tree.json("check", "--timeout", "12"))
+        rows = schema_rows(tree.json("check", "--timeout", "25"))
         failed = {row["what"]: row["effect"] for row in rows if row["status"] == "failed"}
         assert list(failed) == [
             "schema 2 (app.orders-value) in values of topic app.orders",
@@ -154,5 +154,5 @@ def test_with_apicurio(path: str, more: str, broker: Broker, source: KafkaAccess
         request = urllib.request.Request(f"{urls[0]}/apis/ccompat/v7/subjects/old", method="DELETE")
         DIRECT.open(request, timeout=30).close()
         tree.write(tree_text(broker, declared[0], declared[0]))
-        rows = schema_rows(tree.json("check", "--timeout", "12"))
+        rows = schema_rows(tree.json("check", "--timeout", "25"))
         assert [row for row in rows if row["status"] == "failed"] == []
