@@ -115,9 +115,8 @@ def import_(
     else:
         say_as(output, imported, lambda value: say_import(value, everything=everything))
     if out is not None:
-        result = operations.check_import(
-            replace(workspace, files=(out,)), sources, operations.ImportCheck(kafka, topics=topics, assume_newest=True)
-        )
+        options_of_check = operations.ImportCheck(kafka, assume_newest=True)
+        result = operations.check_import(replace(workspace, files=(out,)), imported.inputs, options_of_check)
         talk(f"checked: {verdict(result)}; see mm2mgr import … --check {out}")
     return int(ExitCode.LOOK if imported.report.decisions else ExitCode.YES)
 

@@ -167,9 +167,14 @@ class PairLook:
         return [live for live in self.connect.connectors.values() if live.desired.type == "source"]
 
     @property
+    def workers_version(self) -> str | None:
+        """The Kafka version of the workers: as they say, else as the tree does; None where neither is known."""
+        return kafka_version(self.connect.version or self.pair.flows[0].connect.model.version or "")
+
+    @property
     def silence_of_workers(self) -> str:
         """Why the workers do not tell how far they have mirrored, "" where their release does (KIP-875)."""
-        version = kafka_version(self.connect.version or self.pair.flows[0].connect.model.version or "")
+        version = self.workers_version
         if not version or numbers(version)[:2] >= _TELLS_OFFSETS:
             return ""
         return f"workers of Kafka {version} do not tell how far they have mirrored: 3.5 and newer do (KIP-875)"

@@ -27,7 +27,6 @@ from mm2mgr.observe.pair_look import (
 from mm2mgr.observe.pair_readiness import judged_pair, reading_of_pair
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.text import few
-from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers, text_of
 
 _CAN_STOP = (3, 5)  # KIP-875
@@ -98,7 +97,7 @@ def _facts(
         written = (yield [times]).get(times)
         left = [] if isinstance(written, Mm2mgrError) else [at for place, at in written.items() if place in behind]
         seconds = max(0.0, clock() - min(left)) if left else None
-    version = kafka_version(look.connect.version or look.pair.flows[0].connect.model.version or "")
+    version = look.workers_version
     remotes = {remote for topic, remote in logs.remotes.items() if not _is_heartbeats(look, topic)}
     target, failure = yield from _target_logs(look, logs, remotes)
     return MirrorFacts(

@@ -55,7 +55,6 @@ from mm2mgr.schemas import BROKEN, OpenPoint, PairTopics, effect_of, find_schema
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few, number_of
 from mm2mgr.topics.names import NameFilter, readable
-from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
 
 _BELIEVED = (3, 4, 1)  # KAFKA-12468: before it checkpoints may be ahead
@@ -468,7 +467,7 @@ class _Proven:
 
 
 def _believes_checkpoints(look: PairLook) -> bool:
-    version = kafka_version(look.connect.version or look.pair.flows[0].connect.model.version or "")
+    version = look.workers_version
     if not version:
         text = "the workers' version is not known; before 3.4.1 their checkpoints may be ahead (KAFKA-12468)"
         look.remarks.append(Remark(text, "warns", "declare `version:` of the Connect cluster"))

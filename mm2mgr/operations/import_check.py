@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
 from mm2mgr.imports.effective import with_declared_workers
 from mm2mgr.imports.equivalence import Equivalence, compare_connectors
-from mm2mgr.operations.import_reading import Source, read_import_sources
+from mm2mgr.operations.import_reading import ImportInputs, Source, known_version, read_import_sources
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.truth.keys import kafka_version, load
+from mm2mgr.truth.keys import load
 
 
 @dataclass(frozen=True)
@@ -32,25 +31,24 @@ class ImportCheck:
     @property
     def version(self) -> str | None:
         """The version to judge by where nothing says it; InvalidArgument for one that is not known."""
-        if self.kafka is not None and (not (version := kafka_version(self.kafka)) or not load().knows(version)):
-            raise InvalidArgument("kafka", f"{self.kafka} is no Kafka version that is known, such as 3.9")
+        if self.kafka is not None:
+            known_version(self.kafka)
         newest = load().releases[load().lines[-1]] if self.assume_newest else None
         return self.kafka or newest
 
 
-def check_import(workspace: Workspace, sources: Sequence[Source], options: ImportCheck = ImportCheck()) -> Equivalence:
-    """Compare what each client of the sources' connectors effectively gets with what it gets from a tree."""
+def check_import(
+    workspace: Workspace, sources: Sequence[Source] | ImportInputs, options: ImportCheck = ImportCheck()
+) -> Equivalence:
+    """Compare what each client of the sources' connectors effectively gets with what it gets from a tree.
+
+    `sources` may be what an import has read of them.
+    """
     version = options.version
-    read = read_import_sources(sources, {}, options.topics)
-    old = read.connectors
-    if not any(connector.type for connector in old):
-        names = ", ".join(map(str, sources))
-        raise Mm2mgrError(
-            f"{names}: no connector of MirrorMaker in it", hint="; ".join(map(str, read.notes[:3])) or None
-        )
+    read = sources if isinstance(sources, ImportInputs) else read_import_sources(sources, {}, options.topics)
     topology = workspace.topology
     new = [with_declared_workers(connector, topology.connects, topology.clusters) for connector in workspace.connectors]
-    return compare_connectors(_with_workers(old, options.worker), new, version)
+    return compare_connectors(_with_workers(read.connectors, options.worker), new, version)
 
 
 def _with_workers(connectors: Sequence[FoundConnector], worker: Path | None) -> list[FoundConnector]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mm2mgr.errors import SpecError
+from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.formats.sources import Sources, read_sources
 from mm2mgr.imports.inputs import alias_text
+from mm2mgr.truth.keys import kafka_version, load
 
 Source = Path | str
 """A file or a folder, or as text the REST URL of a Connect cluster."""
@@ -42,8 +43,25 @@ def read_import_sources(
     """Read files and folders, and all that the Connect clusters at URLs run, whoever owns it; nothing is written.
 
     `names` are URLs by the name that their Connect cluster is to have, else it has that of its host. SpecError for what
-    cannot be read of files, Mm2mgrError for a Connect cluster that does not answer.
+    cannot be read of files, Mm2mgrError for a Connect cluster that does not answer, and where no connector is one of
+    MirrorMaker.
     """
+    read = _read(sources, names, topics)
+    if not any(connector.type for connector in read.connectors):
+        listed = ", ".join(map(str, sources))
+        raise Mm2mgrError(f"{listed}: no connector of MirrorMaker in it", hint="; ".join(read.notes[:3]) or None)
+    return read
+
+
+def known_version(text: str) -> str:
+    """Return the Kafka version that an option stands for; InvalidArgument for one that is not known."""
+    version = kafka_version(text)
+    if not version or not load().knows(version):
+        raise InvalidArgument("kafka", f"{text} is no Kafka version that is known, such as 3.9")
+    return version
+
+
+def _read(sources: Sequence[Source], names: Mapping[str, Sequence[str]], topics: str) -> ImportInputs:
     urls = [str(source) for source in sources if is_url(source)]
     paths = [Path(source) for source in sources if not is_url(source)]
     files: tuple[ForeignFile, ...] = ()

@@ -7,34 +7,37 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mm2mgr.cluster_mirroring import MirroringAdvice, advise_flow
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.imports.report import ImportReport
 from mm2mgr.imports.tree import ImportedTree, ImportOptions, import_tree
-from mm2mgr.operations.import_reading import Source, read_import_sources
+from mm2mgr.operations.import_reading import ImportInputs, Source, known_version, read_import_sources
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.spec.scalars import check_url
-from mm2mgr.truth.keys import kafka_version, load
 
 
 @dataclass(frozen=True)
 class ImportedFolder:
-    """An imported tree; `written` are its files, empty without `out`. `passed_over` are files of folders that hold no
-    connector, with the reason."""
+    """An imported tree, and the `inputs` it is of; `written` are its files, empty without `out`."""
 
     tree: ImportedTree
+    inputs: ImportInputs = field(repr=False)  # may hold secrets
     out: Path | None = None
     written: tuple[Path, ...] = ()
-    passed_over: tuple[str, ...] = ()
     with_advice: bool = False
     json_keys = (
         "summary=report.summary written passed_over rows=report.rows left_out=report.left_out"
         " differences=report.differences"
         " placeholders=report.placeholders advice=report.advice notes=report.notes cluster_mirroring"
     )
+
+    @property
+    def passed_over(self) -> tuple[str, ...]:
+        """Files of folders that hold no connector, with the reason."""
+        return self.inputs.notes
 
     @property
     def cluster_mirroring(self) -> tuple[MirroringAdvice, ...]:
@@ -69,16 +72,13 @@ def import_sources(
     if out is not None:
         _refuse_folder(out)
     read = read_import_sources(sources, options.urls, topics)
-    if not any(connector.type for connector in read.connectors):
-        names = ", ".join(map(str, sources))
-        raise Mm2mgrError(f"{names}: no connector of MirrorMaker in it", hint="; ".join(read.notes[:3]) or None)
     owners = [connector.config.get(OWNER_KEY) for connector in read.connectors]
     if out is not None and not options.owner and not any(owners):
         raise InvalidArgument("owner", "is needed: its name marks what the new tree manages, such as data-platform")
     logins = dict.fromkeys(read.urls, read.login) if read.login else {}
     tree = import_tree(read.files, replace(options, urls={**options.urls, **read.urls}, logins=logins))
     written = _write(tree, out) if out is not None else ()
-    return ImportedFolder(tree, out, written, read.notes, with_advice)
+    return ImportedFolder(tree, read, out, written, with_advice)
 
 
 def _check_options(options: ImportOptions) -> ImportOptions:
@@ -88,10 +88,7 @@ def _check_options(options: ImportOptions) -> ImportOptions:
                 check_url(url)
             except ValueError as error:
                 raise InvalidArgument("connect", str(error)) from error
-    version = options.version
-    if version is not None and (not kafka_version(version) or not load().knows(version)):
-        raise InvalidArgument("kafka", f"{version} is no Kafka version that is known, such as 3.9")
-    return replace(options, version=kafka_version(version) if version else None)
+    return options if options.version is None else replace(options, version=known_version(options.version))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

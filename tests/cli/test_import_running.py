@@ -37,6 +37,8 @@ def test_what_runs_becomes_a_tree_whoever_owns_it(mm2mgr: Command, fake: FakeCon
         assert "2 connectors in 2 flows" in said.out
         assert "the tree of somebody-else writes this connector, so plan blocks its adoption" in said.out
         assert "each gets what it got" in said.err
+        listings = sorted(request.query for request in fake.requests if request.path == "/connectors")
+        assert listings == ["expand=info", "expand=status"], "the new tree is checked with what was read"
         assert "each gets what it got" in mm2mgr("import", url, "--check", "new").out
     files = {path.name: path.read_text() for path in (mm2mgr.folder / "new").iterdir()}
     assert f"127.0.0.1: {{url: ['{url}'], kafka: dock, version: 4.3.1}}" in files["clusters.yaml"]
