@@ -19,9 +19,9 @@ import httpx
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from mm2mgr.operations.serve import EstateView
-from mm2mgr.output.serve_page import flow_link
 from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.app import application
+from mm2mgr.serve.pages import flow_link
 from tests.serve.estate import CHROMIUM, NOW, SURVEY, flow_status, look_of, serving, view_of
 
 SOURCES, TARGETS, TASKS = 40, 6, 8

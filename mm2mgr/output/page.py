@@ -95,7 +95,7 @@ def _over_link(comparison: LinkComparison) -> Context:
 def template(name: str) -> jinja2.Template:
     """Return a template of a page: it escapes what it is given, and shows characters that reorder or hide text."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("mm2mgr", "output"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("mm2mgr", folder) for folder in ("output", "serve/pages")]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: visible(value) if type(value) is str else value,

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mm2mgr import timing
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
-from mm2mgr.output import serve_page
+from mm2mgr.serve import pages
 from mm2mgr.serve.metrics import exposition
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -67,7 +67,7 @@ def _is_same(first: str, other: str) -> bool:
 @cache
 def security_headers() -> Mapping[str, str]:
     """Return the headers that every answer has, those of errors too."""
-    digest = base64.b64encode(hashlib.sha256(serve_page.style().encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(pages.style().encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
@@ -142,25 +142,25 @@ def application(
     `closed`: how many connections the server has ended,
     by reason.
     """
-    pages = _Pages(view, clock, {} if closed is None else closed)
+    answers = _Answers(view, clock, {} if closed is None else closed)
     routes: list[BaseRoute] = [
-        Route("/metrics", pages.metrics),
-        Route("/api/status", pages.api_status),
-        Route("/api/flow", pages.api_flow),
-        Route("/api/watchdog", pages.api_watchdog),
-        Route("/api/rebalance", pages.api_rebalance),
-        Route("/api/failover", pages.api_failover),
-        *(Route(f"/api/{part}", pages.api_survey) for part in ("findings", "plan", "history")),
-        Route("/", pages.overview),
-        Route("/flows", pages.flows),
-        Route("/flow", pages.flow),
-        Route("/losses", pages.losses),
-        Route("/watchdog", pages.watchdog),
-        Route("/rebalance", pages.rebalance),
-        Route("/failover", pages.failover),
-        *(Route(f"/{part}", pages.show_survey) for part in ("findings", "changes", "plan")),
+        Route("/metrics", answers.metrics),
+        Route("/api/status", answers.api_status),
+        Route("/api/flow", answers.api_flow),
+        Route("/api/watchdog", answers.api_watchdog),
+        Route("/api/rebalance", answers.api_rebalance),
+        Route("/api/failover", answers.api_failover),
+        *(Route(f"/api/{part}", answers.api_survey) for part in ("findings", "plan", "history")),
+        Route("/", answers.overview),
+        Route("/flows", answers.flows),
+        Route("/flow", answers.flow),
+        Route("/losses", answers.losses),
+        Route("/watchdog", answers.watchdog),
+        Route("/rebalance", answers.rebalance),
+        Route("/failover", answers.failover),
+        *(Route(f"/{part}", answers.show_survey) for part in ("findings", "changes", "plan")),
     ]
-    return _Guard(_app_of_routes([Route(_OPEN, pages.healthz)]), _app_of_routes(routes), login, hosts)
+    return _Guard(_app_of_routes([Route(_OPEN, answers.healthz)]), _app_of_routes(routes), login, hosts)
 
 
 def _app_of_routes(routes: list[BaseRoute]) -> Starlette:
@@ -169,7 +169,7 @@ def _app_of_routes(routes: list[BaseRoute]) -> Starlette:
     return app
 
 
-class _Pages:
+class _Answers:
     """The answers. Each is made of one view, so that nothing in it contradicts itself."""
 
     def __init__(self, view: Callable[[], EstateView], clock: Callable[[], float], closed: Mapping[str, int]) -> None:
@@ -227,47 +227,47 @@ class _Pages:
 
     def overview(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "overview", view, serve_page.overview(self._clock(), view))
+        return self._html(request, "overview", view, pages.overview(self._clock(), view))
 
     def flows(self, request: Request) -> Response:
         view, query = self._view(), request.query_params
-        context = serve_page.flows(view, query.get("source", ""), query.get("target", ""))
+        context = pages.flows(view, query.get("source", ""), query.get("target", ""))
         return self._html(request, "flows", view, context)
 
     def flow(self, request: Request) -> Response:
         view = self._view()
         status = view.status(request.query_params.get("id", ""))
         if status is None:
-            return self._html(request, "flows", view, serve_page.flows(view) | {"heading": "No flow has this id"}, 404)
-        return self._html(request, "flow", view, serve_page.flow(self._clock(), view, status))
+            return self._html(request, "flows", view, pages.flows(view) | {"heading": "No flow has this id"}, 404)
+        return self._html(request, "flow", view, pages.flow(self._clock(), view, status))
 
     def losses(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "table", view, serve_page.losses(view))
+        return self._html(request, "table", view, pages.losses(view))
 
     def watchdog(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "table", view, serve_page.watchdog(view.watchdog))
+        return self._html(request, "table", view, pages.watchdog(view.watchdog))
 
     def rebalance(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "table", view, serve_page.rebalance(view.rebalances))
+        return self._html(request, "table", view, pages.rebalance(view.rebalances))
 
     def failover(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "table", view, serve_page.failover(self._clock(), view))
+        return self._html(request, "table", view, pages.failover(self._clock(), view))
 
     def show_survey(self, request: Request) -> Response:
         view = self._view()
-        page = {"findings": serve_page.findings, "changes": serve_page.changes, "plan": serve_page.plan}
+        page = {"findings": pages.findings, "changes": pages.changes, "plan": pages.plan}
         context = page[request.scope["path"].removeprefix("/")](view.survey)
         return self._html(request, "table", view, context)
 
     def _html(
-        self, request: Request, page: str, view: EstateView, context: serve_page.Context, status: int = 200
+        self, request: Request, page: str, view: EstateView, context: pages.Context, status: int = 200
     ) -> Response:
         refresh = request.query_params.get("refresh", "")
         seconds = int(refresh) if refresh.isascii() and refresh.isdecimal() and len(refresh) < 6 else None
         if seconds is not None:
             seconds = min(max(seconds, _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS)
-        return HTMLResponse(serve_page.html(page, view, timing.now(), context, seconds), status)
+        return HTMLResponse(pages.html(page, view, timing.now(), context, seconds), status)

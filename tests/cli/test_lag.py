@@ -14,9 +14,9 @@ from deltalake import write_deltalake
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
-from mm2mgr.output.serve_page import html, overview
 from mm2mgr.samples.schema import KAFKA_OFFSETS
 from mm2mgr.samples.store import SampleStore
+from mm2mgr.serve.pages import html, overview
 from tests.fake_connect import FakeConnect
 from tests.samples.rows import Sample, batches, data_files
 

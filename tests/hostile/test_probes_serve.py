@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from mm2mgr.output.serve_page import flow_link
 from mm2mgr.serve.app import Login, application
+from mm2mgr.serve.pages import flow_link
 from mm2mgr.serve.server import is_loopback
 from tests.serve.test_app import FLOW, basic, small
 

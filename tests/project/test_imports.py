@@ -264,7 +264,10 @@ LAYERS: dict[str, set[str]] = {
         *("truth", "lint", "live", "comparison", "plan", "apply", "observe", "problems", "check", "throughput"),
         *("evidence", "sizing", "operations", "audit", "timing", "cost", "export"),
     },
-    "serve": {"json_values", "timing", "errors", "failover", "problems", "operations", "output"},  # of problems kinds
+    "serve": {
+        *("json_values", "timing", "text", "errors", "failover", "plan", "lint", "observe", "problems", "evidence"),
+        *("operations", "output"),
+    },
     "cli": {
         "cost",
         "metric_sources",

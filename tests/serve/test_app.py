@@ -20,11 +20,11 @@ from mm2mgr.operations.automatic_rebalance import RebalancesView
 from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
 from mm2mgr.operations.serve import EstateView, after_look
 from mm2mgr.operations.watch import WatchdogView
-from mm2mgr.output.serve_page import flow_link
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
+from mm2mgr.serve.pages import flow_link
 from mm2mgr.serve.server import is_loopback
 from tests.clock import ShownClock
 from tests.serve.estate import (

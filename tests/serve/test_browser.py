@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mm2mgr.evidence.flow_load import MeasuredLoad
-from mm2mgr.output.serve_page import flow_link
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState
+from mm2mgr.serve.pages import flow_link
 from tests.serve.estate import CHROMIUM, SURVEY, flow_status, look_of, problem, serving, view_of, watchdog_view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
