@@ -58,7 +58,8 @@ class LookRows:
         return gap, produced, mirrored
 
     def lag(self) -> Whole:
-        return np.maximum(self.column("end_offsets") - self.column("positions"), 0)
+        lag: Whole = np.maximum(self.column("end_offsets") - self.column("positions"), 0)
+        return lag
 
 
 def newest_looks(tables: Sequence[pa.Table], span_ms: int = FIVE_MINUTES_MS) -> LookRows:
@@ -83,7 +84,8 @@ def _series(rows: pa.Table) -> Whole:
     names = pc.binary_join_element_wise(rows["owner"], rows["flow"], "\0").combine_chunks().dictionary_encode()
     ordered = {name: rank for rank, name in enumerate(sorted(names.dictionary.to_pylist()))}
     ranks = np.array([ordered[name] for name in names.dictionary.to_pylist()], np.int64)
-    return ranks[names.indices.to_numpy()]
+    places: Whole = ranks[names.indices.to_numpy()]
+    return places
 
 
 def hours_of_looks(looks: LookRows) -> pa.Table:

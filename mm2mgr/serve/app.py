@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mm2mgr import timing
+from mm2mgr.evidence.traffic import RANGES, USUAL_RANGE
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.serve import pages
@@ -190,7 +191,10 @@ class _Answers:
         status = view.status(request.query_params.get("id", ""))
         if status is None:
             return JSONResponse({"error": "no flow has this id"}, 404)
-        return JSONResponse(to_json(view.flow_dict(status)))
+        name = request.query_params.get("range", USUAL_RANGE)
+        if name not in RANGES:
+            return JSONResponse({"error": f"range is one of {', '.join(RANGES)}"}, 400)
+        return JSONResponse(to_json(view.flow_dict(status, self._clock(), name)))
 
     def api_watchdog(self, request: Request) -> Response:
         watchdog = self._view().watchdog
