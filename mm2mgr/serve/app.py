@@ -227,7 +227,9 @@ class _Answers:
 
     def overview(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "overview", view, pages.overview(self._clock(), view))
+        return self._html(
+            request, "overview", view, pages.overview(self._clock(), view, request.query_params.get("view", ""))
+        )
 
     def flows(self, request: Request) -> Response:
         view, query = self._view(), request.query_params
