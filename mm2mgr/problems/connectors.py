@@ -458,10 +458,7 @@ class HeartbeatWithoutTask(ProblemEvidence):
         return f"mm2mgr restart {problem.argument}"
 
     def sentence(self, problem: LiveProblem) -> str:
-        return (
-            "RUNNING without a task: no heartbeats are sent; check the workers' log and run"
-            f" {problem.command}"
-        )
+        return f"RUNNING without a task: no heartbeats are sent; check the workers' log and run {problem.command}"
 
 
 @connector_rule

@@ -104,8 +104,7 @@ class FailoverNotRehearsed(ProblemEvidence):
         reason = f": {self.reason}" if self.reason else ""
         newest = f"; the newest came to {self.verdict}{reason}" if self.verdict.startswith("not ") else ""
         return (
-            f"{self.pair}: {good} (one in {span_text(self.every_seconds)} is asked for){newest};"
-            f" run {problem.command}"
+            f"{self.pair}: {good} (one in {span_text(self.every_seconds)} is asked for){newest}; run {problem.command}"
         )
 
 
