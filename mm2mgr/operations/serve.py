@@ -10,6 +10,7 @@ time between two looks. Where they are asked for, another one is the watchdog, t
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mm2mgr import timing
+from mm2mgr.apply.history import tree_commit
 from mm2mgr.errors import cause
 from mm2mgr.evidence.flow_load import (
     EstateNeeds,
@@ -61,6 +63,7 @@ from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.problems.status import observe
+from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
@@ -96,6 +99,14 @@ class EstateLook:
     lag: LagReport
     totals: Mapping[str, LagRow]
     max_lag_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def late_flows(self) -> Mapping[str, float]:
+        """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first."""
+        limits = self.max_lag_seconds
+        behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals}
+        late = [(flow, seconds) for flow, seconds in behind.items() if seconds > limits[flow]]
+        return dict(sorted(late, key=lambda flow: limits[flow[0]] / flow[1]))
 
 
 @dataclass(frozen=True)
@@ -146,7 +157,9 @@ class EstateView:
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
     counts. `watchdog`, `rebalances`, `failover`: None where none were asked for. `audit`: the last round of audits of
-    this process. `recent`: the looks of the last hour by flow.
+    this process. `tree`, `commit`, `host`: the name of the tree, its commit in git, and the machine of this process.
+    `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the first of them ended. `recent`: the looks of
+    the last hour by flow.
     """
 
     started_at: float
@@ -166,6 +179,11 @@ class EstateView:
     failover: FailoverView | None = None
     started_tick: float | None = None
     looked_tick: float | None = None
+    tree: str = ""
+    commit: str = ""
+    host: str = ""
+    quiet_looks: int = 0
+    quiet_since: float | None = None
     recent: Mapping[str, tuple[LagPoint, ...]] = field(default_factory=dict)
 
     @property
@@ -412,12 +430,20 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
         for flow in newest.status.flows
         if flow.state != "unknown"
     }
-    looks = view.looks + 1
+    looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
     recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
     known = {**declared, **read}
-    return replace(
+    view = replace(
         view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known=known, recent=recent
     )
+    if not is_quiet:
+        return replace(view, quiet_looks=0, quiet_since=None)
+    return replace(view, quiet_looks=view.quiet_looks + 1, quiet_since=view.quiet_since or newest.ended_at)
+
+
+def tree_name(files: Sequence[Path]) -> str:
+    """Return a tree as it was typed; of what has an absolute path the name alone, as folders may tell of people."""
+    return few([file.name if file.is_absolute() else str(file) for file in files])
 
 
 def _recent(earlier: tuple[LagPoint, ...], points: Sequence[LagPoint]) -> tuple[LagPoint, ...]:
@@ -446,7 +472,13 @@ class EstateWatch:
         self._look, self._survey, self._clock = look, survey, clock
         self._closing, self._lock, self._stopped_at = threading.Event(), threading.Lock(), 0.0
         self._view = EstateView(
-            clock(), self._order.every_seconds, owner=str(workspace.topology.owner), started_tick=timing.now()
+            clock(),
+            self._order.every_seconds,
+            owner=str(workspace.topology.owner),
+            started_tick=timing.now(),
+            tree=tree_name(workspace.files),
+            commit=tree_commit(workspace.files),
+            host=socket.gethostname(),
         )
         self._halt: Callable[[], object] | None = None
         if asked := self._order.watchdog:
@@ -538,7 +570,8 @@ class EstateWatch:
             newest = Survey(
                 self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed), EstateNeeds(unknown=failed)
             )
-        self._publish(lambda view: replace(view, survey=newest, tree_error=trouble))
+        commit = tree_commit(self._workspace.files)
+        self._publish(lambda view: replace(view, survey=newest, tree_error=trouble, commit=commit))
 
     def _restart(self, asked: WatchdogOrder) -> None:
         """Be a watchdog until the end; whatever goes wrong is published, and it begins anew."""
