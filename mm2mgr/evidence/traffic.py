@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mm2mgr.errors import cause
 from mm2mgr.observe.trend import LagPoint
@@ -37,6 +37,7 @@ _FINE_SECONDS = DAY_SECONDS  # what is longer is drawn by hours
 _LOOK_SECONDS = 60.0  # stored offsets move once per flush
 _HOURS_OF_BYTES = 8 * 24  # read hour by hour
 _DAYS = 31
+_USUAL_FACTOR = 2.0
 _LEAST_COVERED = 0.1  # of an hour, for a rate to stand for it
 
 
@@ -365,6 +366,9 @@ def _day_bytes(store: Store, first_hour: int, _files: tuple[str, ...], carried: 
 # --- beside earlier times ---------------------------------------------------------------------------------------------
 
 
+Verdict = Literal["as usual", "more than usual", "less than usual", "unknown"]
+
+
 class Beside(NamedTuple):
     """A rate now beside the means of the same hour of the clock a day and a week before; None: not measured."""
 
@@ -372,24 +376,32 @@ class Beside(NamedTuple):
     yesterday: float | None = None
     last_week: float | None = None
 
-    @property
-    def verdict(self) -> str:
-        """`as usual`: between half and twice of what was measured then; `unknown` without now or both of then."""
-        before = [rate for rate in (self.yesterday, self.last_week) if rate is not None]
-        if self.now is None or not before:
-            return "unknown"
-        if self.now > 2 * max(before):
-            return "more than usual"
-        return "less than usual" if self.now < min(before) / 2 else "as usual"
+
+def verdict(besides: Iterable[Beside]) -> Verdict:
+    """Return whether the sum of these rates is `as usual`: between half and twice of that of yesterday or last week.
+
+    Only what was measured now and then is compared; `unknown` where nothing was.
+    """
+    rows, shares = list(besides), list[float]()
+    for place in (1, 2):
+        both = [(row.now, then) for row in rows if row.now is not None and (then := row[place]) is not None]
+        if both:
+            now, before = (math.fsum(rate for rate in of) for of in zip(*both, strict=True))
+            shares.append(now / before if before else math.inf if now else 1.0)
+    if not shares:
+        return "unknown"
+    if min(shares) > _USUAL_FACTOR:
+        return "more than usual"
+    return "less than usual" if max(shares) < 1 / _USUAL_FACTOR else "as usual"
 
 
 def add_up(besides: Iterable[Beside]) -> Beside:
-    """Return the sums of several flows; unknown where that of one is."""
+    """Return the sums of what was measured of several flows; None where nothing was."""
     rows = list(besides)
 
     def total(rates: Iterable[float | None]) -> float | None:
         known = [rate for rate in rates if rate is not None]
-        return math.fsum(known) if rows and len(known) == len(rows) else None
+        return math.fsum(known) if known else None
 
     return Beside(*(total(row[place] for row in rows) for place in range(3)))
 

@@ -253,7 +253,8 @@ class _Answers:
         status = view.status(request.query_params.get("id", ""))
         if status is None:
             return self._html(request, "flows", view, pages.flows(view) | {"heading": "No flow has this id"}, 404)
-        return self._html(request, "flow", view, pages.flow(self._clock(), view, status))
+        context = pages.flow(self._clock(), view, status, request.query_params.get("range", USUAL_RANGE))
+        return self._html(request, "flow", view, context)
 
     def losses(self, request: Request) -> Response:
         view = self._view()

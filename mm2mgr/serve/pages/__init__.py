@@ -1,7 +1,8 @@
 """The pages of `serve`: models from a view, and HTML from the models."""
 
 from mm2mgr.serve.pages.base import Context, Pace, flow_link, html, static_files, style
-from mm2mgr.serve.pages.flows import flow, flows
+from mm2mgr.serve.pages.flow_page import flow
+from mm2mgr.serve.pages.flows import flows
 from mm2mgr.serve.pages.overview import overview
 from mm2mgr.serve.pages.reports import changes, failover, findings, losses, plan, rebalance, watchdog
 
