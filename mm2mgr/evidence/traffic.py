@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mm2mgr.errors import cause
@@ -127,6 +127,21 @@ class FlowTraffic:
             points = [*points, *(newer if seconds <= HOUR_SECONDS else thin_out(newer, 300.0))]
         return [point for point in points if now - seconds <= point.time]
 
+    @cached_property
+    def record_bytes(self) -> float | None:
+        """The mean size of a record in the newest hour with records and bytes; None: unknown."""
+        for hour in sorted(self.bytes_per_second, reverse=True):
+            point = self.hours.of_hour(hour)
+            if point and point.source_rate:
+                return self.bytes_per_second[hour] / point.source_rate
+        return None
+
+    def size_at(self, point: TrafficPoint) -> float | None:
+        """Return the mean size of a record in the hour of a point, else in the newest hour known; None: unknown."""
+        hour = int(point.time // HOUR_SECONDS)
+        of_hour, volume = self.hours.of_hour(hour), self.bytes_per_second.get(hour)
+        return volume / of_hour.source_rate if volume and of_hour and of_hour.source_rate else self.record_bytes
+
     def hour_bytes(self, hour: int) -> float | None:
         """Return the bytes per second that its source got in an hour since 1970; None: unknown."""
         return self.bytes_per_second.get(hour)
@@ -214,6 +229,11 @@ def _reached_before(times: Sequence[float], ends: Sequence[int], point: TrafficP
     return point.time - (times[at - 1] + share * (times[at] - times[at - 1]))
 
 
+def volume(rate: float | None, record_bytes: float | None) -> float | None:
+    """Return bytes per second of records per second; None: unknown."""
+    return None if rate is None or record_bytes is None else rate * record_bytes
+
+
 def history_dict(traffic: FlowTraffic, points: Sequence[TrafficPoint]) -> list[dict[str, float | None]]:
     """Return points as JSON has them; rates are those since the point before, None: unknown."""
     return [
@@ -224,9 +244,11 @@ def history_dict(traffic: FlowTraffic, points: Sequence[TrafficPoint]) -> list[d
             "lag_seconds": behind,
             "source_records_per_second": point.source_rate,
             "mirrored_records_per_second": point.mirrored_rate,
-            "source_bytes_per_second": traffic.hour_bytes(int(point.time // HOUR_SECONDS)),
+            "source_bytes_per_second": volume(point.source_rate, size),
+            "mirrored_bytes_per_second": volume(point.mirrored_rate, size),
         }
         for point, behind in zip(points, lag_seconds(points), strict=True)
+        for size in (traffic.size_at(point),)
     ]
 
 

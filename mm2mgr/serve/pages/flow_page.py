@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from shlex import quote
 from urllib.parse import urlencode
 
@@ -16,6 +16,8 @@ from mm2mgr.evidence.traffic import (
     USUAL_RANGE,
     TrafficPoint,
     lag_seconds,
+    thin_out,
+    volume,
 )
 from mm2mgr.observe.lag_report import LagLevel, LagRow
 from mm2mgr.operations.serve import DeclaredFlow, EstateView, Survey
@@ -46,6 +48,7 @@ from mm2mgr.text import number_of, rate_text, span_text
 
 _HOURS_GAP_SECONDS = 2 * HOUR_SECONDS
 _MOST_CHANGES = 50
+_MOST_NUMBERS = 120
 _MARK_OF_COMMAND = {"watch": "restart", "restart": "restart", "rebalance": "rebalance"}
 _SAME_SECONDS = 120.0  # between a restart of the watchdog and its entry in the history
 
@@ -84,8 +87,8 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USU
         "history": _history(now, view, status, names, range_name if range_name in RANGES else USUAL_RANGE),
         "load": [*beside_lines(traffic_of(view, status.flow)), *_load_sentences(status, view)],
         "tasks": tasks,
-        "load_note": f"The load is unknown: {load.unknown}."
-        if load.unknown
+        "load_note": f"The load is unknown: {load.unknown or 'nothing was rolled up'}."
+        if not load.hours
         else f"The load is what the source's partitions got on average in {load.hours}.",
         "plan": _plan_of(status.flow, view.survey),
         "changes": _changes(view, status.flow, names),
@@ -125,7 +128,7 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
         "marks": Table(
             ("time", "what", "details"), [(utc(mark.time), MARKS[mark.kind], mark.text) for mark in marks[::-1]]
         ),
-        "numbers": _numbers(view, status.flow, points),
+        "numbers": _numbers(view, status.flow, points, seconds),
         "unknown": unknown,
         "since": ""
         if points
@@ -145,15 +148,14 @@ def _charts(
         Line("source", "other", [point.source_rate for point in points]),
         Line("mirrored", "own", [point.mirrored_rate for point in points]),
     ]
-    by_hour = sorted(
-        (hour * HOUR_SECONDS + HOUR_SECONDS / 2, rate)
-        for hour, rate in view.traffic.of_flow(name).bytes_per_second.items()
-        if span.first - HOUR_SECONDS / 2 <= hour * HOUR_SECONDS + HOUR_SECONDS / 2 <= span.last
-    )
-    volume_span = span._replace(gap_seconds=_HOURS_GAP_SECONDS)
+    history = view.traffic.of_flow(name)
+    sizes = [history.size_at(point) for point in points]
+    volumes = [
+        Line(line.name, line.style, [volume(rate, size) for rate, size in zip(line.values, sizes, strict=True)])
+        for line in rates
+    ]
     limit = Limit("max_lag", most) if most else None
     behind = [Line("behind", "own", lag_seconds(points))]
-    volume = [Line("source", "other", [rate for _, rate in by_hour])]
     return [
         _figure("Lag", "records", lag, chart("Lag in records", span, times, lag, RECORDS, marks=marks)),
         _figure(
@@ -171,11 +173,9 @@ def _charts(
         ),
         _figure(
             "Volume",
-            "B/s of the source, means of hours",
-            volume,
-            chart(
-                "Bytes per second", volume_span, [time for time, _ in by_hour], volume, BYTES_PER_SECOND, marks=marks
-            ),
+            "records times their mean size in the hour",
+            volumes,
+            chart("Bytes per second", span, times, volumes, BYTES_PER_SECOND, marks=marks),
         ),
     ]
 
@@ -187,26 +187,35 @@ def _figure(title: str, unit: str, lines: Sequence[Line], drawn: Markup, limit: 
     return {"title": title, "unit": unit, "legend": legend, "drawn": drawn}
 
 
-def _numbers(view: EstateView, name: str, points: Sequence[TrafficPoint]) -> Table:
-    history = view.traffic.of_flow(name)
-    rows = [
-        (
-            utc(point.time)[:16],
-            number_text(point.lag),
-            "unknown" if behind is None else span_text(behind),
-            _rate(point.source_rate),
-            _rate(point.mirrored_rate),
-            "unknown" if volume is None else rate_text(volume),
+def _numbers(view: EstateView, name: str, points: Sequence[TrafficPoint], seconds: float) -> Table:
+    """Return the numbers of the charts, newest first; of several points close to each other the last one."""
+    history, width = view.traffic.of_flow(name), seconds / _MOST_NUMBERS
+    behind = dict(zip((point.time for point in points), lag_seconds(points), strict=True))
+    rows = []
+    for point in thin_out(points, width):
+        late, size = behind[point.time], history.size_at(point)
+        rows.append(
+            (
+                utc(point.time)[:16],
+                number_text(point.lag),
+                "unknown" if late is None else span_text(late),
+                *(_rate(rate, number_text) for rate in (point.source_rate, point.mirrored_rate)),
+                *(_rate(volume(rate, size), rate_text) for rate in (point.source_rate, point.mirrored_rate)),
+            )
         )
-        for point, behind in zip(points, lag_seconds(points), strict=True)
-        for volume in (history.hour_bytes(int(point.time // HOUR_SECONDS)),)
-    ]
-    numbers = ("lag (records)", "lag (time)", "source (records/s)", "mirrored (records/s)", "source (bytes)")
+    numbers = (
+        "lag (records)",
+        "lag (time)",
+        "source (records/s)",
+        "mirrored (records/s)",
+        "source (bytes)",
+        "mirrored (bytes)",
+    )
     return Table(("time (UTC)", *numbers), rows[::-1], right=numbers)
 
 
-def _rate(rate: float | None) -> str:
-    return "unknown" if rate is None else number_text(rate)
+def _rate(rate: float | None, write: Callable[[float], str]) -> str:
+    return "unknown" if rate is None else write(rate)
 
 
 def _marks(view: EstateView, name: str, names: set[tuple[str, str]]) -> list[Mark]:

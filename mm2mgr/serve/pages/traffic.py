@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from mm2mgr.evidence.traffic import Beside, Verdict, add_up, by_hour, rates_beside, verdict
+from mm2mgr.evidence.traffic import Beside, Verdict, add_up, by_hour, rates_beside, verdict, volume
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.serve.pages.base import Context, flow_link
 from mm2mgr.serve.pages.charts import number_text, records_rate_text, sparkline
@@ -46,10 +46,10 @@ def traffic_of(view: EstateView, flow: str) -> FlowTrafficNow:
         return FlowTrafficNow()
     now, moves, history = view.look.status.taken_at, view.throughput.get(flow), view.traffic.of_flow(flow)
     rate = moves.source_records_per_second if moves else None
-    volume = None
-    if moves and rate is not None and moves.mirrored_records_per_second and moves.mirrored_bytes_per_second is not None:
-        volume = rate * moves.mirrored_bytes_per_second / moves.mirrored_records_per_second
-    records, volumes = rates_beside(history, rate, volume, now)
+    size = history.record_bytes
+    if moves and moves.mirrored_records_per_second and moves.mirrored_bytes_per_second is not None:
+        size = moves.mirrored_bytes_per_second / moves.mirrored_records_per_second
+    records, volumes = rates_beside(history, rate, volume(rate, size), now)
     return FlowTrafficNow(records, volumes, tuple(value for _, value in by_hour(history, now)))
 
 
@@ -85,10 +85,10 @@ def _fold_text(rows: Sequence[Context]) -> str:
 
 
 def _total(flows: Sequence[FlowTrafficNow]) -> str:
-    records, volume = add_up(of.records for of in flows), add_up(of.volume for of in flows)
+    records, volumes = add_up(of.records for of in flows), add_up(of.volume for of in flows)
     if records.now is None:
         return "What the sources get now is unknown: it takes two looks, and answers of the clusters."
-    in_bytes = "" if volume.now is None else f" and {rate_text(volume.now)}"
+    in_bytes = "" if volumes.now is None else f" and {rate_text(volumes.now)}"
     words = verdict(of.records for of in flows)
     shown = {"unknown": "what is usual is not known yet"}.get(words, words)
     return f"Sources get {records_rate_text(records.now)}{in_bytes}; {shown}."
@@ -107,7 +107,7 @@ def beside_lines(of: FlowTrafficNow) -> Iterator[str]:
 
 def _row(pair: str, flows: Sequence[tuple[str, FlowTrafficNow]]) -> Context:
     source, _, target = pair.partition("->")
-    records, volume = add_up(of.records for _, of in flows), add_up(of.volume for _, of in flows)
+    records, volumes = add_up(of.records for _, of in flows), add_up(of.volume for _, of in flows)
     hours = [
         None if all(rate is None for rate in rates) else sum(rate or 0.0 for rate in rates)
         for rates in zip(*(of.day for _, of in flows), strict=True)
@@ -120,7 +120,7 @@ def _row(pair: str, flows: Sequence[tuple[str, FlowTrafficNow]]) -> Context:
         "rate": records.now or 0.0,
         "drawn": sparkline(hours, _spark_label(hours)) if any(rate is not None for rate in hours) else "",
         "records": [_records(rate) for rate in records],
-        "volume": ["unknown" if rate is None else rate_text(rate) for rate in volume],
+        "volume": ["unknown" if rate is None else rate_text(rate) for rate in volumes],
     }
 
 
