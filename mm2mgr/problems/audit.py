@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
 from shlex import quote
 
 from mm2mgr.observe.audits import AuditState

@@ -5,7 +5,6 @@ target. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-
 from shlex import quote
 
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
