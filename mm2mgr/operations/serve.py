@@ -247,14 +247,18 @@ class EstateView:
         return self.known.get(status.flow) if status.state == "unknown" else None
 
     def facts(self, status: FlowStatus) -> FlowFacts:
-        """Return the lag of a flow, as it was last known where it cannot be read now."""
-        last_known = self.last_known(status)
+        """Return the lag of a flow; while its workers do not answer it is at least that since they stored offsets last,
+        and where that is not known, as it was last known."""
         assert self.look is not None, "the status is of its look"
-        return last_known.lag if last_known else next(lag for lag in self.look.lag.flows if lag.flow == status.flow)
+        newest = next(lag for lag in self.look.lag.flows if lag.flow == status.flow)
+        last_known = self.last_known(status)
+        return last_known.lag if last_known and newest.total.records.value is None else newest
 
     def task_loads(self, status: FlowStatus) -> list[TaskLoad]:
         """Return what the tasks of a flow carried in the last hour of the store."""
-        return self.load.of_tasks(status.pair.split("->")[0], self.facts(status).lag.assignment)
+        last_known = self.last_known(status)
+        facts = last_known.lag if last_known else self.facts(status)
+        return self.load.of_tasks(status.pair.split("->")[0], facts.lag.assignment)
 
     def health_dict(self, tick: float) -> dict[str, object]:
         """Return whether looks succeed, without a word about the estate."""

@@ -75,13 +75,13 @@ class Pace:
         more = urlencode(self.query)
 
         def link(match: re.Match[str]) -> str:
-            path, fragment = match[1], match[2]
+            path, fragment = match[1], match[2] or ""
             return f'href="{path}{"&amp;" if "?" in path else "?"}{more}{fragment}"'
 
         return _LINK.sub(link, text)
 
 
-def html(  # noqa: PLR0913 - what is shown, when, and how it comes anew
+def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
     page: str, view: EstateView, tick: float, context: Context, pace: Pace = Pace(), again: str = ""
 ) -> str:
     """Return a page: `page` names its template, `context` is what that needs, `tick` is now on the clock of the view.

@@ -30,10 +30,11 @@ def changed(now: float, view: EstateView, visit: Visit) -> Context:
     if history is not None and not isinstance(history, str):
         notes += [f"The history of {connect} could not be read: {reason}" for connect, reason in history.unread.items()]
     ago = span_text(max(1.0, now - visit.since))
+    today = utc(now)[:10]
     return {
         "since": f"in the last {ago}" if visit.is_first else f"since your last visit, {ago} ago",
         "since_utc": utc(visit.since),
-        "lines": [{"at": utc(at)[11:16], "day": utc(at)[:10], "text": text, "link": link, "details": details}
+        "lines": [{"at": utc(at)[11 if utc(at).startswith(today) else 5 : 16], "day": utc(at)[:10], "text": text, "link": link, "details": details}
                   for at, text, link, details in lines[:_LINES]],
         "more": max(0, len(lines) - _LINES),
         "notes": notes,
@@ -53,7 +54,7 @@ def _applies(view: EstateView, since: float) -> Iterator[_Line]:
         entries = list(of_run)
         first, outcomes = entries[0], [entry.outcome for entry in entries]
         actions = [entry.action for entry in entries]
-        counts = ", ".join(f"{actions.count(action)} {action}" for action in dict.fromkeys(actions) if action)
+        counts = ", ".join(f"{actions.count(action)} × {action}" for action in dict.fromkeys(actions) if action)
         bad = [f"{outcomes.count(word)} {word}" for word in dict.fromkeys(outcomes) if word != "done"]
         commit = f" at commit {first.commit}" if first.commit else ""
         reason = f" — {first.reason}" if first.reason else ""

@@ -75,7 +75,7 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USU
         ],
         "state_word": status.state,
         "connector": f"{shown.connector} on {shown.connect}" if shown.connector else shown.connect,
-        "aged": f"Its Connect cluster cannot be read; below is what was known {age} ago." if age else "",
+        "aged": _aged_text(age, facts.total) if age else "",
         "problems": [(problem.sentence, problem.command) for problem in status.problems],
         "notes": [
             *_lane_sentences(status, view),
@@ -102,6 +102,12 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USU
         "unknown": sorted({reason for row in partitions for reason in row.unknown.values()}),
         "chart_script": static_address("charts.js"),
     }
+
+
+def _aged_text(age: str, lag: LagRow) -> str:
+    if lag.records.at_least:
+        return f"No worker answers: the lag is at least that, and tasks are as they were known {age} ago."
+    return f"Its Connect cluster cannot be read; below is what was known {age} ago."
 
 
 # --- over time --------------------------------------------------------------------------------------------------------

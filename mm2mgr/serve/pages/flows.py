@@ -13,6 +13,8 @@ from mm2mgr.serve.pages.base import WORST_FIRST, Context, flow_link
 from mm2mgr.text import span_text
 
 _LATE_SECONDS = 60.0
+UNKNOWN_LAG = "lag unknown"
+"""What `pair_lag` says where nothing is counted."""
 
 
 def flows(view: EstateView, source: str = "", target: str = "") -> Context:
@@ -44,7 +46,7 @@ def pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
     rows = [row for row in totals if row]
     records = [row.records.value for row in rows if row.records.value is not None]
     if not rows or len(records) < len(totals):
-        return "lag unknown", True
+        return UNKNOWN_LAG, True
     if not sum(records):
         return "level", False
     seconds = [row.seconds.value for row in rows if row.records.value]
@@ -52,4 +54,5 @@ def pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
     if len(known_seconds) < len(seconds):
         at_least = any(row.records.at_least for row in rows)
         return f"{records_text(sum(records), at_least)} records", True
-    return f"{span_text(max(known_seconds))} behind", max(known_seconds) > _LATE_SECONDS
+    at_least = "at least " if any(row.seconds.at_least for row in rows) else ""
+    return f"{at_least}{span_text(max(known_seconds))} behind", max(known_seconds) > _LATE_SECONDS

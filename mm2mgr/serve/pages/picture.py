@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.serve.pages.base import WORST_FIRST, Context, flow_link
-from mm2mgr.serve.pages.flows import pair_lag
+from mm2mgr.serve.pages.flows import UNKNOWN_LAG, pair_lag
 from mm2mgr.text import number_of, span_text
 
 
@@ -51,7 +51,7 @@ def _cell(now: float, pair: tuple[str, str], flows: Sequence[FlowStatus], view: 
         "link": flow_link(flows[0].flow) if only else f"/flows?{urlencode({'source': pair[0], 'target': pair[1]})}",
         "health": min((flow.health for flow in flows), key=WORST_FIRST.index),
         "late": is_late,
-        "lag": f"known {span_text(max(ages))} ago" if ages else lag,
+        "lag": f"known {span_text(max(ages))} ago" if ages and lag == UNKNOWN_LAG else lag,
         "flows": "" if only else number_of(len(flows), "flow"),
         "pair": f"{pair[0]} to {pair[1]}",
     }

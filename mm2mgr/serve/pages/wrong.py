@@ -12,7 +12,7 @@ from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
 from mm2mgr.problems.order import WORST_TROUBLE_FIRST, ProblemGroup, order_problems
 from mm2mgr.serve.pages.base import Context, flow_link, undone_changes, utc
-from mm2mgr.text import few, fit_text, list_names, number_of, span_text
+from mm2mgr.text import few, list_names, number_of, span_text
 
 _SHOWN = 8
 """Entries that stand on the first screen; the rest is folded."""
@@ -33,7 +33,7 @@ def wrong(view: EstateView) -> Context:
     if status:
         entries += [*_late(view), *_unread(status), *_undone(view)]
     entries.sort(key=lambda entry: (_ORDER[str(entry["word"])], not entry["is_danger"]))  # else as they are ordered
-    dangers = sum(bool(entry["is_danger"]) for entry in entries)
+    dangers = sum(len(entry["parts"]) for entry in entries if entry["is_danger"])  # type: ignore[arg-type]
     return {"shown": entries[:_SHOWN], "folded": entries[_SHOWN:], "dangers": dangers, "quiet": _quiet(view)}
 
 
@@ -57,11 +57,18 @@ def _entry(  # noqa: PLR0913 - a row of the page
         "word": word,
         "is_danger": is_danger,
         "count": count,
-        "lead": fit_text(sentence, _LEAD),
-        "sentence": sentence if len(sentence) > _LEAD else "",
+        "lead": _lead(sentence),
+        "sentence": sentence,
         "command": command,
         "parts": list(parts),
     }
+
+
+def _lead(sentence: str) -> str:
+    """Return the start of a sentence, in whole words where it is cut."""
+    if len(sentence) <= _LEAD:
+        return sentence
+    return f"{sentence[:_LEAD].rpartition(' ')[0] or sentence[:_LEAD]} …"
 
 
 def _entry_of_group(group: ProblemGroup) -> Context:
