@@ -77,7 +77,8 @@ _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster m
 class EstateLook:
     """One complete look: status and lag of all flows, and the sums per flow. Times in seconds since 1970.
 
-    `max_lag_seconds`: the `max_lag` of flows that declare one and are not declared paused or stopped.
+    `max_lag_seconds`: the `max_lag` of flows that declare one and are not declared paused or stopped; `labels`: those
+    of Kafka clusters, as `key=value`, by alias.
     """
 
     began_at: float
@@ -86,6 +87,7 @@ class EstateLook:
     lag: LagReport
     totals: Mapping[str, LagRow]
     max_lag_seconds: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -334,7 +336,12 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     limits = {
         flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")
     }
-    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits)
+    labels = {
+        alias: tuple(f"{key}={value}" for key, value in sorted(cluster.model.labels.items()))
+        for alias, cluster in workspace.topology.clusters.items()
+        if cluster.model.labels
+    }
+    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits, labels)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:

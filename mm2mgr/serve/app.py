@@ -69,7 +69,7 @@ def security_headers() -> Mapping[str, str]:
     """Return the headers that every answer has, those of errors too."""
     digest = base64.b64encode(hashlib.sha256(pages.style().encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     )
     return {
         "Content-Security-Policy": policy,
@@ -186,10 +186,10 @@ class _Answers:
         return JSONResponse(to_json(self._view().overview_dict(timing.now())))
 
     def api_flow(self, request: Request) -> Response:
-        view = self._view()
-        status = view.status(request.query_params.get("id", ""))
+        view, flow = self._view(), request.query_params.get("id", "")
+        status = view.status(flow)
         if status is None:
-            return JSONResponse({"error": "no flow has this id"}, 404)
+            return JSONResponse({"error": "no flow has this id", "nearest": pages.nearest_flows(view, flow)}, 404)
         return JSONResponse(to_json(view.flow_dict(status)))
 
     def api_watchdog(self, request: Request) -> Response:
@@ -227,20 +227,17 @@ class _Answers:
 
     def overview(self, request: Request) -> Response:
         view = self._view()
-        return self._html(
-            request, "overview", view, pages.overview(self._clock(), view, request.query_params.get("view", ""))
-        )
+        return self._html(request, "overview", view, pages.overview(self._clock(), view, request.query_params))
 
     def flows(self, request: Request) -> Response:
-        view, query = self._view(), request.query_params
-        context = pages.flows(view, query.get("source", ""), query.get("target", ""))
-        return self._html(request, "flows", view, context)
+        view = self._view()
+        return self._html(request, "flows", view, pages.flow_list(view, request.query_params))
 
     def flow(self, request: Request) -> Response:
-        view = self._view()
-        status = view.status(request.query_params.get("id", ""))
+        view, flow = self._view(), request.query_params.get("id", "")
+        status = view.status(flow)
         if status is None:
-            return self._html(request, "flows", view, pages.flows(view) | {"heading": "No flow has this id"}, 404)
+            return self._html(request, "nowhere", view, pages.unknown_flow(view, flow), 404)
         return self._html(request, "flow", view, pages.flow(self._clock(), view, status))
 
     def losses(self, request: Request) -> Response:

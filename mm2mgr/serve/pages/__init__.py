@@ -1,7 +1,8 @@
 """The pages of `serve`: models from a view, and HTML from the models."""
 
 from mm2mgr.serve.pages.base import Context, flow_link, html, style
-from mm2mgr.serve.pages.flows import flow, flows
+from mm2mgr.serve.pages.flow_list import flow_list, nearest_flows, unknown_flow
+from mm2mgr.serve.pages.flows import flow
 from mm2mgr.serve.pages.overview import overview
 from mm2mgr.serve.pages.reports import changes, failover, findings, losses, plan, rebalance, watchdog
 
@@ -12,12 +13,14 @@ __all__ = [
     "findings",
     "flow",
     "flow_link",
-    "flows",
+    "flow_list",
     "html",
     "losses",
+    "nearest_flows",
     "overview",
     "plan",
     "rebalance",
     "style",
+    "unknown_flow",
     "watchdog",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output.tables import Table, or_dash
@@ -12,16 +13,17 @@ from mm2mgr.serve.pages.picture import picture
 from mm2mgr.text import number_of
 
 
-def overview(now: float, view: EstateView, picture_kind: str = "") -> Context:
-    """Return what the overview shows: the picture, problems, and clusters that could not be read."""
-    status = view.look.status if view.look else None
+def overview(now: float, view: EstateView, shown: Mapping[str, str] | None = None) -> Context:
+    """Return what the overview shows: the picture, as `view` and `pairs` of the address ask for it, problems, and
+    clusters that could not be read."""
+    status, asked = view.look.status if view.look else None, shown or {}
     problems = _problems(status) if status else []
     failures = status.failures.items() if status else ()
     return {
         "name": "overview",
         "here": "/",
         "summary": _summary(status) if status else "",
-        "picture": picture(now, view, picture_kind),
+        "picture": picture(now, view, asked.get("view", ""), asked.get("pairs", "")),
         "problems": problems[:MOST_ROWS],
         "more": max(0, len(problems) - MOST_ROWS),
         "connects": _connects(view),
