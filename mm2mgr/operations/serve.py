@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
     from mm2mgr.operations.audit import AuditRound, FollowOrder
+    from mm2mgr.operations.estate_workers import SeenWorkers
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.operations.throughput import RollUpOrder, RollUpRound
@@ -106,7 +107,8 @@ class Survey:
     """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be
     made.
 
-    `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for.
+    `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for;
+    `workers`: those of each Connect cluster.
     """
 
     taken_at: float
@@ -115,6 +117,7 @@ class Survey:
     history: HistoryReport | str
     load: MeasuredLoad = field(default_factory=MeasuredLoad)
     needs: EstateNeeds = field(default_factory=EstateNeeds)
+    workers: Mapping[str, SeenWorkers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -345,7 +348,9 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
-    """Make the slow part: lint of the tree, the plan, the newest changes, the measured load and what it needs."""
+    """Make the slow part: lint of the tree, the plan, the newest changes, the measured load and what it needs, and the
+    workers."""
+    from mm2mgr.operations.estate_workers import estate_workers
     from mm2mgr.operations.history import history
     from mm2mgr.operations.lint import lint
     from mm2mgr.operations.plan import plan
@@ -357,6 +362,7 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
         _or_error(lambda: history(workspace, last=_CHANGES_KEPT)),
         measured_load(store),
         estate_needs(workspace, store),
+        estate_workers(workspace),
     )
 
 

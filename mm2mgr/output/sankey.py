@@ -1,4 +1,5 @@
-"""The picture of an estate: columns of clusters, and what flows between them as bands, the wider the more.
+"""The picture of an estate: columns of clusters, and what flows between them as bands, one per state, the wider the
+more.
 
 The drawing is inline SVG, styled by the page, in pixels: it is never shrunk, so that its text stays readable, and where
 it is wider than the screen its region scrolls. Names are whole: long ones are written on several lines.
@@ -18,8 +19,8 @@ from mm2mgr.text import number_of, visible
 
 _LINE, _GAP, _PAD = 16.0, 6.0, 10.0
 _NODE = 10.0  # the width of a bar at the edge
-_BEND = 150.0  # between two columns
-_THINNEST = 1.5
+_BEND = 210.0  # between two columns
+_THINNEST, _THINNEST_BAD = 1.5, 4.0  # of bands in the best state, and in any other
 _LETTERS = 24  # per line of a name
 _EDGE = 4.0
 _STEPS = 6
@@ -66,6 +67,14 @@ class _Sum:
         self.states.add(stream.state)
 
 
+class _Hop(NamedTuple):
+    """A band: all streams of a state between two clusters."""
+
+    left: str
+    right: str
+    state: str
+
+
 @dataclass
 class _Node:
     """A cluster in a column: `height` of its slot, `middle` of it, and where the next bands begin on both sides."""
@@ -94,20 +103,20 @@ def sankey(streams: Sequence[Stream], drawing: Drawing, label: str) -> str:
     """Return the picture of these streams, at least one; `label` names it for those who do not see it."""
     last = len(drawing.columns) - 1
     sums: list[dict[str, _Sum]] = [defaultdict(_Sum) for _ in drawing.columns]
-    hops: list[dict[tuple[str, str], _Sum]] = [defaultdict(_Sum) for _ in range(last)]
+    hops: list[dict[_Hop, _Sum]] = [defaultdict(_Sum) for _ in range(last)]
     for stream in streams:
         for column, name in enumerate(stream.places):
             sums[column][name].add(stream)
-        for column, hop in enumerate(zip(stream.places, stream.places[1:], strict=False)):
-            hops[column][hop].add(stream)
+        for column, (left, right) in enumerate(zip(stream.places, stream.places[1:], strict=False)):
+            hops[column][_Hop(left, right, stream.state)].add(stream)
     columns = [
         {name: _Node(name, _lines(name), total) for name, total in sorted(of_column.items())} for of_column in sums
     ]
-    widths = _thicknesses(hops, max(map(len, columns)))
+    widths = _thicknesses(hops, max(map(len, columns)), list(drawing.states)[-1])
     for column, of_column in enumerate(widths):
-        for (left, right), width in of_column.items():
-            columns[column][left].outward += width
-            columns[column + 1][right].inward += width
+        for hop, width in of_column.items():
+            columns[column][hop.left].outward += width
+            columns[column + 1][hop.right].inward += width
     height = _place(columns, hops, last)
     edges = _edges(columns, last)
     bands = _bands(columns, hops, widths, edges, drawing)
@@ -121,13 +130,16 @@ def sankey(streams: Sequence[Stream], drawing: Drawing, label: str) -> str:
     return f'<svg class="estate" {size} role="{kind}" aria-label="{_escape(label)}">{bands}{nodes}</svg>'
 
 
-def _thicknesses(hops: Sequence[Mapping[tuple[str, str], _Sum]], most: int) -> list[dict[tuple[str, str], float]]:
+def _thicknesses(hops: Sequence[Mapping[_Hop, _Sum]], most: int, best: str) -> list[dict[_Hop, float]]:
     total = sum(of.rate for of in hops[0].values())
     scale = max(_LEAST_BANDS, _BANDS_PER_NAME * most) / total if total else 0.0
-    return [{hop: max(_THINNEST, scale * of.rate) for hop, of in of_column.items()} for of_column in hops]
+    return [
+        {hop: max(_THINNEST if hop.state == best else _THINNEST_BAD, scale * of.rate) for hop, of in of_column.items()}
+        for of_column in hops
+    ]
 
 
-def _place(columns: Sequence[dict[str, _Node]], hops: Sequence[Mapping[tuple[str, str], _Sum]], last: int) -> float:
+def _place(columns: Sequence[dict[str, _Node]], hops: Sequence[Mapping[_Hop, _Sum]], last: int) -> float:
     """Order the clusters of each column so that few bands cross, place them, and return the height of the picture."""
     for column, nodes in enumerate(columns):
         for node in nodes.values():
@@ -138,8 +150,8 @@ def _place(columns: Sequence[dict[str, _Node]], hops: Sequence[Mapping[tuple[str
         if column:
             before = columns[column - 1]
             pull: dict[str, list[tuple[float, float]]] = defaultdict(list)
-            for (left, right), of in hops[column - 1].items():
-                pull[right].append((before[left].middle, of.rate + 1e-9))
+            for hop, of in hops[column - 1].items():
+                pull[hop.right].append((before[hop.left].middle, of.rate + 1e-9))
             means = {name: sum(y * w for y, w in pulls) / sum(w for _, w in pulls) for name, pulls in pull.items()}
             step = height / _STEPS  # those that are about as high stay in the order of their names
             ordered = sorted(nodes.values(), key=lambda node: (round(means[node.name] / step), node.name))
@@ -165,8 +177,8 @@ def _edges(columns: Sequence[dict[str, _Node]], last: int) -> list[tuple[float, 
 
 def _bands(
     columns: Sequence[dict[str, _Node]],
-    hops: Sequence[Mapping[tuple[str, str], _Sum]],
-    widths: Sequence[Mapping[tuple[str, str], float]],
+    hops: Sequence[Mapping[_Hop, _Sum]],
+    widths: Sequence[Mapping[_Hop, float]],
     edges: Sequence[tuple[float, float]],
     drawing: Drawing,
 ) -> str:
@@ -174,30 +186,30 @@ def _bands(
     order = list(drawing.states)
     for column, of_column in enumerate(hops):
         left_nodes, right_nodes = columns[column], columns[column + 1]
-        starts = _starts(of_column, widths[column], left_nodes, right_nodes, 0)
-        ends = _starts(of_column, widths[column], right_nodes, left_nodes, 1)
+        ordered = sorted(of_column, key=lambda hop: order.index(hop.state))
+        starts = _starts(ordered, widths[column], left_nodes, right_nodes, 0)
+        ends = _starts(ordered, widths[column], right_nodes, left_nodes, 1)
         begin, end = edges[column][1], edges[column + 1][0]
         half = (begin + end) / 2
         for hop, total in of_column.items():
-            state = min(total.states, key=order.index)
             top, bottom = starts[hop], ends[hop]
             path = f"M{begin:.0f} {top:.1f}C{half:.0f} {top:.1f} {half:.0f} {bottom:.1f} {end:.0f} {bottom:.1f}"
             dash = ' stroke-dasharray="4 3"' if total.unknown == total.flows else ""
             width = widths[column][hop]
-            title = f"<title>{_escape(f'{hop[0]} to {hop[1]}: {_words(total, state, drawing)}')}</title>"
-            places = dict(zip(drawing.columns[column : column + 2], hop, strict=True))
-            line = f'<path class="{state}" d="{path}" stroke-width="{width:.1f}"{dash}>{title}</path>'
-            drawn.append((-order.index(state), -width, _link(line, places, drawing, 'tabindex="-1"')))
+            title = f"<title>{_escape(f'{hop.left} to {hop.right}: {_words(total, hop.state, drawing)}')}</title>"
+            places = dict(zip(drawing.columns[column : column + 2], hop[:2], strict=True))
+            line = f'<path class="{hop.state}" d="{path}" stroke-width="{width:.1f}"{dash}>{title}</path>'
+            drawn.append((-order.index(hop.state), -width, _link(line, places, drawing, 'tabindex="-1"')))
     return "".join(markup for _, _, markup in sorted(drawn))
 
 
 def _starts(
-    hops: Iterable[tuple[str, str]],
-    widths: Mapping[tuple[str, str], float],
+    hops: Iterable[_Hop],
+    widths: Mapping[_Hop, float],
     nodes: Mapping[str, _Node],
     others: Mapping[str, _Node],
     side: int,
-) -> dict[tuple[str, str], float]:
+) -> dict[_Hop, float]:
     """Return the middle of each band at its clusters on one side: in the order of the clusters on the other."""
     used: dict[str, float] = defaultdict(float)
     places = {}

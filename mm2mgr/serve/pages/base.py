@@ -24,6 +24,7 @@ MOST_ROWS = 200
 PAGES = {
     "": "Overview",
     "flows": "Flows",
+    "workers": "Workers",
     "losses": "Losses",
     "findings": "Findings",
     "changes": "Changes",

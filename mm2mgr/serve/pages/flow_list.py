@@ -74,6 +74,11 @@ def flows_link(**parameters: str) -> str:
     return f"/flows?{urlencode(words)}" if words else "/flows"
 
 
+def count_rate(per_second: float) -> str:
+    """Write a number of records per second."""
+    return f"{per_second:,.0f}" if per_second >= 100 or not per_second else f"{per_second:.1f}"
+
+
 @dataclass(frozen=True)
 class _Row:
     """A flow with what it is found, filtered and sorted by; `topics` that the search was found in are named."""
@@ -248,7 +253,7 @@ def _cells(row: _Row) -> Context:
         "topics": topics,
         "health": status.health,
         "lag": row.lag,
-        "rate": "unknown" if row.rate is None else f"{row.rate:,.1f}/s",
+        "rate": "unknown" if row.rate is None else count_rate(row.rate),
         "state": status.state,
         "tasks": _tasks_text(status.tasks),
         "connect": status.connect,
@@ -279,7 +284,7 @@ _COLUMNS: Mapping[str, _Column] = {
     "flow": _Column("flow", lambda row: row.status.flow),
     "health": _Column("health", lambda row: WORST_FIRST.index(row.status.health)),
     "lag": _Column("lag", lambda row: row.lag_order, first="-"),
-    "rate": _Column("records", lambda row: -1.0 if row.rate is None else row.rate, is_number=True, first="-"),
+    "rate": _Column("records/s", lambda row: -1.0 if row.rate is None else row.rate, is_number=True, first="-"),
     "state": _Column("connector", lambda row: row.status.state),
     "tasks": _Column("tasks", lambda row: len(row.status.tasks), first="-"),
     "connect": _Column("Connect cluster", lambda row: row.status.connect),

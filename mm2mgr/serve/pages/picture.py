@@ -12,7 +12,7 @@ from mm2mgr.output.sankey import Drawing, Stream, sankey, sum_text
 from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.serve.pages.base import MOST_ROWS, SIGNS, WORST_FIRST, Context, flow_link
-from mm2mgr.serve.pages.flow_list import flows_link
+from mm2mgr.serve.pages.flow_list import count_rate, flows_link
 from mm2mgr.serve.pages.flows import pair_lag
 from mm2mgr.text import number_of, rate_text, span_text
 
@@ -79,7 +79,7 @@ def _rates(
 
 
 def _records_rate(rate: float) -> str:
-    return f"{rate:,.0f} records/s" if rate >= 100 else f"{rate:.1f} records/s"
+    return f"{count_rate(rate)} records/s"
 
 
 def _matrix(now: float, view: EstateView, flows: Iterable[FlowStatus]) -> Context:
