@@ -19,7 +19,7 @@ from mm2mgr.text import number_of, visible
 
 _LINE, _GAP, _PAD = 16.0, 6.0, 10.0
 _NODE = 10.0  # the width of a bar at the edge
-_BEND = 210.0  # between two columns
+_BEND = 180.0  # between two columns
 _THINNEST, _THINNEST_BAD = 1.5, 4.0  # of bands in the best state, and in any other
 _LETTERS = 24  # per line of a name
 _EDGE = 4.0

@@ -272,12 +272,14 @@ def _tasks_text(tasks: Sequence[TaskState]) -> str:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column: its heading, what it is sorted by, and whether the largest value comes first at first."""
+    """A column: its heading, what it is sorted by, and whether the largest value comes `first` (`-`) when it is chosen;
+    `is_minor`: left out on narrow screens."""
 
     heading: str
     order: Callable[[_Row], Any]
     is_number: bool = False
     first: str = ""
+    is_minor: bool = False
 
 
 _COLUMNS: Mapping[str, _Column] = {
@@ -285,10 +287,10 @@ _COLUMNS: Mapping[str, _Column] = {
     "health": _Column("health", lambda row: WORST_FIRST.index(row.status.health)),
     "lag": _Column("lag", lambda row: row.lag_order, first="-"),
     "rate": _Column("records/s", lambda row: -1.0 if row.rate is None else row.rate, is_number=True, first="-"),
-    "state": _Column("connector", lambda row: row.status.state),
+    "state": _Column("connector", lambda row: row.status.state, is_minor=True),
     "tasks": _Column("tasks", lambda row: len(row.status.tasks), first="-"),
-    "connect": _Column("Connect cluster", lambda row: row.status.connect),
-    "problems": _Column("problems", lambda row: len(row.status.problems), is_number=True, first="-"),
+    "connect": _Column("Connect cluster", lambda row: row.status.connect, is_minor=True),
+    "problems": _Column("problems", lambda row: len(row.status.problems), is_number=True, first="-", is_minor=True),
 }
 
 
@@ -307,6 +309,7 @@ def _heading(name: str, column: _Column, query: FlowQuery) -> Context:
         "link": query.address(sort=other if is_sorted else f"{column.first}{name}"),
         "sorted": ("descending" if down else "ascending") if is_sorted else "",
         "is_number": column.is_number,
+        "is_minor": column.is_minor,
     }
 
 
