@@ -149,6 +149,14 @@ def violations(page: Any, looks: Sequence[tuple[int, str]] = EVERY_LOOK) -> list
     return found
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """One page for all that are only read."""
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
 @needs_axe
 @pytest.mark.parametrize(
     "looks",
@@ -159,22 +167,18 @@ def violations(page: Any, looks: Sequence[tuple[int, str]] = EVERY_LOOK) -> list
 )
 @pytest.mark.parametrize("path", NINE)
 def test_a_page_has_no_barrier_at_any_width_in_both_themes(
-    browser: Any, nine: str, path: str, looks: Sequence[tuple[int, str]]
+    tab: Any, nine: str, path: str, looks: Sequence[tuple[int, str]]
 ) -> None:
-    page = browser.new_page()
-    page.goto(nine + path)
-    assert violations(page, looks) == []
-    page.close()
+    tab.goto(nine + path)
+    assert violations(tab, looks) == []
 
 
 @needs_axe
 @pytest.mark.matrix
 @pytest.mark.parametrize("path", ["/", "/?view=matrix", "/flows?group=source", "/workers"])
-def test_a_large_estate_has_no_barrier_either(browser: Any, url: str, path: str) -> None:
-    page = browser.new_page()
-    page.goto(url + path)
-    assert violations(page) == []
-    page.close()
+def test_a_large_estate_has_no_barrier_either(tab: Any, url: str, path: str) -> None:
+    tab.goto(url + path)
+    assert violations(tab) == []
 
 
 def test_the_matrix_is_a_table_that_a_keyboard_reaches(browser: Any, url: str) -> None:
