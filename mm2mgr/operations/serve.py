@@ -10,15 +10,17 @@ time between two looks. Where they are asked for, another one is the watchdog, t
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mm2mgr import timing
+from mm2mgr.apply.history import tree_commit
 from mm2mgr.errors import cause
 from mm2mgr.evidence.flow_load import (
     EstateNeeds,
@@ -52,6 +54,7 @@ from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.problems.status import observe
+from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
@@ -89,6 +92,14 @@ class EstateLook:
     totals: Mapping[str, LagRow]
     max_lag_seconds: Mapping[str, float] = field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def late_flows(self) -> Mapping[str, float]:
+        """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first."""
+        limits = self.max_lag_seconds
+        behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals}
+        late = [(flow, seconds) for flow, seconds in behind.items() if seconds > limits[flow]]
+        return dict(sorted(late, key=lambda flow: limits[flow[0]] / flow[1]))
 
 
 @dataclass(frozen=True)
@@ -129,7 +140,8 @@ class EstateView:
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
     counts. `watchdog`, `rebalances`, `failover`: None where none were asked for. `audit`: the last round of audits of
-    this process.
+    this process. `tree`, `commit`, `host`: the name of the tree, its commit in git, and the machine of this process.
+    `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the first of them ended.
     """
 
     started_at: float
@@ -149,6 +161,11 @@ class EstateView:
     failover: FailoverView | None = None
     started_tick: float | None = None
     looked_tick: float | None = None
+    tree: str = ""
+    commit: str = ""
+    host: str = ""
+    quiet_looks: int = 0
+    quiet_since: float | None = None
 
     @property
     def stale_after_seconds(self) -> float:
@@ -203,14 +220,18 @@ class EstateView:
         return self.known.get(status.flow) if status.state == "unknown" else None
 
     def facts(self, status: FlowStatus) -> FlowFacts:
-        """Return the lag of a flow, as it was last known where it cannot be read now."""
-        last_known = self.last_known(status)
+        """Return the lag of a flow; while its workers do not answer it is at least that since they stored offsets last,
+        and where that is not known, as it was last known."""
         assert self.look is not None, "the status is of its look"
-        return last_known.lag if last_known else next(lag for lag in self.look.lag.flows if lag.flow == status.flow)
+        newest = next(lag for lag in self.look.lag.flows if lag.flow == status.flow)
+        last_known = self.last_known(status)
+        return last_known.lag if last_known and newest.total.records.value is None else newest
 
     def task_loads(self, status: FlowStatus) -> list[TaskLoad]:
         """Return what the tasks of a flow carried in the last hour of the store."""
-        return self.load.of_tasks(status.pair.split("->")[0], self.facts(status).lag.assignment)
+        last_known = self.last_known(status)
+        facts = last_known.lag if last_known else self.facts(status)
+        return self.load.of_tasks(status.pair.split("->")[0], facts.lag.assignment)
 
     def health_dict(self, tick: float) -> dict[str, object]:
         """Return whether looks succeed, without a word about the estate."""
@@ -382,10 +403,18 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
         for flow in newest.status.flows
         if flow.state != "unknown"
     }
-    looks = view.looks + 1
-    return replace(
+    looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
+    view = replace(
         view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known={**declared, **read}
     )
+    if not is_quiet:
+        return replace(view, quiet_looks=0, quiet_since=None)
+    return replace(view, quiet_looks=view.quiet_looks + 1, quiet_since=view.quiet_since or newest.ended_at)
+
+
+def tree_name(files: Sequence[Path]) -> str:
+    """Return a tree as it was typed; of what has an absolute path the name alone, as folders may tell of people."""
+    return few([file.name if file.is_absolute() else str(file) for file in files])
 
 
 class EstateWatch:
@@ -404,7 +433,13 @@ class EstateWatch:
         self._look, self._survey, self._clock = look, survey, clock
         self._closing, self._lock, self._stopped_at = threading.Event(), threading.Lock(), 0.0
         self._view = EstateView(
-            clock(), self._order.every_seconds, owner=str(workspace.topology.owner), started_tick=timing.now()
+            clock(),
+            self._order.every_seconds,
+            owner=str(workspace.topology.owner),
+            started_tick=timing.now(),
+            tree=tree_name(workspace.files),
+            commit=tree_commit(workspace.files),
+            host=socket.gethostname(),
         )
         self._halt: Callable[[], object] | None = None
         if asked := self._order.watchdog:
@@ -496,7 +531,8 @@ class EstateWatch:
             newest = Survey(
                 self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed), EstateNeeds(unknown=failed)
             )
-        self._publish(lambda view: replace(view, survey=newest, tree_error=trouble))
+        commit = tree_commit(self._workspace.files)
+        self._publish(lambda view: replace(view, survey=newest, tree_error=trouble, commit=commit))
 
     def _restart(self, asked: WatchdogOrder) -> None:
         """Be a watchdog until the end; whatever goes wrong is published, and it begins anew."""

@@ -130,7 +130,7 @@ def test_the_overview_shows_each_pair_with_word_sign_and_lag() -> None:
     assert '<a class="ok late" href="/flow?id=orders%3Aa-%3Eb"' in said
     assert re.search(r'<b><span aria-hidden="true">✓ </span>ok</b> <small>40 records</small>', said)
     assert "1 flow (1 ok); 1 task (1 RUNNING)." in said
-    assert "Looked 5 s ago." in said
+    assert "Looked 5 s ago" in said
 
 
 def test_a_flow_shows_tasks_lag_over_time_and_partitions() -> None:
@@ -295,7 +295,7 @@ def test_stale_and_failed_looks_are_said() -> None:
     said = ask(view, "/", now=NOW + 91).text
     assert "What is shown is stale" in said
     assert "The last look failed: no room &lt;left&gt;" in said
-    assert "The last complete look was 91 s ago." in said
+    assert "The last complete look was 91 s ago" in said
     health = ask(view, "/healthz", now=NOW + 91)
     assert (health.status_code, health.json()["state"], health.json()["stale_since"]) == (503, "stale", NOW + 90)
 
@@ -319,7 +319,9 @@ def test_several_flows_of_a_pair_are_one_cell_with_the_worst_state() -> None:
 
 @pytest.mark.parametrize("refresh", ["30", "0", "99999999", "abc", "-1", "²"])
 def test_a_page_loads_again_only_when_it_is_asked_to(refresh: str) -> None:
-    found = re.findall(r'<meta http-equiv="refresh" content="(\d+)">', ask(small(), f"/?refresh={refresh}").text)
+    found = re.findall(
+        r'<meta http-equiv="refresh" content="(\d+); url=[^"]*">', ask(small(), f"/?refresh={refresh}").text
+    )
     assert found == {"30": ["30"], "0": ["5"]}.get(refresh, [])
 
 
@@ -353,6 +355,7 @@ def hostile(name: str) -> EstateView:
 @pytest.mark.parametrize("page", [*PAGES, "/flow"])
 def test_text_from_connect_and_kafka_stays_text(name: str, page: str) -> None:
     said = ask(hostile(name), page if page != "/flow" else flow_link(f"{name}:a->b")).text
+    said = re.sub(r'<script src="/static/\w+\.js\?[0-9a-f]{12}" defer></script>', "", said)
     assert not re.search(r"<(script|img)", said, re.IGNORECASE)
     assert "\u202e" not in said, "characters that reorder text are made visible"
     assert "49" not in re.sub(r"\d{3,}|:\d+|249|#[0-9a-f]+", "", said.partition("</style>")[2]) or "7 * 7" in said

@@ -16,6 +16,8 @@ from mm2mgr.serve.pages.base import MOST_ROWS, Context, change_text, utc
 from mm2mgr.text import number_of, rate_text, span_text
 
 _LATE_SECONDS = 60.0
+UNKNOWN_LAG = "lag unknown"
+"""What `pair_lag` says where nothing is counted."""
 
 
 def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
@@ -47,7 +49,7 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "flow_health": status.health,
         "state_word": status.state,
         "connector": f"{shown.connector} on {shown.connect}" if shown.connector else shown.connect,
-        "aged": f"Its Connect cluster cannot be read; below is what was known {age} ago." if age else "",
+        "aged": _aged_text(age, facts.total) if age else "",
         "problems": status.sentences,
         "notes": [
             *_lane_sentences(status, view),
@@ -69,6 +71,12 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "unknown": sorted({reason for row in partitions for reason in row.unknown.values()}),
         "changes": _changes_of(status.flow, view.survey),
     }
+
+
+def _aged_text(age: str, lag: LagRow) -> str:
+    if lag.records.at_least:
+        return f"No worker answers: the lag is at least that, and tasks are as they were known {age} ago."
+    return f"Its Connect cluster cannot be read; below is what was known {age} ago."
 
 
 def _lane_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
@@ -145,7 +153,7 @@ def pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
     rows = [row for row in totals if row]
     records = [row.records.value for row in rows if row.records.value is not None]
     if not rows or len(records) < len(totals):
-        return "lag unknown", True
+        return UNKNOWN_LAG, True
     if not sum(records):
         return "level", False
     seconds = [row.seconds.value for row in rows if row.records.value]
@@ -153,4 +161,5 @@ def pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
     if len(known_seconds) < len(seconds):
         at_least = any(row.records.at_least for row in rows)
         return f"{records_text(sum(records), at_least)} records", True
-    return f"{span_text(max(known_seconds))} behind", max(known_seconds) > _LATE_SECONDS
+    at_least = "at least " if any(row.seconds.at_least for row in rows) else ""
+    return f"{at_least}{span_text(max(known_seconds))} behind", max(known_seconds) > _LATE_SECONDS

@@ -1,4 +1,4 @@
-"""The first page of `serve`: the picture, problems, and clusters that could not be read."""
+"""The first page of `serve`: what is wrong now, traffic, what changed, what will hurt, and the picture."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from collections.abc import Mapping
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.health import Status
-from mm2mgr.serve.pages.base import MOST_ROWS, Context, flow_link
+from mm2mgr.serve.pages.base import Context, problem_count
+from mm2mgr.serve.pages.changed import changed
 from mm2mgr.serve.pages.picture import picture
+from mm2mgr.serve.pages.traffic import traffic
+from mm2mgr.serve.pages.wrong import ahead, wrong
+from mm2mgr.serve.visits import FIRST_SECONDS, Visit
 from mm2mgr.text import number_of
 
 
-def overview(now: float, view: EstateView, shown: Mapping[str, str] | None = None) -> Context:
-    """Return what the overview shows: the picture, as `view` and `pairs` of the address ask for it, problems, and
-    clusters that could not be read."""
+def overview(
+    now: float, view: EstateView, shown: Mapping[str, str] | None = None, visit: Visit | None = None
+) -> Context:
+    """Return what the overview shows: `shown` has `view` and `pairs` of its address, for the picture. `visit`: since when
+    something has changed; None: the last day."""
     status, asked = view.look.status if view.look else None, shown or {}
-    problems = _problems(status) if status else []
-    failures = status.failures.items() if status else ()
     return {
         "name": "overview",
         "here": "/",
         "summary": _summary(status) if status else "",
+        "count": problem_count(view),
+        "wrong": wrong(view),
+        "traffic": traffic(view),
+        "changed": changed(now, view, visit or Visit(now - FIRST_SECONDS, True)),
+        "ahead": ahead(view),
         "picture": picture(now, view, asked.get("view", ""), asked.get("pairs", "")),
-        "problems": problems[:MOST_ROWS],
-        "more": max(0, len(problems) - MOST_ROWS),
         "connects": _connects(view),
-        "failures": [(cluster, failure.message, failure.hint) for cluster, failure in failures],
     }
 
 
@@ -47,12 +53,3 @@ def _summary(status: Status) -> str:
     return f"{number_of(len(status.flows), 'flow')} ({', '.join(flows)}); {number_of(tasks.total(), 'task')}" + (
         f" ({counts})." if counts else "."
     )
-
-
-def _problems(status: Status) -> list[tuple[str, str, str]]:
-    return [
-        *((flow.flow, flow_link(flow.flow), problem.sentence) for flow in status.flows for problem in flow.problems),
-        *((other.connector, "", problem.sentence) for other in status.companions for problem in other.problems),
-        *((lone.connector, "", lone.sentence()) for lone in status.orphans),
-        *((stale.connect, "", stale.sentence()) for stale in status.stale_offsets),
-    ]

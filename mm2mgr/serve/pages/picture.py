@@ -116,7 +116,7 @@ def _cell(now: float, pair: tuple[str, str], flows: Sequence[FlowStatus], view: 
         "health": health,
         "late": is_late,
         "well": health == "ok" and not is_late,
-        "lag": f"known {span_text(max(ages))} ago" if ages else lag,
+        "lag": f"known {span_text(max(ages))} ago" if ages and lag == UNKNOWN_LAG else lag,
         "flows": "" if only else number_of(len(flows), "flow"),
         "pair": f"{pair[0]} to {pair[1]}",
     }
