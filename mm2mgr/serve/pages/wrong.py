@@ -33,7 +33,7 @@ def wrong(view: EstateView) -> Context:
     if status:
         entries += [*_late(view), *_unread(status), *_undone(view)]
     entries.sort(key=lambda entry: (_ORDER[str(entry["word"])], not entry["is_danger"]))  # else as they are ordered
-    dangers = sum(len(entry["parts"]) for entry in entries if entry["is_danger"])  # type: ignore[arg-type]
+    dangers = sum(len(entry["parts"]) for entry in entries if entry["is_danger"])  # type: ignore[misc, arg-type]
     return {"shown": entries[:_SHOWN], "folded": entries[_SHOWN:], "dangers": dangers, "quiet": _quiet(view)}
 
 
