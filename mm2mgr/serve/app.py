@@ -165,6 +165,7 @@ def application(
         Route("/", answers.overview),
         Route("/flows", answers.flows),
         Route("/flow", answers.flow),
+        Route("/traffic", answers.traffic),
         Route("/workers", answers.workers),
         Route("/worker", answers.worker),
         Route("/losses", answers.losses),
@@ -271,6 +272,10 @@ class _Answers:
         if context := pages.worker(view, connect, worker):
             return self._html(request, "worker", view, context)
         return self._html(request, "nowhere", view, pages.unknown_worker(view, connect, worker), 404)
+
+    def traffic(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "all_traffic", view, pages.traffic_page(view))
 
     def losses(self, request: Request) -> Response:
         view = self._view()

@@ -58,30 +58,42 @@ def traffic(view: EstateView) -> Context | None:
     usual first; None before the first look."""
     if view.look is None:
         return None
+    flows, rows = _traffic(view)
+    shown = rows if len(rows) <= _SHOWN + 2 else rows[:_SHOWN]
+    return {"total": _total(flows), "notes": _notes(view, flows), "rows": shown, "more": _more(rows[len(shown) :])}
+
+
+def traffic_page(view: EstateView) -> Context:
+    """Return the page of the traffic of all pairs."""
+    flows, rows = _traffic(view)
+    section = {"total": _total(flows), "notes": _notes(view, flows), "rows": rows, "more": ""}
+    return {"name": "traffic", "here": "/traffic", "traffic": section}
+
+
+def _traffic(view: EstateView) -> tuple[list[FlowTrafficNow], list[Context]]:
+    """Return the traffic of all flows, and a row per pair, those that are not as usual first."""
     pairs = defaultdict[str, list[tuple[str, FlowTrafficNow]]](list)
-    for status in view.look.status.flows:
+    for status in view.look.status.flows if view.look else ():
         pairs[status.pair].append((status.flow, traffic_of(view, status.flow)))
     rows = [_row(pair, flows) for pair, flows in pairs.items()]
     rows.sort(key=lambda row: (_VERDICTS.index(row["verdict"]), -float(row["rate"]), str(row["pair"])))  # type: ignore[arg-type]
-    flows = [of for several in pairs.values() for _, of in several]
+    return [of for several in pairs.values() for _, of in several], rows
+
+
+def _notes(view: EstateView, flows: Sequence[FlowTrafficNow]) -> list[str]:
     unmeasured = sum(of.records.now is None for of in flows)
     notes = [f"{number_of(unmeasured, 'flow')} of {len(flows)} not measured now."] if unmeasured else []
     if view.traffic.unknown:
-        notes.append(f"Earlier rates are unknown: {view.traffic.unknown}")
+        notes.append(f"Earlier rates are unknown: {view.traffic.unknown}.")
     if view.traffic.bytes_unknown:
-        notes.append(f"Bytes of earlier hours are unknown: {view.traffic.bytes_unknown}")
-    is_short = len(rows) <= _SHOWN + 2
-    shown = rows if is_short else rows[:_SHOWN]
-    return {
-        "total": _total(flows),
-        "notes": notes,
-        "parts": [part for part in ((shown, ""), (rows[len(shown) :], _fold_text(rows[len(shown) :]))) if part[0]],
-    }
+        notes.append(f"Bytes of earlier hours are unknown: {view.traffic.bytes_unknown}.")
+    return notes
 
 
-def _fold_text(rows: Sequence[Context]) -> str:
+def _more(rows: Sequence[Context]) -> str:
     counts = [(word, sum(row["verdict"] == word for row in rows)) for word in _VERDICTS]
-    return f"{number_of(len(rows), 'more pair')}: {', '.join(f'{count} {word}' for word, count in counts if count)}"
+    words = ", ".join(f"{count} {word}" for word, count in counts if count)
+    return f"{number_of(len(rows), 'more pair')}: {words}" if rows else ""
 
 
 def _total(flows: Sequence[FlowTrafficNow]) -> str:
