@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mm2mgr.errors import cause
@@ -307,7 +308,7 @@ def _read_looks(owner: str, store: Store, now: float) -> dict[str, tuple[Traffic
     ):
         by_flow = dict[str, TrafficColumns]()
         firsts = [at for at, flow in enumerate(flows) if not at or flows[at - 1] != flow]
-        for first, last in zip(firsts, [*firsts[1:], len(flows)], strict=True):
+        for first, last in pairwise([*firsts, len(flows)]):
             whole = tuple(array("q", columns[name][first:last].astype(np.int64).tobytes()) for name in names[0])
             real = tuple(
                 array("d", (columns[name][first:last] / (1000.0 if name.endswith("_ms") else 1.0)).tobytes())

@@ -91,7 +91,7 @@
     }
   }
 
-  document.addEventListener("pointermove", (event) => {
+  function follow(event) {
     const chart = event.target.closest ? event.target.closest("svg.chart") : null;
     if (!chart) {
       hide();
@@ -99,6 +99,7 @@
     }
     const frame = chart.getBoundingClientRect();
     show(chart, (event.clientX - frame.left) / frame.width * 480);
-  });
-  document.addEventListener("pointerleave", hide);
+  }
+  document.addEventListener("pointermove", follow);
+  document.addEventListener("pointerdown", follow); // a finger does not move before it touches
 })();
