@@ -39,6 +39,7 @@ WORKERS_OWN = "what the workers have"
 _OWN_WORKERS = {"dedicated", "mirrormaker1"}  # forms that bring their own process
 _MOST_STATES = 20_000
 _MOST_COMPARED = 2_500
+_PROVIDERS = "config.providers"
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 
 
@@ -415,6 +416,8 @@ class _Rows:
         names |= changed_defaults(before.client.kind, self.old.version, self.new.version)
         for plain in sorted(names):
             old, new = self.old.value_of(before, plain), self.new.value_of(after, plain)
+            if plain == _PROVIDERS and not any(value and value.origin == "connector" for value in (old, new)):
+                continue  # what the workers resolve placeholders with
             if not self._is_same(plain, old, new, before.client.kind):
                 yield self._row(before.client.name, plain, old, new, _OF_CLIENTS[before.client.name])
 
