@@ -221,10 +221,7 @@ def _refuse_mirror_maker2(connectors: Sequence[Connector], topology: Topology) -
         pair, home = "->".join(_ends(connector)), topology.connects[connector.connect].kafka
         class_name = _CLASS_NAMES[connector.type]
         if connector.type == "heartbeat":
-            reason = (
-                "heartbeats of a flow are written to its source, and all connectors of a KafkaMirrorMaker2 write to its "
-                "target"
-            )
+            reason = "heartbeats of a flow are written to its source, and a KafkaMirrorMaker2 writes to its target only"
             yield ExportRefusal(
                 connector.name, "", reason, "write `heartbeats: false` in its flow, or choose --format strimzi"
             )
