@@ -294,8 +294,14 @@ def schema() -> None:
 @command("Every day", 16)
 @option("--dashboard", is_flag=True, help="Print a dashboard for Grafana instead, as JSON.")
 @option("--kubernetes", is_flag=True, help="Print it as a PrometheusRule, or the dashboard as a ConfigMap.")
+@option(
+    "--runbooks",
+    metavar="URL",
+    default="",
+    help="Where your copy of docs/how-to/something-is-red.md is served: `runbook_url` of each rule leads there.",
+)
 @click.pass_obj
-def rules(workspace: Workspace, dashboard: bool, kubernetes: bool) -> None:
+def rules(workspace: Workspace, dashboard: bool, kubernetes: bool, runbooks: str) -> None:
     """Print alerting rules for Prometheus, or a Grafana dashboard.
 
     Both read the metrics of `mm2mgr serve` with the owner of this tree, so the trees of several teams can share a
@@ -303,15 +309,19 @@ def rules(workspace: Workspace, dashboard: bool, kubernetes: bool) -> None:
     about to overtake a flow, and for `serve` itself. Print them again after an upgrade of mm2mgr, or when the first
     flow gets a `max_lag`. No cluster is asked.
 
+    The `runbook_url` of each rule has the anchor of its alert in docs/how-to/something-is-red.md of mm2mgr's
+    repository, or with --runbooks in the copy that you serve.
+
     \b
     Example:
       mm2mgr rules > mm2mgr.rules.yaml
+      mm2mgr rules --runbooks https://wiki.example.net/mirrors/something-is-red.html
       mm2mgr rules --dashboard > mm2mgr.dashboard.json
       mm2mgr rules --kubernetes | kubectl apply -f -
     """
     from mm2mgr.output.console import say_lines
 
-    say_lines(operations.rules(workspace, dashboard=dashboard, kubernetes=kubernetes))
+    say_lines(operations.rules(workspace, dashboard=dashboard, kubernetes=kubernetes, runbooks=runbooks))
 
 
 def _print_configs(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> int:
