@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from mm2mgr.connectors import Connector
-from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.errors import Mm2mgrError, absolute_url
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask_config
 from mm2mgr.spec.files import write_starter, yaml_text
@@ -142,10 +142,7 @@ def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = F
         return yaml_text(
             {**head, "data": {f"{_name(workspace)}.json": json.dumps(dashboard_document, ensure_ascii=False)}}
         )
-    page = runbooks.rstrip("#")
-    if page and not (re.match(r"https?://[^/\s]", page) and page.isprintable() and not re.search(r"[\s#{}]", page)):
-        raise InvalidArgument("runbooks", f"'{runbooks}' is no address such as https://example.net/something-is-red")
-    groups = {"groups": [rule_group(workspace.topology, page or RUNBOOKS)]}
+    groups = {"groups": [rule_group(workspace.topology, absolute_url("runbooks", runbooks) or RUNBOOKS)]}
     if not kubernetes:
         return yaml_text(groups)
     head = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": _metadata(workspace, {})}
