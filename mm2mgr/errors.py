@@ -268,8 +268,13 @@ class Problem:
 
         object.__setattr__(self, "message", mask_text(self.message))
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """Where it is, what is wrong, and what to write instead."""
         return f"{self.place}: {self.message}"
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 class SpecError(Mm2mgrError):
