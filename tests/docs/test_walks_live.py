@@ -1,17 +1,30 @@
-"""Pages that are walked on a sandbox: their files, and every command in order, as a reader would do it."""
+"""Pages that are walked on real Kafka and Connect, every command of theirs in order, as a reader would do it.
+
+Some are walked in a folder and a sandbox of their own, and what they say is compared. The others take an estate for granted:
+their commands run on a small one, each with the exit code that it must have there.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+import confluent_kafka
 import pytest
+import yaml
 
 from mm2mgr.sandbox.server import free_ports
+from tests.docs.commands import ON_AN_ESTATE, WALKS, commands_of, why_not_run
 from tests.docs.test_documents import DOCUMENTS, FENCE, REPOSITORY
 
 pytestmark = [pytest.mark.live, pytest.mark.matrix]
@@ -30,11 +43,31 @@ for second in range(90):
     time.sleep(1)
 assert b'orders' in page, page"
 """
-WALKS = ("docs/tutorial.md", "docs/how-to/stress-test.md", "docs/how-to/try-a-setting.md")
 SAVED = re.compile(r"[Ss]ave this as `([^`]+)`")
 INSTALLS = "python3 -m venv"  # what the tests are installed with already
 SECONDS = 1_200
 PORT = 8642
+
+
+def environment_in(folder: Path, **more: str) -> dict[str, str]:
+    """Return variables by which a shell has `mm2mgr` and `python` of these tests, and a state of its own."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    for program, words in (("mm2mgr", "-m mm2mgr "), ("python", "")):
+        (programs / program).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {words}"$@"\n')
+        (programs / program).chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+        "MM2MGR_STATE": str(folder / "state"),
+        "MM2MGR_SPARK": "off",
+        "COLUMNS": "160",
+        **more,
+    }
+
+
+# --- pages with a sandbox of their own --------------------------------------------------------------------------------
 
 
 def script_of(page: str) -> str:
@@ -63,7 +96,7 @@ def as_promised(command: str, before: str) -> str:
     code = 1 if "exit code 1" in before else 0
     outcome = f"{{ {command}; }} && code=0 || code=$?; [ $code = {code} ]"
     if re.search("after some seconds", before, re.IGNORECASE):
-        return f"until {outcome}; do sleep 2; done"
+        return f"until {outcome}; do sleep 1; done"
     return outcome
 
 
@@ -79,34 +112,21 @@ def headings(page: str) -> list[str]:
     """Return the first line of each output that the page shows, such as the columns of a table, up to a number."""
     outputs = (match["body"].splitlines() for match in FENCE.finditer(page) if match["kind"] == "console")
     texts = ([line for line in lines if not line.startswith("$ ") and line != "..."] for lines in outputs)
-    return [re.split(r"\d", lines[0])[0] for lines in texts]
+    return [re.split(r"\d", lines[0])[0] for lines in texts if lines]
 
 
 @pytest.mark.parametrize("name", WALKS)
 def test_every_command_of_the_page_does_what_it_says(name: str, tmp_path: Path) -> None:
-    page, shim = DOCUMENTS[name], tmp_path / "bin" / "mm2mgr"
-    shim.parent.mkdir()
-    for program, words in (("mm2mgr", "-m mm2mgr "), ("python", "")):
-        shim.with_name(program).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {words}"$@"\n')
-        shim.with_name(program).chmod(0o755)
-    (port,) = free_ports(1)
-    surroundings = {
-        **os.environ,
-        "PATH": f"{shim.parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(REPOSITORY),
-        "MM2MGR_STATE": str(tmp_path / "state"),
-        "MM2MGR_SPARK": "off",
-        "COLUMNS": "160",
-        "PORT": str(port),
-    }
-    stop = "trap 'mm2mgr sandbox down; kill $(jobs -p) 2> /dev/null' EXIT\n"  # where the page does not come so far
+    page, (port,) = DOCUMENTS[name], free_ports(1)
+    # Where the page does not come so far. `kill` without a process would be the exit code of all.
+    stop = "trap 'mm2mgr sandbox down; kill $(jobs -p) 2> /dev/null || true' EXIT\n"
     script = at_this_sandbox(script_of(page), page).replace(
         "mm2mgr serve &", f"mm2mgr serve --listen 127.0.0.1:{port} &\n{LOOK}"
     )
     done = subprocess.run(
         ["bash", "-c", stop + script],
         cwd=tmp_path,
-        env=surroundings,
+        env=environment_in(tmp_path, PORT=str(port)),
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -117,3 +137,195 @@ def test_every_command_of_the_page_does_what_it_says(name: str, tmp_path: Path) 
     said = " ".join((done.stdout + done.stderr).replace(f":{port}", f":{PORT}").split())
     for heading in headings(page):
         assert " ".join(heading.split()) in said
+
+
+# --- pages whose commands run on an estate ----------------------------------------------------------------------------
+
+TREE = """
+links: [{between: [dc1-logging, agg-east], rtt: 20ms, bandwidth: 1Gbit/s}]
+defaults:
+  flows:
+    refresh_interval: 5s
+    checkpoints: {group_offsets: true, interval: 5s}
+    audit: 10%
+    failover: {check_every: 15min}
+flows:
+  orders: {sources: [dc1-logging], targets: [agg-east], topics: {include: [app.orders]}}
+  logging: {sources: [dc1-logging], targets: [agg-east], topics: {include: [audit.log]}}
+"""
+# Of these the tree of a page has one flow: a dedicated MirrorMaker has one value for a pair.
+ONE_FLOW = """
+flows:
+  orders: {sources: [dc1-logging], targets: [agg-east], topics: {include: [app.orders]}}
+"""
+# What a person answers, in words that a shell gives.
+ANSWERS = (
+    (r"^mm2mgr (rebalance .*--apply|offsets reset|failover back .*--(apply|start))", " --yes"),
+    (r"^mm2mgr failover run(?!.*--dry-run)", " --yes --producers-stopped --quiet-for 1s"),
+)
+# They run until somebody ends them.
+ENDLESS = re.compile(r"--follow|--watch\b|^mm2mgr (serve|watch(?!.*--once)|reconcile(?!.*--once))|--duration 1h")
+# Exit codes that are not 0 on this estate, by page and command, with what the reader is told.
+CODES = {
+    ("docs/how-to/audit.md", "mm2mgr audit app.orders --partition 3"): (1, "Not judged"),
+}
+# What is done before a command, where the page says so in words or takes it for granted.
+BEFORE: dict[tuple[str, str], str] = {}
+
+
+@dataclass
+class Estate:
+    """A sandbox with the tree `clusters/` in git, records that are mirrored, groups that read, and samples."""
+
+    folder: Path
+    environment: dict[str, str]
+    connects: dict[str, str]
+    brokers: dict[str, str]
+    port: int
+
+    def run(self, command: str, *, seconds: float = 120) -> tuple[int, str]:
+        """Return the exit code of a command, and all that it said."""
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def must(self, command: str) -> str:
+        code, said = self.run(command)
+        assert code == 0, f"{command}\n{said}"
+        return said
+
+    def run_a_while(self, command: str, *, seconds: float = 60) -> tuple[int, str]:
+        """Run what has no end until it has said something, then end it as Ctrl-C does."""
+        log = self.folder / "endless.log"
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            end = time.monotonic() + seconds
+            while process.poll() is None and not log.read_text() and time.monotonic() < end:
+                time.sleep(0.2)
+            time.sleep(1)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+            code = process.wait(30)
+        return code, log.read_text()
+
+
+@pytest.fixture(scope="module")
+def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
+    top = tmp_path_factory.mktemp("estate")
+    tree, beside = top / "mirrors" / "clusters", top / "mirrors"
+    tree.mkdir(parents=True)
+    (top / "sandbox").mkdir()
+    names = dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "a person")
+    names |= dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "person@example.org")
+    (port,) = free_ports(1)
+    here = Estate(beside, environment_in(top, **names), {}, {}, port)
+    sandbox = f"cd {shlex.quote(str(top / 'sandbox'))} && mm2mgr sandbox"
+    try:
+        here.must(f"{sandbox} up")
+        written = (top / "sandbox/.mm2mgr/sandbox/clusters/clusters.yaml").read_text()
+        declared = yaml.safe_load(written)
+        here.connects |= {name: connect["url"][0] for name, connect in declared["connect"].items()}
+        here.brokers |= {name: cluster["bootstrap_servers"][0] for name, cluster in declared["clusters"].items()}
+        (tree / "clusters.yaml").write_text(written)
+        (tree / "flows.yaml").write_text(TREE)
+        single = beside / "single"
+        single.mkdir()
+        (single / "clusters.yaml").write_text(written)
+        (single / "flows.yaml").write_text(ONE_FLOW)
+        here.must("git init --quiet . && git add clusters && git commit --quiet --message tree")
+        here.must(f"{sandbox} topic create dc1-logging app.orders --partitions 4")
+        here.must(f"{sandbox} topic create dc1-logging audit.log --partitions 1")
+        here.must(f"{sandbox} topic create agg-east app.orders --partitions 4")
+        here.must(f"{sandbox} produce agg-east app.orders --records 2000 --size 1000")
+        here.must(f"{sandbox} produce dc1-logging audit.log --records 1000")
+        here.must(f"{sandbox} produce dc1-logging app.orders --records 2000")
+        for group in ("billing.app", "mirrormaker1"):
+            commit_half(here.brokers["dc1-logging"], group, "app.orders")
+        here.must("mm2mgr apply --yes")
+        here.must(f"{sandbox} produce dc1-logging app.orders --records 1200 --rate 150 & mm2mgr sample --interval 2s --duration 7s")
+        here.must("mm2mgr throughput")
+        yield here
+    finally:
+        here.run(f"{sandbox} down")
+
+
+def commit_half(broker: str, group: str, topic: str) -> None:
+    """Let a group have read half of each partition of a topic, and be away."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker, "group.id": group, "enable.auto.commit": False})
+    try:
+        partitions = [
+            confluent_kafka.TopicPartition(topic, number)
+            for number in consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        ]
+        for partition in partitions:
+            partition.offset = consumer.get_watermark_offsets(partition, timeout=20)[1] // 2
+        consumer.commit(offsets=partitions, asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def on_this_estate(command: str, here: Estate) -> str:
+    """Return a command with what this estate has in place of the page's names, addresses and paths outside of its folder."""
+    month = datetime.now(UTC).strftime("%Y-%m")
+    for pattern, text in (
+        (r"\bdc1(?!-)", "dc1-logging"),
+        (r"\bagg\b(?!-)", "agg-east"),
+        (r"\bagg-north\b", "agg-west"),
+        (r"=bulk\b", "=logging"),
+        (r"http://connect-(e?1):8083", here.connects["east"]),
+        (r"http://connect-w1:8083", here.connects["west"]),
+        (r"2026-10\b", month),
+        (r"3f2a9c1d8e70", "HEAD"),
+        (r"/run/mm2mgr/|/etc/prometheus/rules/|~/\.\S*/(?=\S+$)", ""),
+        (r"0\.0\.0\.0:8642", f"127.0.0.1:{here.port}"),
+        (r"^(mm2mgr serve(?!.*--listen).*)", rf"\1 --listen 127.0.0.1:{here.port}"),
+        (r"\s*&$", ""),
+    ):
+        command = re.sub(pattern, text, command)
+    for pattern, answer in ANSWERS:
+        if re.search(pattern, command) and answer.split()[0] not in command:
+            command += answer
+    return command
+
+
+@pytest.mark.parametrize("name", ON_AN_ESTATE)
+def test_every_command_of_the_page_runs_on_an_estate(name: str, estate: Estate) -> None:
+    wrong = []
+    for shown in commands_of(DOCUMENTS[name]):
+        if why_not_run(shown):
+            continue
+        ready = next((text for (page, words), text in BEFORE.items() if page == name and shown.startswith(words)), "")
+        if ready:
+            estate.must(ready)
+        command = on_this_estate(shown, estate)
+        codes, told = next(
+            (value for (page, words), value in CODES.items() if page == name and shown.startswith(words)), (0, "")
+        )
+        begun = time.monotonic()
+        if ENDLESS.search(command):
+            code, said = estate.run_a_while(command)
+            is_good = code in {0, 130}
+        else:
+            code, said = estate.run(command)
+            is_good = code == codes and told in said
+        print(f"$ {command}  # {code}, {time.monotonic() - begun:.1f} s\n{said}")
+        if not is_good or "Traceback" in said:
+            wrong.append(f"$ {shown}\n  as: {command}\n  exit code {code}: {said[-600:]}")
+    assert not wrong, "\n".join(wrong)
