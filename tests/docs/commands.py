@@ -31,6 +31,8 @@ NOT_RUN = {
     "spark-submit": "no standalone cluster of Spark here: tests/throughput/test_submit.py",
     "mm2mgr rules --kubernetes | kubectl": "no cluster of Kubernetes here",
     "mm2mgr sample --from prometheus": "no Prometheus here: tests/samples/test_prometheus.py",
+    "mm2mgr audit --compare logging-old": "walked in docs/how-to/try-a-setting.md",
+    "mm2mgr failover back 'dc1->agg' --": "begins after a failover, with a way back in the tree: tests/live/test_failback.py",
     "mm2mgr --clusters strange-tree": "the snapshot of another estate: tests/live/test_snapshot.py",
 }
 

@@ -6,7 +6,6 @@ their commands run on a small one, each with the exit code that it must have the
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -14,10 +13,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
+from urllib.request import ProxyHandler, build_opener
 
 import confluent_kafka
 import pytest
@@ -47,6 +48,7 @@ SAVED = re.compile(r"[Ss]ave this as `([^`]+)`")
 INSTALLS = "python3 -m venv"  # what the tests are installed with already
 SECONDS = 1_200
 PORT = 8642
+T = TypeVar("T")
 
 
 def environment_in(folder: Path, **more: str) -> dict[str, str]:
@@ -151,7 +153,7 @@ defaults:
     failover: {check_every: 15min}
 flows:
   orders: {sources: [dc1-logging], targets: [agg-east], topics: {include: [app.orders]}}
-  logging: {sources: [dc1-logging], targets: [agg-east], topics: {include: [audit.log]}}
+  logging: {sources: [dc1-logging, dc2-logging], targets: [agg-east], topics: {include: [audit.log]}}
 """
 # Of these the tree of a page has one flow: a dedicated MirrorMaker has one value for a pair.
 ONE_FLOW = """
@@ -165,12 +167,33 @@ ANSWERS = (
 )
 # They run until somebody ends them.
 ENDLESS = re.compile(r"--follow|--watch\b|^mm2mgr (serve|watch(?!.*--once)|reconcile(?!.*--once))|--duration 1h")
-# Exit codes that are not 0 on this estate, by page and command, with what the reader is told.
-CODES = {
-    ("docs/how-to/audit.md", "mm2mgr audit app.orders --partition 3"): (1, "Not judged"),
+# Pages whose commands run in a folder of their own below the estate, with no tree yet, or with that of one flow.
+FOLDERS = {"docs/how-to/existing-mirrors.md": "taken", "docs/how-to/your-own-operator.md": "one"}
+# Exit codes that are not 0 on this estate, by page and beginning of the command, with a part of what is told.
+CODES: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {
+    ("audit", "mm2mgr audit app.orders --partition 3"): ((1,), "Not judged"),  # nothing was written yesterday
+    ("existing-mirrors", "mm2mgr import mm2"): ((3,), "needs a decision"),
+    ("something-is-red", "mm2mgr losses  "): ((1,), "extra"),
+    ("failover-check", "mm2mgr failover check"): ((0, 2), "GO"),
+    ("failover-back", "mm2mgr failover back"): ((1,), "no way back"),
 }
-# What is done before a command, where the page says so in words or takes it for granted.
-BEFORE: dict[tuple[str, str], str] = {}
+# What is done before a command: what the page says in words, or takes for granted. The first may fail.
+BEFORE = {
+    ("existing-mirrors", "mm2mgr import"): "rm -rf clusters",
+    (
+        "existing-mirrors",
+        "mm2mgr import connector.json --check",
+    ): "mm2mgr import connector.json --owner team --out clusters; true",
+    (
+        "something-is-red",
+        "mm2mgr losses  ",
+    ): "cd ../sandbox && mm2mgr sandbox produce agg-east dc1-logging.app.orders --records 20 && "
+    "mm2mgr sandbox produce dc1-logging app.orders --records 200 && sleep 8; cd - && mm2mgr audit orders --since 2h; true",
+    ("history", "mm2mgr apply"): "echo '  orders-more: {}' > /dev/null; sed -i 's/app.orders]}}/app.orders]}, "
+    "source_consumer: {max.poll.records: 700}}/' clusters/flows.yaml && git add . && git commit --quiet --message 'bigger fetches'",
+    ("day-two", "mm2mgr plan"): "mm2mgr resume 'dc1-logging->agg-east' --yes",
+    ("day-two", "mm2mgr offsets reset"): "mm2mgr stop orders",
+}
 
 
 @dataclass
@@ -183,11 +206,11 @@ class Estate:
     brokers: dict[str, str]
     port: int
 
-    def run(self, command: str, *, seconds: float = 120) -> tuple[int, str]:
-        """Return the exit code of a command, and all that it said."""
+    def run(self, command: str, *, within: str = ".", seconds: float = 120) -> tuple[int, str]:
+        """Return the exit code of a command in a folder of the estate, and all that it said."""
         done = subprocess.run(
             ["bash", "-c", command],
-            cwd=self.folder,
+            cwd=self.folder / within,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -198,8 +221,8 @@ class Estate:
         )
         return done.returncode, done.stdout
 
-    def must(self, command: str) -> str:
-        code, said = self.run(command)
+    def must(self, command: str, *, within: str = ".") -> str:
+        code, said = self.run(command, within=within)
         assert code == 0, f"{command}\n{said}"
         return said
 
@@ -245,13 +268,13 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
         here.brokers |= {name: cluster["bootstrap_servers"][0] for name, cluster in declared["clusters"].items()}
         (tree / "clusters.yaml").write_text(written)
         (tree / "flows.yaml").write_text(TREE)
-        single = beside / "single"
-        single.mkdir()
-        (single / "clusters.yaml").write_text(written)
-        (single / "flows.yaml").write_text(ONE_FLOW)
+        for file, text in (("clusters.yaml", written), ("flows.yaml", ONE_FLOW)):
+            (beside / "one" / "clusters").mkdir(parents=True, exist_ok=True)
+            (beside / "one" / "clusters" / file).write_text(text)
         here.must("git init --quiet . && git add clusters && git commit --quiet --message tree")
         here.must(f"{sandbox} topic create dc1-logging app.orders --partitions 4")
-        here.must(f"{sandbox} topic create dc1-logging audit.log --partitions 1")
+        for source in ("dc1-logging", "dc2-logging"):
+            here.must(f"{sandbox} topic create {source} audit.log --partitions 1")
         here.must(f"{sandbox} topic create agg-east app.orders --partitions 4")
         here.must(f"{sandbox} produce agg-east app.orders --records 2000 --size 1000")
         here.must(f"{sandbox} produce dc1-logging audit.log --records 1000")
@@ -259,11 +282,28 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
         for group in ("billing.app", "mirrormaker1"):
             commit_half(here.brokers["dc1-logging"], group, "app.orders")
         here.must("mm2mgr apply --yes")
-        here.must(f"{sandbox} produce dc1-logging app.orders --records 1200 --rate 150 & mm2mgr sample --interval 2s --duration 7s")
+        here.must(
+            f"{sandbox} produce dc1-logging app.orders --records 1200 --rate 150 & mm2mgr sample --interval 2s --duration 7s"
+        )
         here.must("mm2mgr throughput")
+        write_mirrors_of_others(here)
         yield here
     finally:
         here.run(f"{sandbox} down")
+
+
+def write_mirrors_of_others(here: Estate) -> None:
+    """Write what runs there as files of the forms in which people have their mirrors, into the folder `taken` and beside it."""
+    here.must(
+        "mkdir -p taken/dumps && mm2mgr --clusters one/clusters render --format properties > mm2.properties && "
+        "mm2mgr --clusters one/clusters render --format json --out connectors && cp -r connectors taken/mirrors && "
+        "cp connectors/*source* taken/connector.json && cp mm2.properties taken && "
+        "cp ../sandbox/.mm2mgr/sandbox/connect/east/worker.properties taken/connect-distributed.properties && "
+        "git -C one init --quiet && git -C one add . && git -C one commit --quiet --message tree"
+    )
+    for name, url in here.connects.items():
+        with build_opener(ProxyHandler({})).open(f"{url}/connectors?expand=info&expand=status") as answer:
+            (here.folder / "taken" / "dumps" / f"{name}.json").write_bytes(answer.read())
 
 
 def commit_half(broker: str, group: str, topic: str) -> None:
@@ -292,7 +332,9 @@ def on_this_estate(command: str, here: Estate) -> str:
         (r"http://connect-(e?1):8083", here.connects["east"]),
         (r"http://connect-w1:8083", here.connects["west"]),
         (r"2026-10\b", month),
-        (r"3f2a9c1d8e70", "HEAD"),
+        (r"3f2a9c1d8e70", "HEAD~1"),
+        (r"3f2a9c1b04", "all"),
+        (r"^mm2mgr init", "mkdir -p new && cd new && mm2mgr init"),
         (r"/run/mm2mgr/|/etc/prometheus/rules/|~/\.\S*/(?=\S+$)", ""),
         (r"0\.0\.0\.0:8642", f"127.0.0.1:{here.port}"),
         (r"^(mm2mgr serve(?!.*--listen).*)", rf"\1 --listen 127.0.0.1:{here.port}"),
@@ -305,27 +347,27 @@ def on_this_estate(command: str, here: Estate) -> str:
     return command
 
 
+def of(page: str, command: str, table: Mapping[tuple[str, str], T], default: T) -> T:
+    """Return what a table has for a command of a page: the entry with the longest beginning of it."""
+    fitting = [words for name, words in table if name == Path(page).stem and f"{command}  ".startswith(words)]
+    return table[Path(page).stem, max(fitting, key=len)] if fitting else default
+
+
 @pytest.mark.parametrize("name", ON_AN_ESTATE)
 def test_every_command_of_the_page_runs_on_an_estate(name: str, estate: Estate) -> None:
-    wrong = []
+    wrong, within = [], FOLDERS.get(name, ".")
     for shown in commands_of(DOCUMENTS[name]):
         if why_not_run(shown):
             continue
-        ready = next((text for (page, words), text in BEFORE.items() if page == name and shown.startswith(words)), "")
-        if ready:
-            estate.must(ready)
-        command = on_this_estate(shown, estate)
-        codes, told = next(
-            (value for (page, words), value in CODES.items() if page == name and shown.startswith(words)), (0, "")
-        )
-        begun = time.monotonic()
+        estate.must(of(name, shown, BEFORE, "true"), within=within)
+        command, begun = on_this_estate(shown, estate), time.monotonic()
+        codes, told = of(name, shown, CODES, ((0,), ""))
         if ENDLESS.search(command):
+            codes = (0, 130)
             code, said = estate.run_a_while(command)
-            is_good = code in {0, 130}
         else:
-            code, said = estate.run(command)
-            is_good = code == codes and told in said
+            code, said = estate.run(command, within=within)
         print(f"$ {command}  # {code}, {time.monotonic() - begun:.1f} s\n{said}")
-        if not is_good or "Traceback" in said:
+        if code not in codes or told not in said or "Traceback" in said:
             wrong.append(f"$ {shown}\n  as: {command}\n  exit code {code}: {said[-600:]}")
     assert not wrong, "\n".join(wrong)
