@@ -162,7 +162,10 @@ flows:
 """
 # What a person answers, in words that a shell gives.
 ANSWERS = (
-    (r"^mm2mgr (pause|resume|stop|restart|rebalance .*--apply|offsets reset|failover back .*--(apply|start))", " --yes"),
+    (
+        r"^mm2mgr (pause|resume|stop|restart|rebalance .*--apply|offsets reset|failover back .*--(apply|start))",
+        " --yes",
+    ),
     (r"^mm2mgr failover run(?!.*--dry-run)", " --yes --producers-stopped --quiet-for 1s"),
 )
 # They run until somebody ends them.
