@@ -13,7 +13,7 @@ from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.serve.pages.base import MOST_ROWS, SIGNS, WORST_FIRST, Context, flow_link
 from mm2mgr.serve.pages.flow_list import count_rate, flows_link
-from mm2mgr.serve.pages.flows import pair_lag
+from mm2mgr.serve.pages.flows import UNKNOWN_LAG, pair_lag
 from mm2mgr.text import number_of, rate_text, span_text
 
 _COLUMNS = {"source": "source", "Connect cluster": "connect", "target": "target"}
