@@ -185,7 +185,6 @@ def pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
     seconds = [row.seconds.value for row in rows if row.records.value]
     known_seconds = [value for value in seconds if value is not None]
     if len(known_seconds) < len(seconds):
-        at_least = any(row.records.at_least for row in rows)
-        return f"{records_text(sum(records), at_least)} records", True
+        return f"{records_text(sum(records), any(row.records.at_least for row in rows))} records", True
     at_least = "at least " if any(row.seconds.at_least for row in rows) else ""
     return f"{at_least}{span_text(max(known_seconds))} behind", max(known_seconds) > _LATE_SECONDS

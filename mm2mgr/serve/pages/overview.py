@@ -8,7 +8,7 @@ from mm2mgr.operations.serve import EstateView
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.health import Status
 from mm2mgr.serve.pages.base import Context, problem_count
-from mm2mgr.serve.pages.changed import changed
+from mm2mgr.serve.pages.changed import recent_changes
 from mm2mgr.serve.pages.picture import picture
 from mm2mgr.serve.pages.traffic import traffic
 from mm2mgr.serve.pages.wrong import ahead, wrong
@@ -26,7 +26,7 @@ def overview(now: float, view: EstateView, picture_kind: str = "", visit: Visit 
         "count": problem_count(view),
         "wrong": wrong(view),
         "traffic": traffic(view),
-        "changed": changed(now, view, visit or Visit(now - FIRST_SECONDS, True)),
+        "changed": recent_changes(now, view, visit or Visit(now - FIRST_SECONDS, True)),
         "ahead": ahead(view),
         "picture": picture(now, view, picture_kind),
         "connects": _connects(view),
