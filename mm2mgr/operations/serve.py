@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
     from mm2mgr.operations.audit import AuditRound, FollowOrder
+    from mm2mgr.operations.estate_workers import SeenWorkers
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.operations.throughput import RollUpOrder, RollUpRound
@@ -80,7 +81,8 @@ _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster m
 class EstateLook:
     """One complete look: status and lag of all flows, and the sums per flow. Times in seconds since 1970.
 
-    `max_lag_seconds`: the `max_lag` of flows that declare one and are not declared paused or stopped.
+    `max_lag_seconds`: the `max_lag` of flows that declare one and are not declared paused or stopped; `labels`: those
+    of Kafka clusters, as `key=value`, by alias.
     """
 
     began_at: float
@@ -89,6 +91,7 @@ class EstateLook:
     lag: LagReport
     totals: Mapping[str, LagRow]
     max_lag_seconds: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def late_flows(self) -> Mapping[str, float]:
@@ -115,7 +118,8 @@ class Survey:
     """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be
     made.
 
-    `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for.
+    `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for;
+    `workers`: those of each Connect cluster.
     """
 
     taken_at: float
@@ -124,6 +128,7 @@ class Survey:
     history: HistoryReport | str
     load: MeasuredLoad = field(default_factory=MeasuredLoad)
     needs: EstateNeeds = field(default_factory=EstateNeeds)
+    workers: Mapping[str, SeenWorkers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -355,11 +360,18 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     limits = {
         flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")
     }
-    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits)
+    labels = {
+        alias: tuple(f"{key}={value}" for key, value in sorted(cluster.model.labels.items()))
+        for alias, cluster in workspace.topology.clusters.items()
+        if cluster.model.labels
+    }
+    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits, labels)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
-    """Make the slow part: lint of the tree, the plan, the newest changes, the measured load and what it needs."""
+    """Make the slow part: lint of the tree, the plan, the newest changes, the measured load and what it needs, and the
+    workers."""
+    from mm2mgr.operations.estate_workers import estate_workers
     from mm2mgr.operations.history import history
     from mm2mgr.operations.lint import lint
     from mm2mgr.operations.plan import plan
@@ -371,6 +383,7 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
         _or_error(lambda: history(workspace, last=_CHANGES_KEPT)),
         measured_load(store),
         estate_needs(workspace, store),
+        estate_workers(workspace),
     )
 
 

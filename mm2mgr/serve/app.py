@@ -155,6 +155,7 @@ def application(
         Route("/metrics", answers.metrics),
         Route("/api/status", answers.api_status),
         Route("/api/flow", answers.api_flow),
+        Route("/api/workers", answers.api_workers),
         Route("/api/watchdog", answers.api_watchdog),
         Route("/api/rebalance", answers.api_rebalance),
         Route("/api/failover", answers.api_failover),
@@ -163,6 +164,8 @@ def application(
         Route("/", answers.overview),
         Route("/flows", answers.flows),
         Route("/flow", answers.flow),
+        Route("/workers", answers.workers),
+        Route("/worker", answers.worker),
         Route("/losses", answers.losses),
         Route("/watchdog", answers.watchdog),
         Route("/rebalance", answers.rebalance),
@@ -195,11 +198,14 @@ class _Answers:
         return JSONResponse(to_json(self._view().overview_dict(timing.now())))
 
     def api_flow(self, request: Request) -> Response:
-        view = self._view()
-        status = view.status(request.query_params.get("id", ""))
+        view, flow = self._view(), request.query_params.get("id", "")
+        status = view.status(flow)
         if status is None:
-            return JSONResponse({"error": "no flow has this id"}, 404)
+            return JSONResponse({"error": "no flow has this id", "nearest": pages.nearest_flows(view, flow)}, 404)
         return JSONResponse(to_json(view.flow_dict(status)))
+
+    def api_workers(self, request: Request) -> Response:
+        return JSONResponse(to_json(pages.workers_dict(self._view())))
 
     def api_watchdog(self, request: Request) -> Response:
         watchdog = self._view().watchdog
@@ -236,20 +242,30 @@ class _Answers:
 
     def overview(self, request: Request) -> Response:
         view = self._view()
-        context = pages.overview(self._clock(), view, request.query_params.get("view", ""), self._visit(request))
+        context = pages.overview(self._clock(), view, request.query_params, self._visit(request))
         return self._html(request, "overview", view, context)
 
     def flows(self, request: Request) -> Response:
-        view, query = self._view(), request.query_params
-        context = pages.flows(view, query.get("source", ""), query.get("target", ""))
-        return self._html(request, "flows", view, context)
+        view = self._view()
+        return self._html(request, "flows", view, pages.flow_list(view, request.query_params))
 
     def flow(self, request: Request) -> Response:
-        view = self._view()
-        status = view.status(request.query_params.get("id", ""))
+        view, flow = self._view(), request.query_params.get("id", "")
+        status = view.status(flow)
         if status is None:
-            return self._html(request, "flows", view, pages.flows(view) | {"heading": "No flow has this id"}, 404)
+            return self._html(request, "nowhere", view, pages.unknown_flow(view, flow), 404)
         return self._html(request, "flow", view, pages.flow(self._clock(), view, status))
+
+    def workers(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "workers", view, pages.workers(view))
+
+    def worker(self, request: Request) -> Response:
+        view, query = self._view(), request.query_params
+        connect, worker = query.get("connect", ""), query.get("id", "")
+        if context := pages.worker(view, connect, worker):
+            return self._html(request, "worker", view, context)
+        return self._html(request, "nowhere", view, pages.unknown_worker(view, connect, worker), 404)
 
     def losses(self, request: Request) -> Response:
         view = self._view()

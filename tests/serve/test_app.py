@@ -126,7 +126,7 @@ def test_every_answer_has_the_headers(path: str) -> None:
 
 
 def test_the_overview_shows_each_pair_with_word_sign_and_lag() -> None:
-    said = ask(small(), "/").text
+    said = ask(small(), "/?view=matrix").text
     assert '<a class="ok late" href="/flow?id=orders%3Aa-%3Eb"' in said
     assert re.search(r'<b><span aria-hidden="true">✓ </span>ok</b> <small>40 records</small>', said)
     assert "1 flow (1 ok); 1 task (1 RUNNING)." in said
@@ -279,7 +279,7 @@ def test_a_flow_whose_workers_are_down_keeps_what_was_known_with_its_age() -> No
     down = flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=(), connector="")
     failure = {"connect main": Failure("main: connection refused", "start it")}
     view = after_look(small(), look_of([down], at=NOW + 120, failures=failure))
-    overview = ask(view, "/", now=NOW + 125).text
+    overview = ask(view, "/?view=matrix", now=NOW + 125).text
     assert "connect main cannot be read: main: connection refused" in overview
     assert "known 2.08 min ago" in overview
     shown = ask(view, flow_link(FLOW), now=NOW + 125).text
@@ -310,7 +310,7 @@ def test_before_the_first_look_there_is_a_page_and_no_health() -> None:
 
 def test_several_flows_of_a_pair_are_one_cell_with_the_worst_state() -> None:
     flows = [flow_status(FLOW, "a->b"), flow_status("x:a->b", "a->b", health="problem", problems=(problem("x:a->b"),))]
-    said = ask(view_of(look_of(flows)), "/").text
+    said = ask(view_of(look_of(flows)), "/?view=matrix").text
     assert 'class="problem" href="/flows?source=a&amp;target=b"' in said
     assert "2 flows, level" in said
     listed = ask(view_of(look_of(flows)), "/flows?source=a&target=b").text

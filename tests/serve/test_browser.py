@@ -4,21 +4,51 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mm2mgr.evidence.flow_load import MeasuredLoad
+from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
+from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.pages import flow_link
-from tests.serve.estate import CHROMIUM, SURVEY, flow_status, look_of, problem, serving, view_of, watchdog_view
+from tests.serve.estate import (
+    CHROMIUM,
+    SURVEY,
+    flow_status,
+    look_of,
+    problem,
+    rebalances_view,
+    serving,
+    view_of,
+    watchdog_view,
+)
+from tests.serve.shop import shop
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+try:
+    import axe_playwright_python.sync_playwright as axe_module
+except ModuleNotFoundError:
+    axe_module = None
+needs_axe = pytest.mark.skipif(axe_module is None, reason="the package axe-playwright-python is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 SIZES = ((1280, 900), (400, 800))
+# Every page of the estate of nine flows.
+NINE = (
+    *(
+        "/",
+        "/?view=matrix",
+        "/flows",
+        "/flows?q=us&health=problem&group=connect&sort=-lag",
+        "/flows?q=nothing+like+this",
+    ),
+    *(flow_link("orders:us->hub"), flow_link("order"), "/workers", "/worker?connect=archive&id=archive-1:8083"),
+    *("/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance", "/failover"),
+)
 HOSTILE = "<script>document.title='x'</script>" + "t" * 214
 # The colours of what is read, over those of what is behind it, by the formula of WCAG.
 CONTRAST = """() => {
@@ -83,9 +113,80 @@ def test_a_page_fits_is_readable_and_loads_nothing_else(
     page.close()
 
 
+@pytest.fixture(scope="module")
+def nine() -> Iterator[str]:
+    """A server with nine flows, one of each trouble, and everything else that has a page."""
+    now = time.time()
+    state = ReadinessState("eu->hub", now, "NO-GO", "1 group (app): would skip records", 7, 1, 40, 3, 20, 5.0, now, now)
+    check = PairCheck(state.pair, now, "NO-GO", ("x",), (GroupLine("app", "NO-GO", "skips", 1, 1, now),), 1, ("y",))
+    view = shop(now)
+    assert view.look is not None
+    rehearsals = {state.pair: RehearsalState(state.pair, now, "not good", "billing: not read", 7, now - 864_000, 42.0)}
+    status = replace(view.look.status, failover={state.pair: state}, rehearsals=rehearsals)
+    view = replace(
+        view,
+        look=replace(view.look, status=status),
+        watchdog=watchdog_view("orders:us->hub", "mm2", "no leader"),
+        rebalances=rebalances_view("orders:us->hub", "rounds", "the limit is 1"),
+        failover=FailoverView().after_round(FailoverRound(1, now, (check,), warnings=("z",))),
+    )
+    with serving(lambda: view) as served:
+        yield served
+
+
+EVERY_LOOK = [(width, theme) for width in (1280, 768, 400) for theme in ("light", "dark")]
+
+
+def violations(page: Any, looks: Sequence[tuple[int, str]] = EVERY_LOOK) -> list[str]:
+    """Run axe, every rule, at these widths and themes; return what it objects to, and pages that scroll sideways."""
+    found = list[str]()
+    page.evaluate("document.querySelectorAll('details').forEach(folded => folded.open = true)")
+    page.evaluate(axe_module.Axe().axe_script)
+    for width, theme in looks:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=theme)
+        rules = page.evaluate("axe.run({resultTypes: ['violations']}).then(result => result.violations)")
+        found += [f"{width} {theme}: {rule['id']}: {node['html'][:200]}" for rule in rules for node in rule["nodes"]]
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            found.append(f"{width} {theme}: scrolls sideways")
+    return found
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """One page for all that are only read."""
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
+@needs_axe
+@pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param([(1280, "light"), (768, "dark"), (400, "light")], id="sample"),
+        pytest.param(EVERY_LOOK, id="all", marks=pytest.mark.matrix),
+    ],
+)
+@pytest.mark.parametrize("path", NINE)
+def test_a_page_has_no_barrier_at_any_width_in_both_themes(
+    tab: Any, nine: str, path: str, looks: Sequence[tuple[int, str]]
+) -> None:
+    tab.goto(nine + path)
+    assert violations(tab, looks) == []
+
+
+@needs_axe
+@pytest.mark.matrix
+@pytest.mark.parametrize("path", ["/", "/?view=matrix", "/flows?group=source", "/workers"])
+def test_a_large_estate_has_no_barrier_either(tab: Any, url: str, path: str) -> None:
+    tab.goto(url + path)
+    assert violations(tab) == []
+
+
 def test_the_matrix_is_a_table_that_a_keyboard_reaches(browser: Any, url: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto(url)
+    page.goto(f"{url}/?view=matrix")
     assert page.get_by_role("columnheader").count() == 7
     assert page.get_by_role("rowheader").count() == 40
     page.keyboard.press("Tab")
@@ -101,11 +202,12 @@ def test_the_matrix_is_a_table_that_a_keyboard_reaches(browser: Any, url: str) -
     page.close()
 
 
-def test_the_overview_of_240_pairs_is_light_enough_to_be_painted_at_once(browser: Any, url: str) -> None:
+@pytest.mark.parametrize("path", ["/", "/?view=matrix"])
+def test_the_overview_of_240_pairs_is_light_enough_to_be_painted_at_once(browser: Any, url: str, path: str) -> None:
     """The first answer holds every pair and nothing that delays it; `benchmarks/serve_page.py` measures the paint itself."""
     page = browser.new_page(viewport={"width": 1280, "height": 900}, java_script_enabled=False)
-    answer = page.goto(url)
-    assert page.locator("td [data-column]").count() == 240
+    answer = page.goto(f"{url}{path}")
+    assert page.locator("td [data-column], .estate path").count() >= (240 if "matrix" in path else 46)
     assert page.locator("script:not([defer]), link[rel=stylesheet], img").count() == 0
     assert page.locator("*").count() < 10 * 240
     assert len(answer.body()) < 500 * 240

@@ -1,9 +1,11 @@
 """The pages of `serve`: models from a view, and HTML from the models."""
 
 from mm2mgr.serve.pages.base import Context, LoadPace, flow_link, html, static_files, style
-from mm2mgr.serve.pages.flows import flow, flows
+from mm2mgr.serve.pages.flow_list import flow_list, nearest_flows, unknown_flow
+from mm2mgr.serve.pages.flows import flow
 from mm2mgr.serve.pages.overview import overview
 from mm2mgr.serve.pages.reports import changes, failover, findings, losses, plan, rebalance, watchdog
+from mm2mgr.serve.pages.workers import unknown_worker, worker, workers, workers_dict
 
 __all__ = [
     "Context",
@@ -13,13 +15,19 @@ __all__ = [
     "findings",
     "flow",
     "flow_link",
-    "flows",
+    "flow_list",
     "html",
     "losses",
+    "nearest_flows",
     "overview",
     "plan",
     "rebalance",
     "static_files",
     "style",
+    "unknown_flow",
+    "unknown_worker",
     "watchdog",
+    "worker",
+    "workers",
+    "workers_dict",
 ]

@@ -28,6 +28,7 @@ MOST_ROWS = 200
 PAGES = {
     "": "Overview",
     "flows": "Flows",
+    "workers": "Workers",
     "losses": "Losses",
     "findings": "Findings",
     "changes": "Changes",
@@ -37,6 +38,8 @@ PAGES = {
     "failover": "Failover",
 }
 """The pages by path, in the order of the navigation."""
+KEPT = ("refresh", "live")
+"""Parameters of the address that links between pages carry on."""
 SIGNS = {"problem": "✕", "unknown": "?", "waiting": "…", "ok": "✓"}
 WORST_FIRST = tuple(SIGNS)
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6

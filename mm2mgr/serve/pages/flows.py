@@ -1,8 +1,7 @@
-"""The list of flows, and the page of a flow."""
+"""The page of a flow."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mm2mgr.evidence.flow_load import TaskLoad
@@ -12,38 +11,13 @@ from mm2mgr.operations.serve import EstateView, Survey
 from mm2mgr.output.page import lag_curve
 from mm2mgr.output.status_text import lag_table, records_text
 from mm2mgr.output.tables import Table, or_dash
-from mm2mgr.problems.health import FlowStatus, TaskState
-from mm2mgr.serve.pages.base import MOST_ROWS, WORST_FIRST, Context, change_text, flow_link, utc
+from mm2mgr.problems.health import FlowStatus
+from mm2mgr.serve.pages.base import MOST_ROWS, Context, change_text, utc
 from mm2mgr.text import number_of, rate_text, span_text
 
 _LATE_SECONDS = 60.0
 UNKNOWN_LAG = "lag unknown"
 """What `pair_lag` says where nothing is counted."""
-
-
-def flows(view: EstateView, source: str = "", target: str = "") -> Context:
-    """Return the list of flows, or of those between two clusters."""
-    statuses = view.look.status.flows if view.look else ()
-    chosen = [flow for flow in statuses if not source or flow.pair == f"{source}->{target}"]
-    rows = [
-        {
-            "flow": flow.flow,
-            "link": flow_link(flow.flow),
-            "health": flow.health,
-            "state": flow.state,
-            "tasks": _tasks_text(flow.tasks),
-            "lag": pair_lag([view.total(flow.flow)])[0],
-            "problems": len(flow.problems),
-        }
-        for flow in sorted(chosen, key=lambda flow: (WORST_FIRST.index(flow.health), flow.flow))
-    ]
-    heading = f"Flows from {source} to {target}" if source else "Flows"
-    return {"name": "flows", "here": "/flows", "heading": heading, "rows": rows}
-
-
-def _tasks_text(tasks: Sequence[TaskState]) -> str:
-    counts = Counter(task.state for task in tasks)
-    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "no task"
 
 
 def flow(now: float, view: EstateView, status: FlowStatus) -> Context:

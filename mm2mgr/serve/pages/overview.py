@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output.tables import Table, or_dash
@@ -16,9 +17,12 @@ from mm2mgr.serve.visits import FIRST_SECONDS, Visit
 from mm2mgr.text import number_of
 
 
-def overview(now: float, view: EstateView, picture_kind: str = "", visit: Visit | None = None) -> Context:
-    """Return what the overview shows. `visit`: since when something has changed; None: the last day."""
-    status = view.look.status if view.look else None
+def overview(
+    now: float, view: EstateView, shown: Mapping[str, str] | None = None, visit: Visit | None = None
+) -> Context:
+    """Return what the overview shows: `shown` has `view` and `pairs` of its address, for the picture. `visit`: since when
+    something has changed; None: the last day."""
+    status, asked = view.look.status if view.look else None, shown or {}
     return {
         "name": "overview",
         "here": "/",
@@ -28,7 +32,7 @@ def overview(now: float, view: EstateView, picture_kind: str = "", visit: Visit 
         "traffic": traffic(view),
         "changed": recent_changes(now, view, visit or Visit(now - FIRST_SECONDS, True)),
         "ahead": ahead(view),
-        "picture": picture(now, view, picture_kind),
+        "picture": picture(now, view, asked.get("view", ""), asked.get("pairs", "")),
         "connects": _connects(view),
     }
 
