@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mm2mgr import timing
+from mm2mgr.evidence.traffic import RANGES, USUAL_RANGE
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.serve import pages
@@ -164,6 +165,7 @@ def application(
         Route("/", answers.overview),
         Route("/flows", answers.flows),
         Route("/flow", answers.flow),
+        Route("/traffic", answers.traffic),
         Route("/workers", answers.workers),
         Route("/worker", answers.worker),
         Route("/losses", answers.losses),
@@ -202,7 +204,10 @@ class _Answers:
         status = view.status(flow)
         if status is None:
             return JSONResponse({"error": "no flow has this id", "nearest": pages.nearest_flows(view, flow)}, 404)
-        return JSONResponse(to_json(view.flow_dict(status)))
+        name = request.query_params.get("range", USUAL_RANGE)
+        if name not in RANGES:
+            return JSONResponse({"error": f"range is one of {', '.join(RANGES)}"}, 400)
+        return JSONResponse(to_json(view.flow_dict(status, self._clock(), name)))
 
     def api_workers(self, request: Request) -> Response:
         return JSONResponse(to_json(pages.workers_dict(self._view())))
@@ -254,7 +259,8 @@ class _Answers:
         status = view.status(flow)
         if status is None:
             return self._html(request, "nowhere", view, pages.unknown_flow(view, flow), 404)
-        return self._html(request, "flow", view, pages.flow(self._clock(), view, status))
+        context = pages.flow(self._clock(), view, status, request.query_params.get("range", USUAL_RANGE))
+        return self._html(request, "flow", view, context)
 
     def workers(self, request: Request) -> Response:
         view = self._view()
@@ -266,6 +272,10 @@ class _Answers:
         if context := pages.worker(view, connect, worker):
             return self._html(request, "worker", view, context)
         return self._html(request, "nowhere", view, pages.unknown_worker(view, connect, worker), 404)
+
+    def traffic(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "all_traffic", view, pages.traffic_page(view))
 
     def losses(self, request: Request) -> Response:
         view = self._view()
