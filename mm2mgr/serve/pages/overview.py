@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 from mm2mgr.operations.serve import EstateView
-from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.health import Status
 from mm2mgr.serve.pages.base import Context, problem_count
 from mm2mgr.serve.pages.changed import recent_changes
@@ -33,17 +32,7 @@ def overview(
         "changed": recent_changes(now, view, visit or Visit(now - FIRST_SECONDS, True)),
         "ahead": ahead(view),
         "picture": picture(now, view, asked.get("view", ""), asked.get("pairs", "")),
-        "connects": _connects(view),
     }
-
-
-def _connects(view: EstateView) -> Table:
-    rows = [
-        (name, or_dash(need.workers), or_dash(need.workers_needed))
-        for name, need in sorted(view.needs.connects.items())
-    ]
-    columns = ("Connect cluster", "workers at work", "workers needed")
-    return Table(columns, rows, right=columns[1:])
 
 
 def _summary(status: Status) -> str:
