@@ -1,6 +1,6 @@
 """The pages of `serve`: models from a view, and HTML from the models."""
 
-from mm2mgr.serve.pages.base import Context, Pace, flow_link, html, static_files, style
+from mm2mgr.serve.pages.base import Context, LoadPace, flow_link, html, static_files, style
 from mm2mgr.serve.pages.flow_list import flow_list, nearest_flows, unknown_flow
 from mm2mgr.serve.pages.flow_page import flow
 from mm2mgr.serve.pages.overview import overview
@@ -10,7 +10,7 @@ from mm2mgr.serve.pages.workers import unknown_worker, worker, workers, workers_
 
 __all__ = [
     "Context",
-    "Pace",
+    "LoadPace",
     "changes",
     "failover",
     "findings",

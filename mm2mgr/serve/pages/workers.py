@@ -222,6 +222,8 @@ def _sentences(
     at_work = sum(bool(worker.tasks) for worker in known)
     declared = seen.declared if seen else None
     counts = [f"{number_of(len(known), 'worker')} known", f"{at_work} with tasks"]
+    silent = sum(bool(worker.seen and worker.seen.failure) for worker in known)
+    counts += [f"{silent} without an answer"] if silent else []
     counts += [f"{declared} declared"] if declared is not None else []
     needed = need.workers_needed if need else None
     if needed is None:

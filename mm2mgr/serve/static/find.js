@@ -25,7 +25,9 @@
       here.replaceWith(document.adoptNode(found));
       for (const select of form.querySelectorAll("select")) {
         const other = page.querySelector(`.find select[name="${select.name}"]`);
-        if (other && select !== document.activeElement) select.replaceChildren(...document.adoptNode(other).children);
+        if (!other || select === document.activeElement) continue;
+        select.replaceChildren(...[...other.options].map((option) => option.cloneNode(true)));
+        select.value = other.value;
       }
       history.replaceState(null, "", address);
     } catch {

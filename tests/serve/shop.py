@@ -1,4 +1,4 @@
-"""A made estate of nine flows, as a small shop has it: one FAILED, one paused, one with a loss, one that differs from the tree, one whose workers are down."""
+"""A made estate of nine flows on three Connect clusters, as a small shop has it: one FAILED, one paused, one with a loss, one that differs from the tree, one whose workers are down."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CONNECTS = {"hub": "main", "archive": "archive"}
 BROKEN = "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [orders]"
 
 
-def nine_flows(at: float | None = None) -> EstateView:
+def shop(at: float | None = None) -> EstateView:
     """Return the view after two looks, the newest at this time: now where none is said."""
     now = time.time() if at is None else at
     flows = [_flow(flow, number) for number, flow in enumerate(_RATES)]
