@@ -14,6 +14,7 @@ from mm2mgr.output.tables import or_dash
 from mm2mgr.problems.health import FlowStatus, TaskState
 from mm2mgr.serve.pages.base import KEPT, MOST_ROWS, WORST_FIRST, Context, flow_link, static_address
 from mm2mgr.serve.pages.flows import pair_lag
+from mm2mgr.serve.pages.traffic import traffic_of
 from mm2mgr.text import fit_text, nearest, number_of, whole_number
 
 FILTERS = {
@@ -120,6 +121,7 @@ def flow_list(view: EstateView, parameters: Mapping[str, str]) -> Context:
         "pages": [(number, query.address(page=number), number == page) for number in range(1, pages + 1)],
         "clear": FlowQuery(kept=query.kept).address() if query.q or query.filters else "",
         "is_known": bool(every),
+        "spark": lambda flow: traffic_of(view, flow).sparkline,
         "find_script": static_address("find.js"),
     }
 
