@@ -31,9 +31,19 @@ from mm2mgr.evidence.flow_load import (
     measured_load,
     throughput_of,
 )
+from mm2mgr.evidence.traffic import (
+    HOUR_SECONDS,
+    RANGES,
+    USUAL_RANGE,
+    TrafficHistory,
+    TrafficPoint,
+    history_dict,
+    traffic_history,
+)
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.observe.lag_report import LagLevel
 from mm2mgr.observe.read import ObserveOptions
-from mm2mgr.observe.trend import FLOW
+from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.automatic_rebalance import (
     LoadFacts,
     RebalanceOrder,
@@ -74,6 +84,7 @@ Part = TypeVar("Part")
 ViewState = Literal["starting", "ok", "stale"]
 _CHANGES_KEPT = 100
 _NEW_LOOK_SECONDS = 0.5
+_LOOK_BEFORE_SECONDS = 900.0  # before the hour that is drawn, for the rate at its beginning
 _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
 
 
@@ -114,12 +125,21 @@ class LastKnown:
 
 
 @dataclass(frozen=True)
+class DeclaredFlow:
+    """What the tree says of a flow: its settings as key, value and origin (masked), and its connectors as Connect
+    cluster and name."""
+
+    settings: tuple[tuple[str, str, str], ...] = ()
+    connectors: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Survey:
     """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be
     made.
 
     `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for;
-    `workers`: those of each Connect cluster.
+    `workers`: those of each Connect cluster; `traffic`: lag and rates of 31 days; `declared`: flows as the tree has them.
     """
 
     taken_at: float
@@ -129,6 +149,8 @@ class Survey:
     load: MeasuredLoad = field(default_factory=MeasuredLoad)
     needs: EstateNeeds = field(default_factory=EstateNeeds)
     workers: Mapping[str, SeenWorkers] = field(default_factory=dict)
+    traffic: TrafficHistory = field(default_factory=TrafficHistory)
+    declared: Mapping[str, DeclaredFlow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,7 +163,8 @@ class EstateView:
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
     counts. `watchdog`, `rebalances`, `failover`: None where none were asked for. `audit`: the last round of audits of
     this process. `tree`, `commit`, `host`: the name of the tree, its commit in git, and the machine of this process.
-    `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the first of them ended.
+    `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the first of them ended. `recent`: the looks of
+    the last hour by flow.
     """
 
     started_at: float
@@ -166,6 +189,7 @@ class EstateView:
     host: str = ""
     quiet_looks: int = 0
     quiet_since: float | None = None
+    recent: Mapping[str, tuple[LagPoint, ...]] = field(default_factory=dict)
 
     @property
     def stale_after_seconds(self) -> float:
@@ -207,6 +231,14 @@ class EstateView:
             for status in (self.look.status.flows if self.look else ())
             if status.state != "unknown"
         }
+
+    @property
+    def traffic(self) -> TrafficHistory:
+        return self.survey.traffic if self.survey else TrafficHistory(unknown="it is read at a slower pace")
+
+    def traffic_points(self, flow: str, now: float, seconds: float) -> list[TrafficPoint]:
+        """Return the lag and the rates of a flow over the newest so many seconds."""
+        return self.traffic.of_flow(flow).points(now, seconds, self.recent.get(flow, ()))
 
     def status(self, flow: str) -> FlowStatus | None:
         """Return what the last look saw of a flow; None for one that is not there."""
@@ -265,25 +297,32 @@ class EstateView:
             "last_known": {flow: last for flow, last in sorted(last_known.items()) if last},
         }
 
-    def flow_dict(self, status: FlowStatus) -> dict[str, object]:
-        """Return one flow in full, as `/api/flow` has it."""
-        facts = self.facts(status)
+    def flow_dict(self, status: FlowStatus, now: float, range_name: str = USUAL_RANGE) -> dict[str, object]:
+        """Return one flow in full, as `/api/flow` has it, with the history of a range of `RANGES`."""
+        facts, history = self.facts(status), self.traffic.of_flow(status.flow)
+        past = self.traffic_points(status.flow, now, RANGES[range_name])
         return {
             "flow": status.flow,
             "taken_at": facts.taken_at,
             "status": status,
             "last_known": self.last_known(status),
             "total": facts.total,
-            "tasks": facts.rows("task"),
+            "tasks": facts.rows(LagLevel.TASK),
             "task_load": self.task_loads(status),
             "load_hours": self.load.hours,
             "load_unknown": self.load.unknown,
             "throughput": self.throughput.get(status.flow),
             "needed": self.needs.flows.get(status.flow),
             "needed_unknown": self.needs.unknown,
-            "topics": facts.rows("topic"),
-            "partitions": facts.rows("partition"),
+            "topics": facts.rows(LagLevel.TOPIC),
+            "partitions": facts.rows(LagLevel.PARTITION),
             "points": [{"time": point.time, "lag_records": point.lag_records} for point in facts.points.get(FLOW, ())],
+            "history": {
+                "range": range_name,
+                "points": history_dict(history, past),
+                "unknown": self.traffic.unknown,
+                "bytes_unknown": self.traffic.bytes_unknown,
+            },
         }
 
 
@@ -375,15 +414,20 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
     from mm2mgr.operations.history import history
     from mm2mgr.operations.lint import lint
     from mm2mgr.operations.plan import plan
+    from mm2mgr.problems.health import flow_settings
 
+    flows, now = workspace.topology.flows, time.time()
+    connectors = {flow.id: tuple((of.connect, of.name) for of in workspace.connectors_of([flow])) for flow in flows}
     return Survey(
-        time.time(),
+        now,
         _or_error(lambda: lint(workspace)),
         _or_error(lambda: plan(workspace)),
         _or_error(lambda: history(workspace, last=_CHANGES_KEPT)),
         measured_load(store),
         estate_needs(workspace, store),
         estate_workers(workspace),
+        traffic_history(str(workspace.topology.owner), flows, store, now),
+        {flow.id: DeclaredFlow(tuple(flow_settings(flow)), connectors[flow.id]) for flow in flows},
     )
 
 
@@ -404,8 +448,10 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
         if flow.state != "unknown"
     }
     looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
+    recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
+    known = {**declared, **read}
     view = replace(
-        view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known={**declared, **read}
+        view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known=known, recent=recent
     )
     if not is_quiet:
         return replace(view, quiet_looks=0, quiet_since=None)
@@ -415,6 +461,16 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
 def tree_name(files: Sequence[Path]) -> str:
     """Return a tree as it was typed; of what has an absolute path the name alone, as folders may tell of people."""
     return few([file.name if file.is_absolute() else str(file) for file in files])
+
+
+def _recent(earlier: tuple[LagPoint, ...], points: Sequence[LagPoint]) -> tuple[LagPoint, ...]:
+    """Return the looks of the last hour; `points` are thinned out, and those of a clock that was set back begin anew."""
+    if not points:
+        return earlier
+    newest = points[-1].time
+    kept = [point for point in earlier if newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS <= point.time < points[-1].time]
+    last = kept[-1].time if kept else 0.0
+    return (*kept, *(point for point in points if point.time > max(last, newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS)))
 
 
 class EstateWatch:

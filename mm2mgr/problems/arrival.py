@@ -140,7 +140,7 @@ class TargetTopicMissing(_TargetTopics):
     """Tasks have topics that the target does not, and records wait, for longer than the refresh interval."""
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -165,7 +165,7 @@ class TargetPartitionsFewer(_TargetTopics):
     """Topics on the target have fewer partitions than on the source for longer than the refresh interval."""
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -200,7 +200,7 @@ class RecordsNotOnTarget(_TargetTopics):
     "how many are mirrored by the stored offsets and not there, at least"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -300,7 +300,7 @@ class TopicConfigsDiffer(_TargetTopics):
     "its sync.topic.configs.interval.seconds"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -325,7 +325,7 @@ class TopicAclsDiffer(_TargetTopics):
     "its sync.topic.acls.interval.seconds"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (

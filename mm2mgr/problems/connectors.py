@@ -247,7 +247,7 @@ class NoStatus(ProblemEvidence):
     "the source and the target of its pair"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -380,7 +380,7 @@ class ConnectorUnassigned(ProblemEvidence):
     """No worker runs a connector, or its changed config waits for a cluster that does not answer."""
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -395,7 +395,7 @@ class TaskUnassigned(ProblemEvidence):
     """No worker runs these tasks."""
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -426,7 +426,7 @@ class WorkerDeparted(ProblemEvidence):
     "whether the connector itself is there too"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         parts = ("the connector" if self.connector_there else "", problem.tasks)

@@ -43,7 +43,7 @@ class NoTask(ProblemEvidence):
     "topics of the source that the flow matches; null where it could not be read"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         if self.source_failure or self.matching_topics is None:
@@ -76,7 +76,7 @@ class NoTopicMatches(ProblemEvidence):
     "the flow's patterns against the source's topics, in words"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -163,7 +163,7 @@ class NoProgress(ProblemEvidence):
     "assignment changes and failures in the last hour"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked if self.target_down else super().command(problem)
+        return problem.check_command if self.target_down else super().command(problem)
 
     def sentence(self, problem: LiveProblem) -> str:
         hint = " (read_committed: an open transaction on the source has the same effect)" if self.read_committed else ""
@@ -213,7 +213,7 @@ class WorkersSilent(ProblemEvidence):
     "whether the target's end offsets could be read"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         still = "the target does not move" if self.target_read else "the target could not be read"
@@ -353,7 +353,7 @@ class OldTaskConfig(ProblemEvidence):
     "config keys, without values"
 
     def command(self, problem: LiveProblem) -> str:
-        return problem.checked
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (

@@ -109,7 +109,7 @@ class LiveProblem:
         return self.evidence.command(self)
 
     @property
-    def checked(self) -> str:
+    def check_command(self) -> str:
         """The command that asks its brokers and workers."""
         return f"{CHECK} {self.argument}" if self.subject.flow else CHECK
 

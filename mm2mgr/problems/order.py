@@ -1,4 +1,4 @@
-"""Which problem comes first, how much is in danger, and which are the same: what a person reads before all else. Pure."""
+"""Which problem comes first, what is in danger, and which are the same: what a person reads first. Pure."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mm2mgr import timing
+from mm2mgr.evidence.traffic import RANGES, USUAL_RANGE
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.serve import pages
@@ -28,7 +29,7 @@ from mm2mgr.serve.metrics import exposition
 from mm2mgr.serve.visits import Visit
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_KEPT = "private, max-age=31536000, immutable"
+_CACHED = "private, max-age=31536000, immutable"
 _LIVE, _AGAIN = "x-mm2mgr-live", "again"  # of a request that a page makes by itself: by script, and without
 _COOKIE, _COOKIE_SECONDS = "mm2mgr_visit", 400 * 86_400
 _OPEN = "/healthz"
@@ -105,10 +106,10 @@ class _Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name.lower().encode(): value.encode() for name, value in security_headers().items()}
-                given = message.get("headers", ())
-                if any(name.lower() == b"cache-control" for name, _ in given):
+                headers = message.get("headers", ())
+                if any(name.lower() == b"cache-control" for name, _ in headers):
                     own.pop(b"cache-control")  # what never changes under its address may be kept
-                others = [(name, value) for name, value in given if name.lower() not in own]
+                others = [(name, value) for name, value in headers if name.lower() not in own]
                 message = {**message, "headers": [*others, *own.items()]}
             await send(message)
 
@@ -164,6 +165,7 @@ def application(
         Route("/", answers.overview),
         Route("/flows", answers.flows),
         Route("/flow", answers.flow),
+        Route("/traffic", answers.traffic),
         Route("/workers", answers.workers),
         Route("/worker", answers.worker),
         Route("/losses", answers.losses),
@@ -202,7 +204,10 @@ class _Answers:
         status = view.status(flow)
         if status is None:
             return JSONResponse({"error": "no flow has this id", "nearest": pages.nearest_flows(view, flow)}, 404)
-        return JSONResponse(to_json(view.flow_dict(status)))
+        name = request.query_params.get("range", USUAL_RANGE)
+        if name not in RANGES:
+            return JSONResponse({"error": f"range is one of {', '.join(RANGES)}"}, 400)
+        return JSONResponse(to_json(view.flow_dict(status, self._clock(), name)))
 
     def api_workers(self, request: Request) -> Response:
         return JSONResponse(to_json(pages.workers_dict(self._view())))
@@ -254,7 +259,8 @@ class _Answers:
         status = view.status(flow)
         if status is None:
             return self._html(request, "nowhere", view, pages.unknown_flow(view, flow), 404)
-        return self._html(request, "flow", view, pages.flow(self._clock(), view, status))
+        context = pages.flow(self._clock(), view, status, request.query_params.get("range", USUAL_RANGE))
+        return self._html(request, "flow", view, context)
 
     def workers(self, request: Request) -> Response:
         view = self._view()
@@ -266,6 +272,10 @@ class _Answers:
         if context := pages.worker(view, connect, worker):
             return self._html(request, "worker", view, context)
         return self._html(request, "nowhere", view, pages.unknown_worker(view, connect, worker), 404)
+
+    def traffic(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "all_traffic", view, pages.traffic_page(view))
 
     def losses(self, request: Request) -> Response:
         view = self._view()
@@ -293,24 +303,24 @@ class _Answers:
         content = pages.static_files().get(request.path_params["name"])
         if content is None:
             return PlainTextResponse("there is no such file\n", 404)
-        kept = {
+        headers = {
             "Content-Type": "text/javascript; charset=utf-8",
-            "Cache-Control": _KEPT if request.url.query else "no-cache",
+            "Cache-Control": _CACHED if request.url.query else "no-cache",
         }
-        return Response(content, headers=kept)
+        return Response(content, headers=headers)
 
     def _visit(self, request: Request) -> Visit:
         """Return the visit that a request belongs to. What loads again by itself is none."""
         is_live = _LIVE in request.headers or _AGAIN in request.query_params
-        return Visit.after(request.cookies.get(_COOKIE, ""), self._clock(), is_live=is_live)
+        return Visit.from_cookie(request.cookies.get(_COOKIE, ""), self._clock(), is_live=is_live)
 
     def _html(
         self, request: Request, page: str, view: EstateView, context: pages.Context, status: int = 200
     ) -> Response:
         query = request.query_params
-        pace = pages.Pace.parse(query.get("live", ""), query.get("refresh", ""))
-        kept = [(name, value) for name, value in query.multi_items() if name != _AGAIN]
-        again = f"{request.scope['path']}?{urlencode([*kept, (_AGAIN, '1')])}"
+        pace = pages.LoadPace.parse(query.get("live", ""), query.get("refresh", ""))
+        parameters = [(name, value) for name, value in query.multi_items() if name != _AGAIN]
+        again = f"{request.scope['path']}?{urlencode([*parameters, (_AGAIN, '1')])}"
         response = HTMLResponse(pages.html(page, view, timing.now(), context, pace, again), status)
         if cookie := self._visit(request).cookie:
             is_secure = request.scope["scheme"] == "https"

@@ -22,7 +22,7 @@ class Visit:
     cookie: str = ""
 
     @classmethod
-    def after(cls, cookie: str, now: float, *, is_live: bool = False) -> Visit:
+    def from_cookie(cls, cookie: str, now: float, *, is_live: bool = False) -> Visit:
         """Return the visit of a request with this cookie; a text that is none, or of the future, is as none. A request
         that a page makes by itself (`is_live`) begins no visit and makes none last."""
         match = _COOKIE.fullmatch(cookie)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -21,10 +23,11 @@ from mm2mgr.balance.triggers import Hold, TriggerDecision
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds
+from mm2mgr.evidence.traffic import FlowTraffic, TrafficColumns, TrafficPoint
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
 from mm2mgr.observe.lag import FlowLag, PartitionLag
-from mm2mgr.observe.lag_report import Amount, FlowFacts
+from mm2mgr.observe.lag_report import Amount, FlowFacts, LagLevel
 from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.automatic_rebalance import FlowRound, LastRound, RebalanceRound, RebalancesView
@@ -105,7 +108,7 @@ def look_of(
     """Return a look at these flows, with records that wait by flow and topic."""
     status = Status(at, tuple(flows), failures=failures or {}, losses=tuple(losses))
     found = [facts(one, (lags or {}).get(one.flow)) for one in flows]
-    report = LagReport(at, "flow", tuple(found), failures or {})
+    report = LagReport(at, LagLevel.FLOW, tuple(found), failures or {})
     return EstateLook(at - 2.0, at, status, report, {one.flow: one.total for one in found})
 
 
@@ -152,6 +155,40 @@ def ask_application(app: ASGIApp, path: str, *, method: str = "GET", **more: Any
             return await client.request(method, path, **more)
 
     return asyncio.run(answered())
+
+
+def flow_traffic(now: float, rate: float = 200.0, lag: int = 300, record_bytes: float = 512.0) -> FlowTraffic:
+    """Return 31 days of a flow whose source gets more by day than by night; nobody looked from 30 to 27 h ago, and the
+    lag was a hundred times as much from 5 to 4 h ago."""
+    fine, hours = list[TrafficPoint](), list[TrafficPoint]()
+    volumes, total = dict[int, float](), 0.0
+    last, began = int(now // 300) * 300, int(now // 3600) * 3600 - 31 * 86_400
+    for at in range(began + 300, last + 1, 300):
+        of_day = rate * (1 + 0.6 * math.sin(2 * math.pi * (at / 86_400 - 0.3)))
+        total += 300 * of_day
+        hour, ago = at // 3600, now - at
+        if 27 < ago / 3600 < 30:
+            continue
+        waits = lag * (100 if 4 < ago / 3600 < 5 else 1)
+        seconds = 0.0 if 26.8 < ago / 3600 <= 27 else 300.0
+        counts = (seconds, seconds * of_day, seconds * of_day)
+        point = TrafficPoint(at, 6, int(total), int(total) - waits, waits, waits, *counts)
+        if ago < 3 * 86_400:
+            fine.append(point)
+        if hours and hours[-1].time // 3600 == hour:
+            before = hours.pop()
+            sums = (mine + theirs for mine, theirs in zip(before[6:], counts, strict=True))
+            point = TrafficPoint(*point[:4], (before.lag + waits) / 2, max(before.most_lag, waits), *sums)
+        hours.append(point)
+        volumes[hour] = of_day * record_bytes
+    return FlowTraffic(columns_of(fine), columns_of(hours), volumes)
+
+
+def columns_of(points: Sequence[TrafficPoint]) -> TrafficColumns:
+    """Return points as columns."""
+    rows = list(zip(*points, strict=True)) or [()] * 9
+    whole = tuple(array("q", rows[place]) for place in (1, 2, 3))
+    return TrafficColumns(whole, tuple(array("d", rows[place]) for place in (0, 4, 5, 6, 7, 8)))
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from tests.serve.estate import (
 )  # fmt: skip
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
-PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance", "/failover")
+PAGES = ("/", "/flows", "/traffic", "/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance", "/failover")
 FLOW = "orders:a->b"
 
 
@@ -136,7 +136,7 @@ def test_the_overview_shows_each_pair_with_word_sign_and_lag() -> None:
 def test_a_flow_shows_tasks_lag_over_time_and_partitions() -> None:
     said = ask(small(), flow_link(FLOW)).text
     assert "worker:8083" in said
-    assert '<polyline class="curve"' in said
+    assert '<svg class="chart"' in said
     assert '<td class="name">orders-0</td>' in said
     assert "mm2.a.b.source.orders: update; tasks.max: 1 → 2" in said, "the plan of its connectors"
     assert ask(small(), "/flow?id=other").status_code == 404

@@ -263,8 +263,9 @@ def test_names_in_the_picture_are_drawn_beside_each_other_in_full(tab: Any, nine
 def test_the_matrix_is_a_table_that_a_keyboard_reaches(browser: Any, url: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(f"{url}/?view=matrix")
-    assert page.get_by_role("columnheader").count() == 7
-    assert page.get_by_role("rowheader").count() == 40
+    matrix = page.locator("table.matrix")
+    assert matrix.get_by_role("columnheader").count() == 7
+    assert matrix.get_by_role("rowheader").count() == 40
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "To the content"
     for _ in range(60):

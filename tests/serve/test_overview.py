@@ -21,8 +21,8 @@ from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.failover import FailoverNotRehearsed
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.serve.app import application
-from mm2mgr.serve.pages.base import Pace, static_files
-from mm2mgr.serve.pages.changed import changed
+from mm2mgr.serve.pages.base import LoadPace, static_files
+from mm2mgr.serve.pages.changed import recent_changes
 from mm2mgr.serve.pages.wrong import ahead, wrong
 from mm2mgr.serve.visits import FIRST_SECONDS, VISIT_SECONDS, Visit
 from tests.clock import ShownClock
@@ -47,7 +47,7 @@ def shown_text(view: EstateView, path: str = "/", *, now: float = NOW + 5) -> st
 def entries(view: EstateView) -> list[tuple[object, ...]]:
     found = wrong(view)
     rows = [*found["shown"], *found["folded"]]  # type: ignore[misc]
-    return [(row["word"], row["is_danger"], row["count"], row["command"]) for row in rows]
+    return [(row.word, row.is_danger, row.count, row.command) for row in rows]
 
 
 def test_the_worst_is_first_and_each_entry_has_its_command() -> None:
@@ -157,7 +157,7 @@ def test_what_will_hurt_has_only_lines_that_are_there() -> None:
 
 
 def lines(view: EstateView, since: float) -> list[str]:
-    shown = changed(NOW, view, Visit(since, False))["lines"]
+    shown = recent_changes(NOW, view, Visit(since, False))["lines"]
     return [str(line["text"]) for line in shown]  # type: ignore[attr-defined]
 
 
@@ -168,7 +168,7 @@ def test_an_apply_is_one_line_and_restarts_and_losses_have_their_own() -> None:
     assert lines(nine_flows(), NOW - 86_400) == [restart, loss, apply]
     assert lines(nine_flows(), NOW - 1400) == [restart]
     assert lines(nine_flows(), NOW - 60) == []
-    (apply_line,) = changed(NOW, nine_flows(), Visit(NOW - 86_400, True))["lines"][2:]  # type: ignore[index]
+    (apply_line,) = recent_changes(NOW, nine_flows(), Visit(NOW - 86_400, True))["lines"][2:]  # type: ignore[index]
     assert len(apply_line["details"]) == 3
     assert "No apply, restart or loss is known" in shown_text(view_of(look_of([flow_status(FLOW, "a->b")])))
 
@@ -194,25 +194,25 @@ def test_a_restart_that_the_history_has_is_one_line() -> None:
 
 
 def test_a_visit_ends_after_half_an_hour_and_the_next_one_knows_when() -> None:
-    first = Visit.after("", NOW)
+    first = Visit.from_cookie("", NOW)
     assert (first.since, first.is_first) == (NOW - FIRST_SECONDS, True)
-    same = Visit.after(first.cookie, NOW + VISIT_SECONDS)
+    same = Visit.from_cookie(first.cookie, NOW + VISIT_SECONDS)
     assert same.is_first
-    later = Visit.after(same.cookie, NOW + VISIT_SECONDS + 10_000)
+    later = Visit.from_cookie(same.cookie, NOW + VISIT_SECONDS + 10_000)
     assert (later.since, later.is_first) == (NOW + VISIT_SECONDS, False)
-    assert Visit.after(later.cookie, NOW + VISIT_SECONDS + 10_060).since == NOW + VISIT_SECONDS
+    assert Visit.from_cookie(later.cookie, NOW + VISIT_SECONDS + 10_060).since == NOW + VISIT_SECONDS
 
 
 def test_what_loads_by_itself_is_no_visit() -> None:
-    cookie = Visit.after("", NOW).cookie
-    all_night = Visit.after(cookie, NOW + 40_000, is_live=True)
+    cookie = Visit.from_cookie("", NOW).cookie
+    all_night = Visit.from_cookie(cookie, NOW + 40_000, is_live=True)
     assert all_night.cookie == ""
-    assert Visit.after(cookie, NOW + 40_010).since == NOW, "the morning sees what the night did"
+    assert Visit.from_cookie(cookie, NOW + 40_010).since == NOW, "the morning sees what the night did"
 
 
 @pytest.mark.parametrize("cookie", ["x", "1.2.3", "9999999999.9999999999", "5.4", "-1.5", "١.٢", "1" * 40, "0.0"])
 def test_a_cookie_that_is_none_is_a_first_visit(cookie: str) -> None:
-    visit = Visit.after(cookie, NOW)
+    visit = Visit.from_cookie(cookie, NOW)
     assert (visit.since, visit.is_first, visit.cookie) == (NOW - FIRST_SECONDS, True, f"0.{NOW:.0f}")
 
 
@@ -233,7 +233,7 @@ def test_the_cookie_stays_here_and_live_loads_get_none() -> None:
 def test_the_head_says_whose_estate_it_is_and_how_old() -> None:
     assert "shop · clusters · commit ab12cd34ef56 · ops-1 Looked 5 s ago" in shown_text(nine_flows())
     assert tree_name([Path("clusters")]) == "clusters"
-    assert tree_name([Path("/home/ann/secret-project/clusters"), Path("a/b.yaml")]) == "clusters, a/b.yaml"
+    assert tree_name([Path("/srv/secret-project/clusters"), Path("a/b.yaml")]) == "clusters, a/b.yaml"
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ def test_links_carry_the_pace(query: str, live: str, carried: str) -> None:
 
 
 def test_the_pace_of_links_is_written_once() -> None:
-    assert Pace(60).carry('<a href="/flow?id=1#lag">') == '<a href="/flow?id=1&amp;refresh=60#lag">'
-    assert Pace(60).carry('<a href="/?live=off">') == '<a href="/?live=off">'
-    assert Pace(60).carry('<a href="https://example.org/">') == '<a href="https://example.org/">'
+    assert LoadPace(60).carry('<a href="/flow?id=1#lag">') == '<a href="/flow?id=1&amp;refresh=60#lag">'
+    assert LoadPace(60).carry('<a href="/?live=off">') == '<a href="/?live=off">'
+    assert LoadPace(60).carry('<a href="https://example.org/">') == '<a href="https://example.org/">'
 
 
 def test_a_stale_view_is_grey_and_says_so() -> None:

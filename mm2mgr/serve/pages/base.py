@@ -47,14 +47,14 @@ _LINK = re.compile(r'href="(/(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How a page comes anew, as its address says: every so many seconds (None: as often as the looks), or not at all."""
+class LoadPace:
+    """How a page loads again, as its address says: every so many seconds (None: as often as the looks), or never."""
 
     refresh_seconds: int | None = None
     is_paused: bool = False
 
     @classmethod
-    def parse(cls, live: str, refresh: str) -> Pace:
+    def parse(cls, live: str, refresh: str) -> LoadPace:
         """Read `live=off` and `refresh=30` of an address; anything else is as if it was not there."""
         is_number = refresh.isascii() and refresh.isdecimal() and len(refresh) < _MOST_DIGITS
         seconds = min(max(int(refresh), _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS) if is_number else None
@@ -85,7 +85,7 @@ class Pace:
 
 
 def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
-    page: str, view: EstateView, tick: float, context: Context, pace: Pace = Pace(), again: str = ""
+    page: str, view: EstateView, tick: float, context: Context, pace: LoadPace = LoadPace(), again: str = ""
 ) -> str:
     """Return a page: `page` names its template, `context` is what that needs, `tick` is now on the clock of the view.
 

@@ -18,7 +18,7 @@ _LINES = 20
 _Line = tuple[float, str, str, list[str]]
 
 
-def changed(now: float, view: EstateView, visit: Visit) -> Context:
+def recent_changes(now: float, view: EstateView, visit: Visit) -> Context:
     """Return what `changed.html.j2` shows: lines, the newest first, and since when."""
     lines = sorted(
         (*_applies(view, visit.since), *_restarts(view, visit.since), *_losses(view, visit.since)), reverse=True
@@ -30,15 +30,20 @@ def changed(now: float, view: EstateView, visit: Visit) -> Context:
     if history is not None and not isinstance(history, str):
         notes += [f"The history of {connect} could not be read: {reason}" for connect, reason in history.unread.items()]
     ago = span_text(max(1.0, now - visit.since))
-    today = utc(now)[:10]
     return {
         "since": f"in the last {ago}" if visit.is_first else f"since your last visit, {ago} ago",
         "since_utc": utc(visit.since),
-        "lines": [{"at": utc(at)[11 if utc(at).startswith(today) else 5 : 16], "day": utc(at)[:10], "text": text, "link": link, "details": details}
-                  for at, text, link, details in lines[:_LINES]],
+        "lines": [_line(now, *line) for line in lines[:_LINES]],
         "more": max(0, len(lines) - _LINES),
         "notes": notes,
-    }  # fmt: skip
+    }
+
+
+def _line(now: float, at: float, text: str, link: str, details: list[str]) -> Context:
+    """Return a line as the page shows it; the day of another day stands before the time."""
+    day, time = utc(at)[:10], utc(at)[11:16]
+    shown = time if utc(now).startswith(day) else f"{day[5:]} {time}"
+    return {"at": shown, "day": day, "text": text, "link": link, "details": details}
 
 
 def _entries(view: EstateView) -> Sequence[HistoryEntry]:

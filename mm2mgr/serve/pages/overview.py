@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from mm2mgr.operations.serve import EstateView
-from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.health import Status
 from mm2mgr.serve.pages.base import Context, problem_count
-from mm2mgr.serve.pages.changed import changed
+from mm2mgr.serve.pages.changed import recent_changes
 from mm2mgr.serve.pages.picture import picture
 from mm2mgr.serve.pages.traffic import traffic
 from mm2mgr.serve.pages.wrong import ahead, wrong
@@ -30,20 +29,10 @@ def overview(
         "count": problem_count(view),
         "wrong": wrong(view),
         "traffic": traffic(view),
-        "changed": changed(now, view, visit or Visit(now - FIRST_SECONDS, True)),
+        "changed": recent_changes(now, view, visit or Visit(now - FIRST_SECONDS, True)),
         "ahead": ahead(view),
         "picture": picture(now, view, asked.get("view", ""), asked.get("pairs", "")),
-        "connects": _connects(view),
     }
-
-
-def _connects(view: EstateView) -> Table:
-    rows = [
-        (name, or_dash(need.workers), or_dash(need.workers_needed))
-        for name, need in sorted(view.needs.connects.items())
-    ]
-    columns = ("Connect cluster", "workers at work", "workers needed")
-    return Table(columns, rows, right=columns[1:])
 
 
 def _summary(status: Status) -> str:

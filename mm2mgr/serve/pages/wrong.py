@@ -3,7 +3,8 @@ hurt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from shlex import quote
 
 from mm2mgr.evidence.flow_load import FlowThroughput
@@ -23,6 +24,29 @@ _AHEAD_SECONDS = 14 * 86_400.0  # as the alerts: time to order workers
 _UNREAD = "not read"
 _WORDS = [word for word in WORST_TROUBLE_FIRST if word != "not ready"]
 _ORDER = {word: place for place, word in enumerate([*_WORDS[:4], _UNREAD, *_WORDS[4:]])}
+_Line = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class WrongEntry:
+    """Something that is wrong: a word for it, a sentence, and the command that begins its remedy. `parts`: name,
+    address, sentence and command of each flow or connector that it is about; `count`: how many, where there are
+    several."""
+
+    word: str
+    sentence: str
+    command: str
+    parts: Sequence[_Line]
+    is_danger: bool
+    count: str = ""
+
+    @property
+    def lead(self) -> str:
+        """The start of the sentence, in whole words where it is cut."""
+        if len(self.sentence) <= _LEAD:
+            return self.sentence
+        start = self.sentence[:_LEAD]
+        return f"{start.rpartition(' ')[0] or start} …"
 
 
 def wrong(view: EstateView) -> Context:
@@ -31,9 +55,9 @@ def wrong(view: EstateView) -> Context:
     groups = order_problems(status.problems()) if status else []
     entries = [_entry_of_group(group) for group in groups if group.trouble != "not ready"]
     if status:
-        entries += [*_late(view), *_unread(status), *_undone(view)]
-    entries.sort(key=lambda entry: (_ORDER[str(entry["word"])], not entry["is_danger"]))  # else as they are ordered
-    dangers = sum(len(entry["parts"]) for entry in entries if entry["is_danger"])  # type: ignore[arg-type]
+        entries += [*_late(view), *_unread_clusters(status), *_plan_changes(view)]
+    entries.sort(key=lambda entry: (_ORDER[entry.word], not entry.is_danger))  # else as they are ordered
+    dangers = sum(len(entry.parts) for entry in entries if entry.is_danger)
     return {"shown": entries[:_SHOWN], "folded": entries[_SHOWN:], "dangers": dangers, "quiet": _quiet(view)}
 
 
@@ -43,49 +67,21 @@ def _quiet(view: EstateView) -> str:
     return f"No problem in {number_of(view.quiet_looks, 'look')} since {utc(view.quiet_since)[:16]} UTC."
 
 
-def _entry(  # noqa: PLR0913 - a row of the page
-    word: str,
-    sentence: str,
-    command: str,
-    parts: Iterable[tuple[str, str, str, str]],
-    *,
-    is_danger: bool,
-    count: str = "",
-) -> Context:
-    """Return an entry. `parts`: name, address, sentence and command of each flow or connector that it is about."""
-    return {
-        "word": word,
-        "is_danger": is_danger,
-        "count": count,
-        "lead": _lead(sentence),
-        "sentence": sentence,
-        "command": command,
-        "parts": list(parts),
-    }
-
-
-def _lead(sentence: str) -> str:
-    """Return the start of a sentence, in whole words where it is cut."""
-    if len(sentence) <= _LEAD:
-        return sentence
-    return f"{sentence[:_LEAD].rpartition(' ')[0] or sentence[:_LEAD]} …"
-
-
-def _entry_of_group(group: ProblemGroup) -> Context:
+def _entry_of_group(group: ProblemGroup) -> WrongEntry:
     first = group.problems[0]
     parts = [_part(problem) for problem in group.problems]
     noun = "flow" if all(problem.subject.flow for problem in group.problems) else "connector"
     count = number_of(len(parts), noun) if len(parts) > 1 else ""
-    return _entry(group.trouble, first.sentence, group.command, parts, is_danger=group.is_danger, count=count)
+    return WrongEntry(group.trouble, first.sentence, group.command, parts, is_danger=group.is_danger, count=count)
 
 
-def _part(problem: LiveProblem) -> tuple[str, str, str, str]:
+def _part(problem: LiveProblem) -> _Line:
     subject = problem.subject
     link = flow_link(subject.flow) if subject.flow else ""
     return subject.flow or subject.connector or subject.connect, link, problem.sentence, problem.command
 
 
-def _late(view: EstateView) -> Iterator[Context]:
+def _late(view: EstateView) -> Iterator[WrongEntry]:
     """Yield the flows over their `max_lag`, as one entry; it is a danger where retention overtakes one of them."""
     if view.look is None or not view.look.late_flows:
         return
@@ -97,10 +93,10 @@ def _late(view: EstateView) -> Iterator[Context]:
     command = parts[0][3] if len(parts) == 1 else f"mm2mgr lag {' '.join(quote(flow) for flow in list(late)[:3])}"
     is_danger = any(flow in late for flow, _ in _overtaken(view))
     count = number_of(len(parts), "flow") if len(parts) > 1 else ""
-    yield _entry("late", parts[0][2], command, parts, is_danger=is_danger, count=count)
+    yield WrongEntry("late", parts[0][2], command, parts, is_danger=is_danger, count=count)
 
 
-def _unread(status: Status) -> Iterator[Context]:
+def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
     """Yield clusters that cannot be read: nothing is known of what runs there."""
     for where, failure in status.failures.items():
         kind, _, name = where.partition(" ")
@@ -108,10 +104,10 @@ def _unread(status: Status) -> Iterator[Context]:
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
         hint = f"; {failure.hint}" if failure.hint else ""
         text = f"{where} cannot be read: {failure.message}{hint}{unknown}"
-        yield _entry(_UNREAD, text, CHECK, [(where, "", text, CHECK)], is_danger=False)
+        yield WrongEntry(_UNREAD, text, CHECK, [(where, "", text, CHECK)], is_danger=False)
 
 
-def _undone(view: EstateView) -> Iterator[Context]:
+def _plan_changes(view: EstateView) -> Iterator[WrongEntry]:
     """Yield what a plan would change, where no problem says so already."""
     changes = undone_changes(view)
     if not changes:
@@ -124,7 +120,7 @@ def _undone(view: EstateView) -> Iterator[Context]:
     counts += [f"{number_of(others, 'other change')}"] if others else []
     names = [f"{change.connect}/{change.connector}" for change in changes]
     text = f"what runs differs from the tree: {', '.join(counts)} ({few(names)})"
-    yield _entry("differs", text, "mm2mgr plan", [("plan", "/plan", text, "mm2mgr plan")], is_danger=False)
+    yield WrongEntry("differs", text, "mm2mgr plan", [("plan", "/plan", text, "mm2mgr plan")], is_danger=False)
 
 
 # --- what will hurt ---------------------------------------------------------------------------------------------------
@@ -134,9 +130,6 @@ def ahead(view: EstateView) -> list[Context]:
     """Return what is not wrong yet and will hurt, the nearest first: sentences with their commands."""
     lines = [*_retention(view), *_full_tasks(view), *_workers(view), *_growth(view), *_not_ready(view)]
     return [{"text": text, "name": name, "link": link, "command": command} for name, link, text, command in lines]
-
-
-_Line = tuple[str, str, str, str]
 
 
 def _overtaken(view: EstateView) -> list[tuple[str, float]]:
