@@ -117,11 +117,11 @@ def flow_list(view: EstateView, parameters: Mapping[str, str]) -> Context:
         "groups": GROUPS if len({row.values["owner"] for row in every}) > 1 else _leave_out(GROUPS, "owner"),
         "chips": list(_chips(query)),
         "columns": [_heading(name, column, query) for name, column in _COLUMNS.items()],
-        "parts": list(_parts(view, rows, shown, query.group)),
+        "parts": list(_parts(rows, shown, query.group)),
         "pages": [(number, query.address(page=number), number == page) for number in range(1, pages + 1)],
-        "has_days": bool(view.traffic.flows),
         "clear": FlowQuery(carried=query.carried).address() if query.q or query.filters else "",
         "is_known": bool(every),
+        "spark": lambda flow: traffic_of(view, flow).sparkline,
         "find_script": static_address("find.js"),
     }
 
@@ -234,19 +234,19 @@ def _chips(query: FlowQuery) -> Iterator[tuple[str, str]]:
         yield f"{FILTERS[name]}: {value}", query.address_without(name)
 
 
-def _parts(view: EstateView, rows: Sequence[_Row], shown: Sequence[_Row], group: str) -> Iterator[Context]:
+def _parts(rows: Sequence[_Row], shown: Sequence[_Row], group: str) -> Iterator[Context]:
     """Yield the rows of a page, by group where they are grouped; counts are those of all pages."""
     if not group:
-        yield {"heading": "", "rows": [_cells(view, row) for row in shown]}
+        yield {"heading": "", "rows": [_cells(row) for row in shown]}
         return
     for value in dict.fromkeys(row.values[group] for row in shown):
         own = [row for row in rows if row.values[group] == value]
         name = or_dash(", ".join(value).replace("->", " → ") or None)
         heading = f"{name}: {number_of(len(own), 'flow')} ({_healths(own).removeprefix(': ')})"
-        yield {"heading": heading, "rows": [_cells(view, row) for row in shown if row.values[group] == value]}
+        yield {"heading": heading, "rows": [_cells(row) for row in shown if row.values[group] == value]}
 
 
-def _cells(view: EstateView, row: _Row) -> Context:
+def _cells(row: _Row) -> Context:
     status = row.status
     more = len(row.topics) - _TOPICS_NAMED
     topics = ", ".join(row.topics[:_TOPICS_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -256,7 +256,6 @@ def _cells(view: EstateView, row: _Row) -> Context:
         "topics": topics,
         "health": status.health,
         "lag": row.lag,
-        "day": traffic_of(view, status.flow).sparkline,
         "rate": "unknown" if row.rate is None else count_rate(row.rate),
         "state": status.state,
         "tasks": _tasks_text(status.tasks),
@@ -309,7 +308,6 @@ def _heading(name: str, column: _Column, query: FlowQuery) -> Context:
     is_sorted = query.sort.removeprefix("-") == name
     other = ("" if down else "-") + name
     return {
-        "name": name,
         "heading": column.heading,
         "link": query.address(sort=other if is_sorted else f"{column.first}{name}"),
         "sorted": ("descending" if down else "ascending") if is_sorted else "",
