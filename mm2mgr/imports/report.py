@@ -210,7 +210,7 @@ def make_report(
         tuple(_notes(files, estate)),
         (),
         estate.connectors,
-        sum(len(pairs) for pairs in estate.flows.values()),
+        sum(len(pairs) for name, pairs in estate.flows.items() if name not in estate.lanes),
         maker.comments(),
     )
 
