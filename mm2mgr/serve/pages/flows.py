@@ -48,8 +48,8 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
     """Return one flow in full: state, tasks, lag over time, per topic and partition, and what concerns it elsewhere."""
     last_known = view.last_known(status)
     shown, facts, load = last_known.status if last_known else status, view.facts(status), view.load
-    partitions, points = facts.rows("partition"), facts.points.get(FLOW, ())
-    task_lags = {row.task: row for row in facts.rows("task")}
+    partitions, points = facts.rows(LagLevel.PARTITION), facts.points.get(FLOW, ())
+    task_lags = {row.task: row for row in facts.rows(LagLevel.TASK)}
     task_loads = {task_load.task: task_load for task_load in view.task_loads(status)}
     tasks = [
         (
@@ -89,7 +89,7 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "load_note": f"The load is unknown: {load.unknown}."
         if load.unknown
         else f"The load is what the source's partitions got on average in {load.hours}.",
-        "topics": _lag_table(facts.rows("topic")[:MOST_ROWS], "topic"),
+        "topics": _lag_table(facts.rows(LagLevel.TOPIC)[:MOST_ROWS], LagLevel.TOPIC),
         "partitions": _lag_table(partitions[:MOST_ROWS], "partition"),
         "left_out": max(0, len(partitions) - MOST_ROWS),
         "unknown": sorted({reason for row in partitions for reason in row.unknown.values()}),
