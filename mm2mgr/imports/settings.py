@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from mm2mgr import defaults
 from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import ConnectorType
-from mm2mgr.imports.effects import CONVERTERS, PATTERNS, Effects, KeyReader, WorkerSetting
+from mm2mgr.imports.effective import CONVERTERS
+from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting
 from mm2mgr.imports.inputs import Mirror
 from mm2mgr.log_places import GROUP_PREFIX, START_KEY
 from mm2mgr.render import LANE_OF_KEY
