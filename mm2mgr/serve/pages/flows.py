@@ -81,7 +81,7 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
             *([status.offsets_note] if status.offsets_note else []),
             *([status.audit.sentence] if status.audit else []),
         ],
-        "lag": _lag_table([facts.total], "flow"),
+        "lag": _lag_table([facts.total], LagLevel.FLOW),
         "curve": lag_curve(points) if len(points) > 1 else "",
         "points": Table(("time", "lag (records)"), times, right=("lag (records)",)),
         "load": list(_load_sentences(status, view)),
@@ -90,7 +90,7 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         if load.unknown
         else f"The load is what the source's partitions got on average in {load.hours}.",
         "topics": _lag_table(facts.rows(LagLevel.TOPIC)[:MOST_ROWS], LagLevel.TOPIC),
-        "partitions": _lag_table(partitions[:MOST_ROWS], "partition"),
+        "partitions": _lag_table(partitions[:MOST_ROWS], LagLevel.PARTITION),
         "left_out": max(0, len(partitions) - MOST_ROWS),
         "unknown": sorted({reason for row in partitions for reason in row.unknown.values()}),
         "changes": _changes_of(status.flow, view.survey),
