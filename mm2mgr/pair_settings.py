@@ -1,5 +1,5 @@
-"""What the flows of a pair share: its internal topics, one checkpoint and one heartbeat connector. What one of them says
-of these holds for the pair; what two say otherwise is a contradiction. Pure.
+"""What the flows of a pair share: its internal topics, one checkpoint and one heartbeat connector. What one of them
+says of these holds for the pair; what two say otherwise is a contradiction. Pure.
 """
 
 from __future__ import annotations

@@ -339,6 +339,10 @@ class OverrideFile:
             raise Mm2mgrError(problem, hint=f"use its folder: mm2mgr --clusters FOLDER {self.command}")
         return folder / OVERRIDES / f"{self.key}.yaml"
 
+    def is_possible(self, sources: Collection[Path]) -> bool:
+        """Whether the tree has a folder in which the file can be."""
+        return any(source.is_dir() for source in sources)
+
     def read(self, path: Path) -> Entries:
         """Return the content of the file; empty if it cannot be read, which loading or writing reports."""
         try:
