@@ -116,9 +116,9 @@ def size(
     `options.notify` gets warnings about the file too.
     """
     chosen = workspace.flows(flows)
+    path = SIZING.path(workspace.files, write=write)
+    before = SIZING.read(path)
     if write:
-        path = SIZING.path(workspace.files)
-        before = SIZING.read(path)
         override_target(path)  # refused now, not after minutes of work
     evidence = read(workspace, options, chosen)
     result = _judge(workspace, evidence, views=options.views, compare=options.ways)
