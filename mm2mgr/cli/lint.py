@@ -215,15 +215,16 @@ def explain(
 @option(
     "--format",
     "form",
-    type=click.Choice(["json", "strimzi", "properties"]),
-    help="Write for another tool: bodies of POST /connectors, KafkaConnector resources, or an mm2.properties.",
+    type=click.Choice(["json", "strimzi", "strimzi-mirrormaker2", "properties"]),
+    help="Write for another tool: bodies of POST /connectors, resources of Strimzi (KafkaConnector, or"
+    " KafkaMirrorMaker2), or an mm2.properties.",
 )
-@option("--out", type=FOLDER, metavar="DIR", help="With --format: write files into this new folder, one per connector.")
+@option("--out", type=FOLDER, metavar="DIR", help="With --format: write files into this new folder.")
 @option(
     "--api",
     type=click.Choice(["v1beta2", "v1"]),
     default="v1beta2",
-    help="With --format strimzi: version of the resources.",
+    help="With a format of Strimzi: version of the resources.",
 )
 @output_option
 @click.pass_obj

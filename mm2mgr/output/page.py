@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape as escape_markup
 from itertools import zip_longest
-from typing import NamedTuple
 
 import jinja2
 
@@ -33,6 +32,7 @@ from mm2mgr.output.load_text import (
     running_table,
     value_text,
 )
+from mm2mgr.output.sankey import Drawing, Stream, sankey
 from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.sizing.tasks import Sizing
@@ -40,10 +40,12 @@ from mm2mgr.text import number_of, rate_text, span_text, visible
 
 _IN_FULL = 100  # flows drawn; the table has all of them
 _OPEN = 20  # of those drawn, how many are open where there are more: the others open by a click
-_PAIRS = 60  # drawn between sources and targets
-TITLE = "mm2mgr: load and sizing"
+_PAIRS = 240  # drawn between sources and targets
+TITLES = "mm2mgr: load and"
+SIZE_TITLE = f"{TITLES} tasks (size)"
+FLEET_TITLE = f"{TITLES} workers (fleet)"
 LINK_TITLE = "mm2mgr: long links"
-"""What the pages of mm2mgr are known by."""
+"""What the pages of mm2mgr are known by; those of loads, and older ones, begin alike."""
 
 Context = dict[str, object]
 """What a template needs."""
@@ -55,7 +57,8 @@ def page(views: Sequence[FlowView], report: FleetReport | None = None, origin: s
     ordered = sorted(views, key=lambda view: (-view.sizing.bytes_per_second, view.sizing.flow_id))
     connects = [_connect(name, connect) for name, connect in report.connects.items()] if report else []
     return template("page.html.j2").render(
-        title=TITLE,
+        title=FLEET_TITLE if report else SIZE_TITLE,
+        heading="Load and workers" if report else "Load and tasks",
         origin=origin,
         summary=_summary(ordered),
         topology=_topology(ordered),
@@ -113,19 +116,46 @@ def _summary(views: Sequence[FlowView]) -> str:
 
 
 def _topology(views: Sequence[FlowView]) -> Context:
-    by_pair: dict[tuple[str, str], list[FlowView]] = defaultdict(list)
-    for view in views:
-        source, _, target = view.sizing.flow_id.partition(":")[2].partition("->")
-        by_pair[source, target].append(view)
-    pairs = []
-    for ends, own in by_pair.items():
-        rate, tasks = sum(view.sizing.bytes_per_second for view in own), sum(len(view.after) for view in own)
-        pairs.append((ClusterLink(*ends, rate, tasks), own))
-    pairs.sort(key=lambda pair: (-pair[0].rate, pair[0]))
-    rows = [(link.source, link.target, str(len(own)), rate_text(link.rate), str(link.tasks)) for link, own in pairs]
-    table = Table(("source", "target", "flows", "load", "tasks"), rows, right={"flows", "load", "tasks"})
-    drawn = links([link for link, _ in pairs[:_PAIRS]]) if pairs else ""
-    return {"table": table, "drawn": drawn, "left_out": max(0, len(pairs) - _PAIRS)}
+    streams = [_stream(view) for view in views]
+    by_pair: dict[tuple[str, ...], list[Stream]] = defaultdict(list)
+    for stream in streams:
+        by_pair[stream.places].append(stream)
+    pairs = sorted((-sum(stream.rate or 0.0 for stream in own), places, own) for places, own in by_pair.items())
+    rows = [
+        (*places, str(len(own)), rate_text(-rate), str(sum(stream.tasks for stream in own)))
+        for rate, places, own in pairs
+    ]
+    figures = ("flows", "load", "tasks")
+    table = Table(("source", "Connect cluster", "target", *figures), rows, right=figures)
+    shown = {places for _, places, _ in pairs[:_PAIRS]}
+    return {
+        "table": table,
+        "drawn": _estate([stream for stream in streams if stream.places in shown]) if pairs else "",
+        "left_out": max(0, len(pairs) - _PAIRS),
+    }
+
+
+def _stream(view: FlowView) -> Stream:
+    sizing = view.sizing
+    source, _, target = sizing.flow_id.partition(":")[2].partition("->")
+    is_over = sizing.busiest_bytes_per_second > sizing.usable_bytes_per_second
+    state = "over" if is_over else "fits"
+    return Stream((source, view.connect, target), sizing.bytes_per_second, state, len(view.after))
+
+
+def _estate(streams: Sequence[Stream]) -> str:
+    names = ("source", "Connect cluster", "target")
+    columns = [place for place in range(3) if any(stream.places[place] for stream in streams)]
+    drawing = Drawing(tuple(names[place] for place in columns), _STATES, rate_text)
+    ends = [len({stream.places[place] for stream in streams}) for place in (0, 2)]
+    label = (
+        f"{number_of(ends[0], 'source cluster')}, {number_of(ends[1], 'target cluster')}; the numbers are in a table"
+    )
+    drawn = [stream._replace(places=tuple(stream.places[place] for place in columns)) for stream in streams]
+    return sankey(drawn, drawing, label)
+
+
+_STATES = {"over": ("!", "a task gets more than its usable capacity"), "fits": ("", "")}
 
 
 def _connect(name: str, connect: ConnectReport) -> Context:
@@ -209,42 +239,11 @@ _WIDTH = 480.0
 _AXIS, _BARS, _BASE = 78.0, 400.0, 118.0
 _TOP = 8.0
 _CELL, _DAYS = 18.5, 34.0
-_LEFT, _STEP, _LETTERS = 150, 26, 22
 
 
 def escape(text: str) -> str:
     """Return foreign text as markup that shows it, line breaks and bidi characters too."""
     return escape_markup(visible(text))
-
-
-class ClusterLink(NamedTuple):
-    """What flows from one cluster to another: bytes per second, and the tasks that copy them."""
-
-    source: str
-    target: str
-    rate: float
-    tasks: int
-
-
-def links(pairs: Sequence[ClusterLink]) -> str:
-    """Draw source clusters on the left, targets on the right, and a line per pair: the thicker, the more load."""
-    sides = [list(dict.fromkeys(names)) for names in ([pair.source for pair in pairs], [pair.target for pair in pairs])]
-    height = _STEP * max(map(len, sides)) + 8
-    places = [{name: (number + 0.5) * height / len(side) for number, name in enumerate(side)} for side in sides]
-    most = max(pair.rate for pair in pairs) or 1.0
-    lines = ""
-    for pair in pairs:
-        top, end = places[0][pair.source], places[1][pair.target]
-        path = f"M{_LEFT} {top:.1f} C 240 {top:.1f} 240 {end:.1f} {_WIDTH - _LEFT:g} {end:.1f}"
-        load = f"{pair.source} -> {pair.target}: {rate_text(pair.rate)}, {number_of(pair.tasks, 'task')}"
-        width = f"{1 + 7 * pair.rate / most:.1f}"
-        lines += f'<path d="{path}" stroke-width="{width}"><title>{escape(load)}</title></path>'
-    names = "".join(
-        f'<text class="end" x="{left:g}" y="{top + 4:.1f}" text-anchor="{anchor}">{escape(_fitting(name))}</text>'
-        for side, left, anchor in ((0, _LEFT - 8, "end"), (1, _WIDTH - _LEFT + 8, "start"))
-        for name, top in places[side].items()
-    )
-    return _figure(height, f"{len(sides[0])} source clusters, {len(sides[1])} target clusters", lines + names)
 
 
 _NOT_DRAWN = "Nothing to draw: there is one value, or nothing is mirrored at any of them."
@@ -321,11 +320,6 @@ def lag_curve(points: Sequence[LagPoint]) -> str:
     ]
     label = f"lag in records over {span_text(last - first)}; the numbers are in the table below"
     return _figure(_BASE + 20, label, f'<polyline class="curve" points="{path}"/>{"".join(axis)}')
-
-
-def _fitting(name: str) -> str:
-    """Return a name that fits beside the lines, without its middle; the table has the whole name."""
-    return name if len(name) <= _LETTERS else f"{name[: _LETTERS // 2]}…{name[1 - _LETTERS // 2 :]}"
 
 
 def task_bars(loads: Sequence[float], usable: float, highest: float, label: str) -> str:

@@ -151,9 +151,9 @@ def _details(clusters: Iterable[ClusterPlan], left: int) -> Iterator[str]:
         shown: list[str] = []
         groups: dict[str, list[Change]] = {}
         for change in cluster.writes:
-            groups.setdefault(f"{change.action}\0{_change_below(change)}", []).append(change)
+            groups.setdefault(f"{change.action}\0{_change_text(change)}", []).append(change)
         for text, alike in groups.items():
-            block = _change_line(alike) + text.partition("\0")[2]
+            block = _name_connectors(alike) + text.partition("\0")[2]
             left -= len(block.encode()) + 2
             if left > 0:
                 shown.append(block)
@@ -166,7 +166,7 @@ def _details(clusters: Iterable[ClusterPlan], left: int) -> Iterator[str]:
         yield f"{number_of(missing, 'more change')} not shown here: `mm2mgr plan -o json` has them all."
 
 
-def _change_line(alike: Sequence[Change]) -> str:
+def _name_connectors(alike: Sequence[Change]) -> str:
     """Return the line of changes that differ by the connector alone."""
     names = [change.connector for change in alike]
     if len(names) == 1:
@@ -175,7 +175,7 @@ def _change_line(alike: Sequence[Change]) -> str:
     return f"- {alike[0].action} {len(names)} connectors: {', '.join(map(code, names[:_NAMES]))}{more}"
 
 
-def _change_below(change: Change) -> str:
+def _change_text(change: Change) -> str:
     """Return what is below the name of a change: of a new connector its notes, of an updated one each key."""
     notes = [change.reason, price_text(change.price)]
     if change.state:

@@ -656,40 +656,46 @@ class Description:
 
     @property
     def settings(self) -> Iterator[tuple[str, str, str]]:
-        """Setting, value and origin, secrets masked: the main ones, of the clients what differs from Kafka's own
-        defaults, and then every other one that is written in the tree, with its place."""
-        yield from (shown := list(self._main_settings()))
-        names = {name for name, _, _ in shown}
-        for path, origin in self.flow.written.items():
-            name = ".".join(map(str, path))
-            if name not in names and origin.kind != "default":
-                value = _written_value(self.flow, path)
-                text = "null" if value is None else _setting_text(path, value)
-                yield name, secrets.mask(str(path[-1]), text), str(origin)
+        """Setting, value and origin, as `flow_settings` has them."""
+        return flow_settings(self.flow)
 
-    def _main_settings(self) -> Iterator[tuple[str, str, str]]:
-        settings = self.flow.settings
-        values: dict[tuple[str, ...], object] = {
-            ("topics", "include"): ", ".join(settings.topics.include),
-            ("topics", "exclude"): ", ".join(settings.topics.exclude),
-            ("replication_policy",): settings.replication_policy,
-            ("separator",): settings.separator,
-            ("refresh_interval",): f"{settings.refresh_interval:g} s",
-            ("checkpoints", "enabled"): settings.checkpoints.enabled,
-            ("checkpoints", "group_offsets"): settings.checkpoints.group_offsets,
-            ("heartbeats", "enabled"): settings.heartbeats.enabled,
-            ("offset_syncs", "enabled"): settings.offset_syncs.enabled,
-            ("offset_syncs", "location"): settings.offset_syncs.location,
-            ("sync", "topic_configs"): settings.sync.topic_configs,
-            ("sync", "topic_acls"): settings.sync.topic_acls,
-        }
-        maximum = self.flow.tasks.maximum
-        yield "tasks.max", str(maximum), str(maximum.origin)
-        for path, value in values.items():
-            yield ".".join(path), config_text(value), str(self.flow.origin(*path))
-        for block in _CLIENTS:
-            for key, text in self.flow.client(block).items():
-                yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)
+
+def flow_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
+    """Setting, value and origin, secrets masked: the main ones, of the clients what differs from Kafka's own defaults,
+    and then every other one that is written in the tree, with its place."""
+    yield from (shown := list(_main_settings(flow)))
+    names = {name for name, _, _ in shown}
+    for path, origin in flow.written.items():
+        name = ".".join(map(str, path))
+        if name not in names and origin.kind != "default":
+            value = _written_value(flow, path)
+            text = "null" if value is None else _setting_text(path, value)
+            yield name, secrets.mask(str(path[-1]), text), str(origin)
+
+
+def _main_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
+    settings = flow.settings
+    values: dict[tuple[str, ...], object] = {
+        ("topics", "include"): ", ".join(settings.topics.include),
+        ("topics", "exclude"): ", ".join(settings.topics.exclude),
+        ("replication_policy",): settings.replication_policy,
+        ("separator",): settings.separator,
+        ("refresh_interval",): f"{settings.refresh_interval:g} s",
+        ("checkpoints", "enabled"): settings.checkpoints.enabled,
+        ("checkpoints", "group_offsets"): settings.checkpoints.group_offsets,
+        ("heartbeats", "enabled"): settings.heartbeats.enabled,
+        ("offset_syncs", "enabled"): settings.offset_syncs.enabled,
+        ("offset_syncs", "location"): settings.offset_syncs.location,
+        ("sync", "topic_configs"): settings.sync.topic_configs,
+        ("sync", "topic_acls"): settings.sync.topic_acls,
+    }
+    maximum = flow.tasks.maximum
+    yield "tasks.max", str(maximum), str(maximum.origin)
+    for path, value in values.items():
+        yield ".".join(path), config_text(value), str(flow.origin(*path))
+    for block in _CLIENTS:
+        for key, text in flow.client(block).items():
+            yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)
 
 
 def _written_value(flow: Flow, path: Sequence[Key]) -> object:

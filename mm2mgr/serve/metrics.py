@@ -267,8 +267,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_connect_applied_timestamp_seconds": ServedMetric(
             "gauge",
             ("connect",),
-            "When `mm2mgr apply` or `reconcile` last changed a connector there, in seconds since 1970, as the newest 100"
-            " changes of the history say. Missing where they have none.",
+            "When `mm2mgr apply` or `reconcile` last changed a connector there, in seconds since 1970,"
+            " as the newest 100 changes of the history say. Missing where they have none.",
         ),
         "mm2mgr_tree_error": ServedMetric(
             "gauge", (), "1 where the tree was changed and is wrong, so that the one before it is looked at."

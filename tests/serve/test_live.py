@@ -77,6 +77,10 @@ def test_what_serve_knows_is_what_was_mirrored(workspace: Workspace) -> None:
         assert view.survey is not None
         assert isinstance(view.survey.plan, Plan)
         assert view.survey.plan.counts()["no-op"] == 3
+        (worker,) = view.survey.workers["cb"].workers
+        assert (worker.kafka != "", worker.failure) == (True, ""), "it is asked for its version"
+        assert view.survey.workers["cb"].unlisted == "", "the group of the workers is known"
+        assert worker.worker in {task.worker for task in status.tasks}
         assert isinstance(view.survey.history, HistoryReport)
         assert [entry.action for entry in view.survey.history.entries] == ["create"] * 3
     finally:
