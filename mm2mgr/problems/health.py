@@ -32,7 +32,7 @@ from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.spec.places import Key
+from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.text import few, span_text
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
@@ -665,10 +665,11 @@ def flow_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
     and then every other one that is written in the tree, with its place."""
     yield from (shown := list(_main_settings(flow)))
     names = {name for name, _, _ in shown}
+    ends: dict[PathKey, object] = {("sources",): flow.source.alias, ("targets",): flow.target.alias}
     for path, origin in flow.written.items():
         name = ".".join(map(str, path))
-        if name not in names and origin.kind != "default":
-            value = _written_value(flow, path)
+        if name not in names and origin.kind != "default" and path[0] not in {"except", "pairs"}:
+            value = ends.get(path[:1]) or _written_value(flow, path)
             text = "null" if value is None else _setting_text(path, value)
             yield name, secrets.mask(str(path[-1]), text), str(origin)
 
