@@ -18,7 +18,7 @@ from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FleetReport, FlowView, OffPeak, OtherLine, Statistic
+    from mm2mgr.operations import FleetReport, FlowView, OtherLine, Statistic
     from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
@@ -312,21 +312,12 @@ def evidence_options(function: Callable[..., object]) -> Callable[..., object]:
     return with_options(command, *options)
 
 
-def _hours(text: str) -> OffPeak:
-    from mm2mgr.operations import OffPeak
-
-    return OffPeak.parse(text)
-
-
 def _kind(text: str) -> str:
     from mm2mgr.operations import KINDS
 
     if text not in KINDS:
         raise ValueError(f"is not one of {', '.join(KINDS)}")
     return text
-
-
-HOURS = Parsed("hours", _hours)
 
 
 def change_options(function: Callable[..., object]) -> Callable[..., object]:
@@ -343,7 +334,6 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             "deletes (any number), tasks-per-worker (more tasks than the workers are declared to carry). A flow may "
             "carry the first three as `allow: [KIND]`.",
         ),
-        option("--mirror-again", is_flag=True, help="Short for --allow mirror-again."),
         option(
             "--allow-deletes",
             type=Count(min=0),
@@ -359,19 +349,6 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             metavar="N",
             help="Write nothing where there are more changes than this.",
         ),
-        option(
-            "--cool-down",
-            type=Duration(),
-            default="1d",
-            help="Apply a step down of `size` so long after its number changed.",
-        ),
-        option("--off-peak", type=HOURS, help="Apply steps down of `size` only in these hours, UTC, such as 22-5."),
-        option(
-            "--move-budget",
-            type=Count(0),
-            metavar="N",
-            help="Apply steps down of `size` that move up to N partitions together; the others wait.",
-        ),
     )
 
     @wraps(function)
@@ -380,19 +357,13 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
         only_flows: tuple[str, ...],
         prune: bool,
         allow: tuple[str, ...],
-        mirror_again: bool,
         allow_deletes: int,
         max_changes: int | None,
-        cool_down: float,
-        off_peak: OffPeak | None,
-        move_budget: int | None,
         **more: object,
     ) -> object:
-        from mm2mgr.operations import PlanOptions, RestartRules
+        from mm2mgr.operations import PlanOptions
 
-        allow = (*allow, *(["mirror-again"] if mirror_again else []))
-        restarts = RestartRules(cool_down, off_peak, move_budget)
-        chosen = PlanOptions(only_flows, prune, allow, allow_deletes, max_changes, restarts)
+        chosen = PlanOptions(only_flows, prune, allow, allow_deletes, max_changes)
         return function(*values, options=chosen, **more)
 
     return with_options(command, *options)

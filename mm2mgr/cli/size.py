@@ -14,7 +14,6 @@ import click
 
 from mm2mgr.cli.interrupts import handle_signals
 from mm2mgr.cli.options import (
-    HOURS,
     LEAST_SECONDS,
     Count,
     Duration,
@@ -38,7 +37,7 @@ from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import number_of
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import EvidenceOptions, OffPeak, Round
+    from mm2mgr.operations import EvidenceOptions, Round
     from mm2mgr.operations.size import SizingReport
 
 
@@ -56,9 +55,6 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compare ways to assign each flow's partitions: today's, stock Connect's, by load, and the least possible.",
 )
-@option("--cool-down", type=Duration(), hidden=True)
-@option("--off-peak", type=HOURS, hidden=True)
-@option("--move-budget", type=Count(0), hidden=True)
 @page_option
 @output_option
 @click.pass_obj
@@ -70,9 +66,6 @@ def size(
     dry_run: bool,
     check: bool,
     balance: bool,
-    cool_down: float | None,
-    off_peak: OffPeak | None,
-    move_budget: int | None,
     page: Path | None,
     output: str,
 ) -> int:
@@ -88,11 +81,7 @@ def size(
       mm2mgr size --dry-run
     """
     from mm2mgr.operations.size import size as size_flows
-    from mm2mgr.output.console import talk
 
-    if (cool_down, off_peak, move_budget) != (None, None, None):
-        message = "--cool-down, --off-peak and --move-budget are options of plan and apply now, and do nothing here"
-        talk(message, "yellow")
     report = size_flows(
         workspace,
         flows,

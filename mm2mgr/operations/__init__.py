@@ -63,7 +63,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.observe.pair_look import FailoverOptions
     from mm2mgr.observe.way_back import WayBack
-    from mm2mgr.off_peak import OffPeak
     from mm2mgr.operations.audit import (
         AuditHistory,
         AuditRound,
@@ -171,7 +170,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.quotas import QuotaResult
     from mm2mgr.plan.resets import FlowReset, ResetOrder
-    from mm2mgr.plan.schedule import RestartRules
     from mm2mgr.problems.health import Description, Status
     from mm2mgr.problems.watchdog import RestartPolicy, WatchAction
     from mm2mgr.samples.follow import Round
@@ -268,8 +266,6 @@ _HOMES: Mapping[str, str] = {
         "plan.quotas": "QuotaResult",
         "log_places": "Place",
         "plan.resets": "FlowReset ResetOrder",
-        "off_peak": "OffPeak",
-        "plan.schedule": "RestartRules",
         "apply.verbs": "Choice StateChange",
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",

@@ -18,6 +18,7 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import InvalidArgument, KafkaError, Mm2mgrError, cause
 from mm2mgr.files import check_free
 from mm2mgr.json_values import to_json
+from mm2mgr.off_peak import OffPeak
 from mm2mgr.operations.workspace import Workspace, seconds_of
 from mm2mgr.plan.changes import KINDS, Change, Plan, Wish, count_deletes
 from mm2mgr.plan.draft import Declared
@@ -35,13 +36,14 @@ from mm2mgr.plan.schedule import (
     with_waiting,
 )
 from mm2mgr.timing import wait_for
-from mm2mgr.topology import lease_group
+from mm2mgr.topology import Flow, lease_group
 
 if TYPE_CHECKING:
     from mm2mgr.apply.applied import Applied, Interrupts
     from mm2mgr.apply.rounds import Rounds
     from mm2mgr.apply.waves import Event, Rollout
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound, Rebalancing
+    from mm2mgr.spec.models import Sized
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class PlanOptions:
     """What a plan is about, and what it may change.
 
     `flows` limits it to flows by id, pair or declared name. `allow`, `allow_deletes` and `max_changes` are for costly
-    changes. `restarts` says when updates that only save tasks are due; until then they wait in the plan.
+    changes.
     """
 
     flows: Sequence[str] = ()
@@ -57,7 +59,6 @@ class PlanOptions:
     allow: Sequence[str] = ()
     allow_deletes: int = 0
     max_changes: int | None = None
-    restarts: RestartRules = RestartRules()
 
     @property
     def wish(self) -> Wish:
@@ -83,7 +84,7 @@ def plan(
     if out:
         workspace.refuse_as_output(out, "--out")
         check_free(out, PLAN)
-    planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only, options.restarts))
+    planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only))
     report(planned)
     if out:
         templates = str(workspace.templates) if workspace.templates else None
@@ -137,26 +138,30 @@ def read_due_plan(
     workspace: Workspace,
     wish: Wish,
     only: Sequence[str] | None,
-    rules: RestartRules,
     skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan in which updates that only save tasks wait until their time has come; the others are counted.
 
-    Those are of flows whose number in overrides/sizing.yaml only saves tasks, and is not outranked by the tree.
+    Those are of flows whose number in overrides/sizing.yaml only saves tasks, and is not outranked by the tree, which
+    says when they are due.
     """
-    reviewed = {
-        flow.id: workspace.spec.tree.sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving
-    }
+    tree = workspace.spec.tree
     savings = {
-        name: Saving(sized.tasks_max, seconds_of(sized.changed), sized.partitions, seconds_of(sized.holds_until))
-        for name, sized in reviewed.items()
+        flow.id: _saving(tree.sizing[flow.id], flow) for flow in workspace.topology.flows if flow.tasks.is_saving
     }
 
     def waits(plan: Plan) -> Mapping[Named, str]:
-        return waiting(plan, rules, savings, workspace.now)
+        return waiting(plan, savings, workspace.now, tree.defaults.move_budget)
 
     plan = read_plan_of(workspace, wish, only, skip, waits)
     return with_many_changes_held(with_waiting(plan, waits(plan)))
+
+
+def _saving(sized: Sized, flow: Flow) -> Saving:
+    settings = flow.settings.tasks
+    rules = RestartRules(settings.cool_down, tuple(map(OffPeak.parse, settings.off_peak)))
+    changed, until = seconds_of(sized.changed), seconds_of(sized.holds_until)
+    return Saving(sized.tasks_max, changed, sized.partitions, until, rules)
 
 
 def apply(  # noqa: PLR0913  one argument per option
@@ -199,14 +204,14 @@ def apply(  # noqa: PLR0913  one argument per option
         )
     log = workspace.event_log(events)
     wish = options.wish
-    if planfile and (options.flows or wish != Wish() or options.restarts != RestartRules()):
-        choices = "its flows, whether to prune, which costly changes and how many are allowed, and what waits"
+    if planfile and (options.flows or wish != Wish()):
+        choices = "its flows, whether to prune, which costly changes and how many are allowed"
         raise Mm2mgrError(f"a PLANFILE already says {choices}", hint="leave the options out")
 
     def make() -> tuple[Plan, Workspace]:
         if planfile:
             return _plan_as_reviewed(workspace, planfile)
-        return read_due_plan(workspace, wish, workspace.only(options.flows), options.restarts), workspace
+        return read_due_plan(workspace, wish, workspace.only(options.flows)), workspace
 
     planned, tree = make()
     if wait_for_lease(tree.topology, planned, report):
@@ -457,7 +462,7 @@ class _Reconciling:
         options, skip = self.order.options, {name: KafkaError(why) for name, why in left_out.items()}
 
         def plan_with(wish: Wish) -> Plan:
-            return read_due_plan(workspace, wish, only, options.restarts, skip)
+            return read_due_plan(workspace, wish, only, skip)
 
         held, is_wait = self._why_no_deletes(workspace)
         wish = replace(options.wish, prune=options.prune and not held, deletes_held=held)

@@ -134,7 +134,7 @@ def say_week(pattern: WeekPattern, window: str) -> None:
         place, hour = pattern.peak
         say(f"peak: {DAYS[place]} {hour}:00 UTC, {_rate_text(pattern.bytes_per_second[place][hour])}")
     if pattern.quiet:
-        say(f"off-peak: {pattern.quiet[0]}:00 to {pattern.quiet[1]}:00 UTC (--off-peak of `mm2mgr apply`)")
+        say(f"off-peak: {pattern.quiet[0]}:00 to {pattern.quiet[1]}:00 UTC (tasks: off_peak)")
     say(window, style="dim")
 
 
