@@ -154,7 +154,8 @@ def _say_usage(error: click.ClickException) -> None:
         hints = (hint for needed, hint in _ELSEWHERE.get(error.option_name, ()) if needed in known_options)
         commands, instead = _GONE.get(error.option_name, ((), ""))
         if error.ctx.info_name in commands:
-            message, error.possibilities = f"{error.option_name} is gone; {instead}", []
+            message = f"{error.option_name} is gone; {instead}"
+            vars(error)["possibilities"] = None
         else:
             message = "; ".join(filter(None, (message, next(hints, ""))))
     vars(error)["message"] = visible(mask_text(message))  # it quotes what was typed, such as a URL

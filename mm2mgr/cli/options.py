@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
+from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -369,7 +370,53 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
     return with_options(command, *options)
 
 
-WATCHDOG_NAMES = ("dry_run", "freeze_file", "first_wait", "restarts", "window", "reason", "events")
+def sample_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options that `sample` and `serve` share, as its argument `sampling`: an order for a store that
+    the command names, without an end."""
+    past = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)
+    options = (
+        option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples."),
+        option("--cluster", "aliases", multiple=True, help="Sample only this source cluster (repeatable)."),
+        option(
+            "--keep",
+            type=DurationWithUnit(LEAST_SECONDS),
+            help="Remove samples older than this, such as 90d. Default: none.",
+        ),
+        option(
+            "--from",
+            "kind",
+            type=click.Choice(["kafka", *(kind.name for kind in METRIC_SOURCES)]),
+            default="kafka",
+            help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
+        ),
+        option(
+            "--back",
+            type=Duration(),
+            default="0s",
+            show_default=False,
+            help=f"How much of the past a first run takes from {past}, such as 24h.",
+        ),
+        spark_option,
+    )
+
+    @wraps(function)
+    def command(
+        *values: object,
+        store: Path | str,
+        interval: float,
+        aliases: tuple[str, ...],
+        keep: float | None,
+        kind: str,
+        back: float,
+        spark: bool | None,
+        **more: object,
+    ) -> object:
+        from mm2mgr.operations.sample import SampleOrder
+
+        sampling = SampleOrder(store, interval, None, aliases, keep, kind, back, spark)
+        return function(*values, store=store, sampling=sampling, **more)
+
+    return with_options(command, *options)
 
 
 def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
@@ -407,7 +454,8 @@ def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
         from mm2mgr.operations import RestartPolicy, WatchOrder
 
         policy = RestartPolicy(first_wait, restarts=restarts, window_seconds=window)
-        return function(*values, order=WatchOrder((), policy, dry_run, freeze_file, reason), **more)
+        order = WatchOrder((), policy, dry_run, freeze_file, reason)
+        return function(*values, order=order, **more)
 
     return with_options(command, *options)
 

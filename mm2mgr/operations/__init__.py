@@ -128,7 +128,9 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         EstateWatch,
         FailoverChecksOrder,
         RebalancesOrder,
+        ReconcilesOrder,
         RollUpsOrder,
+        SamplesOrder,
         ServeOrder,
         WatchdogOrder,
         serve,
@@ -246,9 +248,8 @@ _HOMES: Mapping[str, str] = {
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.render": "Rendered export init render rules schema write_export",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder RollUpsOrder "
-        "ServeOrder "
-        "WatchdogOrder serve",
+        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder "
+        "ReconcilesOrder RollUpsOrder SamplesOrder ServeOrder WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
         "operations.throughput": "RollUpOrder RollUpRound follow_roll_ups",

@@ -415,8 +415,8 @@ def test_the_end_of_the_server_ends_a_write_in_order(site: Site) -> None:
 def test_options_that_contradict_each_other_are_refused(mm2mgr: Command) -> None:
     assert "--freeze-file needs --rebalance" in mm2mgr("reconcile", "--freeze-file", "f", code=64).err
     assert "leave one out" in mm2mgr("reconcile", "--rebalance", "--report-only", code=64).err
-    assert "--dry-run needs --watchdog" in mm2mgr("serve", "--with", "rebalance", "--dry-run", code=64).err
-    both = ("serve", "--watchdog", "--with", "rebalance", "--dry-run")
+    assert "--dry-run needs --with watch" in mm2mgr("serve", "--with", "rebalance", "--dry-run", code=64).err
+    both = ("serve", "--with", "watch,rebalance", "--dry-run")
     assert "--with rebalance writes, and --dry-run does not: leave one out" in mm2mgr(*both, code=64).err
 
 
