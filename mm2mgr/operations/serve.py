@@ -2,10 +2,10 @@
 
 Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
 another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
-time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, one reconciles, the same
-as `reconcile`, one rebalances (these three alone write to clusters), one samples, the same as `sample --follow`, one
-audits, the same as `audit --follow`, one rolls up, the same as `sample --follow --throughput`, and one checks failover,
-the same as `failover check`. Rebalances beside `reconcile` are made in its rounds, under its lease.
+time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, one reconciles, the
+same as `reconcile`, one rebalances (these three alone write to clusters), one samples, the same as `sample --follow`,
+one audits, the same as `audit --follow`, one rolls up, the same as `sample --follow --throughput`, and one checks
+failover, the same as `failover check`. Rebalances beside `reconcile` are made in its rounds, under its lease.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class EstateView:
     Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
-    counts. `watchdog`, `rebalances`, `failover`, `reconciles`, `samples`: None where none were asked for. `audit`: the last round of audits of
-    this process.
+    counts. `watchdog`, `rebalances`, `failover`, `reconciles`, `samples`: None where none were asked for. `audit`: the
+    last round of audits of this process.
     """
 
     started_at: float
@@ -604,8 +604,8 @@ class EstateWatch:
         return read
 
     def _reconcile(self, asked: ReconcilesOrder, rebalances: RebalancesOrder | None) -> None:
-        """Reconcile until the end, and rebalance in the same rounds where that is asked for, too; whatever goes wrong is
-        published, and it begins anew."""
+        """Reconcile until the end, and rebalance in the same rounds where that is asked for, too; whatever goes wrong
+        is published, and it begins anew."""
         order = replace(asked.order, rebalances=rebalances.order if rebalances else None)
         while not self._closing.is_set():
             rounds = reconcile(
@@ -659,9 +659,9 @@ class EstateWatch:
             if not self._closing.is_set():
                 self._sampling_ended.clear()
 
-    def _publish_unsampled(self, asked: SamplesOrder, why: str) -> None:
-        self._publish(lambda view: replace(view, samples=view.samples and replace(view.samples, error=why)))
-        asked.warn(f"nothing is sampled: {why}")
+    def _publish_unsampled(self, asked: SamplesOrder, reason: str) -> None:
+        self._publish(lambda view: replace(view, samples=view.samples and replace(view.samples, error=reason)))
+        asked.warn(f"nothing is sampled: {reason}")
 
     @contextmanager
     def _halting(self, _so_far: object) -> Iterator[asyncio.Event]:

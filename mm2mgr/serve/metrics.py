@@ -285,8 +285,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "counter",
             ("outcome",),
             "Rounds of `reconcile` in this process since the start: `done`, `changes` (blocked, or only reported),"
-            " `failed`, `inconclusive`, or `standby` while another process of the owner writes. Missing, as what follows"
-            " of it, without `serve --with reconcile`.",
+            " `failed`, `inconclusive`, or `standby` while another process of the owner writes. Missing, as what"
+            " follows of it, without `serve --with reconcile`.",
         ),
         "mm2mgr_reconcile_written": ServedMetric("counter", (), "Connectors that these rounds wrote."),
         "mm2mgr_reconcile_ended_timestamp_seconds": ServedMetric(
