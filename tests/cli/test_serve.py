@@ -211,11 +211,15 @@ def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time
     assert connect.writes == written
 
 
-def test_without_a_watchdog_its_options_are_refused_and_its_page_says_so(mm2mgr: Command, connect: FakeConnect) -> None:
+def test_without_parts_their_options_are_refused_and_nothing_of_them_runs(mm2mgr: Command, connect: FakeConnect) -> None:
     assert (
         "--freeze-file needs --with watch or --with rebalance"
         in mm2mgr("serve", "--freeze-file", "frozen", code=64).err
     )
     with server(mm2mgr) as (_, url):
-        assert get(f"{url}/api/watchdog").status_code == 404
+        for path, part in (("reconcile", "reconcile"), ("sample", "sample"), ("watchdog", "watch")):
+            answer = get(f"{url}/api/{path}")
+            assert answer.status_code == 404
+            assert f"mm2mgr serve --with {part}" in answer.json()["error"]
+        assert not re.search(r"^mm2mgr_(reconcile|watchdog|stored_samples)\w*\{", get(f"{url}/metrics").text, re.M)
         assert "No watchdog runs in this process" in get(f"{url}/watchdog").text

@@ -281,12 +281,3 @@ def test_parts_are_in_json_and_metrics_and_all_end_in_time(mm2mgr: Command, mock
             assert running.stdout
             assert "round 1: " in running.stdout.read()
         assert connect.writes == written
-
-
-def test_without_parts_nothing_of_them_runs(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
-    with one_flow(mm2mgr, mock_cluster, produced=3, mirrored=2), server(mm2mgr) as (_, url):
-        for path, part in (("reconcile", "reconcile"), ("sample", "sample"), ("watchdog", "watch")):
-            answer = get(f"{url}/api/{path}")
-            assert answer.status_code == 404
-            assert f"mm2mgr serve --with {part}" in answer.json()["error"]
-        assert not re.search(r"^mm2mgr_(reconcile|watchdog|stored_samples)\w*\{", get(f"{url}/metrics").text, re.M)
