@@ -29,6 +29,7 @@ from mm2mgr.spec.values import (
     LabelName,
     LaneName,
     LocalFile,
+    MovedTo,
     Owner,
     PairName,
     PartitionName,
@@ -787,9 +788,10 @@ class MovedFlow(Model, json_schema_extra=_example(**{"from": "orders:dc1->agg", 
         Field(alias="from", examples=["orders:dc1->agg", "agg/legacy-orders", {"dedicated": "dc1->agg"}]),
     ]
     """The flow that it was, by its id; or a connector, such as `agg/legacy-orders` (its Connect cluster first); or
-    `{dedicated: source->target}`."""
-    to: FlowId
-    """The id of the flow that it becomes, as `mm2mgr plan` prints it."""
+    `{dedicated: source->target}`. For all flows of a pair at once: the pair that it was (`dc1->agg`), or the Connect
+    cluster that it ran on and the pair (`main/dc1->agg`)."""
+    to: MovedTo
+    """The id of the flow that it becomes, as `mm2mgr plan` prints it; or the pair, for all of its flows."""
     topics: Patterns = Field(default_factory=list)
     """Only these topics move, between two flows that both stay. Default: the whole flow, whose connector is deleted
     afterwards."""

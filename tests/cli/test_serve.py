@@ -211,7 +211,9 @@ def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time
     assert connect.writes == written
 
 
-def test_without_parts_their_options_are_refused_and_nothing_of_them_runs(mm2mgr: Command, connect: FakeConnect) -> None:
+def test_without_parts_their_options_are_refused_and_nothing_of_them_runs(
+    mm2mgr: Command, connect: FakeConnect
+) -> None:
     assert (
         "--freeze-file needs --with watch or --with rebalance"
         in mm2mgr("serve", "--freeze-file", "frozen", code=64).err
