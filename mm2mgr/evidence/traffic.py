@@ -13,10 +13,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mm2mgr.errors import cause
 from mm2mgr.observe.trend import LagPoint
+from mm2mgr.text import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,11 +155,15 @@ def _time(point: TrafficPoint) -> float:
 
 @dataclass(frozen=True)
 class TrafficHistory:
-    """What is known of each flow; `unknown` and `bytes_unknown` say why looks and bytes are not known."""
+    """What is known of each flow; `unknown` and `bytes_unknown` say why looks and bytes are not known.
+
+    `warnings`: damaged files of the store that were left out.
+    """
 
     flows: Mapping[str, FlowTraffic] = field(default_factory=dict)
     unknown: str = ""
     bytes_unknown: str = ""
+    warnings: tuple[str, ...] = ()
 
     def of_flow(self, flow: str) -> FlowTraffic:
         return self.flows.get(flow, _NOTHING)
@@ -257,9 +263,9 @@ def history_dict(traffic: FlowTraffic, points: Sequence[TrafficPoint]) -> list[d
 
 def traffic_history(owner: str, flows: Sequence[Flow], store: Store, now: float) -> TrafficHistory:
     """Read what the store and the memory know of these flows; what cannot be read is said, and raises nothing."""
-    looks, unknown = dict[str, tuple[TrafficColumns, TrafficColumns]](), ""
+    looks, unknown, warnings = dict[str, tuple[TrafficColumns, TrafficColumns]](), "", list[str]()
     try:
-        looks = _read_looks(owner, store, now)
+        looks = _read_looks(owner, store, now, warnings.append)
     except Exception as error:  # a store that cannot be read ends neither the survey nor the server
         unknown = cause(error)
     volumes, bytes_unknown = dict[str, dict[int, float]](), ""
@@ -281,15 +287,18 @@ def traffic_history(owner: str, flows: Sequence[Flow], store: Store, now: float)
         },
         unknown,
         bytes_unknown,
+        tuple(first_few(warnings, "more warnings about files of the tables of lag")),
     )
 
 
-def _read_looks(owner: str, store: Store, now: float) -> dict[str, tuple[TrafficColumns, TrafficColumns]]:
+def _read_looks(
+    owner: str, store: Store, now: float, warn: Callable[[str], None]
+) -> dict[str, tuple[TrafficColumns, TrafficColumns]]:
     import numpy as np
 
     from mm2mgr.samples.lag_history import LagHistoryStore
 
-    looks, hours = LagHistoryStore(store).read(owner, round(1000 * now))
+    looks, hours = LagHistoryStore(store, warn).read(owner, round(1000 * now))
     gap, produced, mirrored = looks.intervals()
     lag = looks.lag()
     fine = {
@@ -307,7 +316,7 @@ def _read_looks(owner: str, store: Store, now: float) -> dict[str, tuple[Traffic
     ):
         by_flow = dict[str, TrafficColumns]()
         firsts = [at for at, flow in enumerate(flows) if not at or flows[at - 1] != flow]
-        for first, last in zip(firsts, [*firsts[1:], len(flows)], strict=True):
+        for first, last in pairwise([*firsts, len(flows)]):
             whole = tuple(array("q", columns[name][first:last].astype(np.int64).tobytes()) for name in names[0])
             real = tuple(
                 array("d", (columns[name][first:last] / (1000.0 if name.endswith("_ms") else 1.0)).tobytes())

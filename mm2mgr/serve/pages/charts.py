@@ -14,7 +14,7 @@ from markupsafe import Markup
 from mm2mgr.output.page import escape
 from mm2mgr.text import rate_text, span_text
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _BASE, _HEIGHT = 480.0, 62.0, 472.0, 16.0, 132.0, 152.0
+_WIDTH, _LEFT, _RIGHT, _TOP, _BASE, _HEIGHT = 480.0, 70.0, 472.0, 16.0, 132.0, 152.0
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 _TICKS = (  # the longest span, seconds between ticks, and how they are written
     (_HOUR, 10 * _MINUTE, "%H:%M"),

@@ -124,6 +124,7 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
     ]
     if reason := view.traffic.bytes_unknown:
         unknown.append(f"Bytes per second are unknown: {reason}")
+    unknown += view.traffic.warnings
     signs = [(mark_sign(kind), word) for kind, word in MARKS.items() if any(mark.kind == kind for mark in marks)]
     return {
         "ranges": [

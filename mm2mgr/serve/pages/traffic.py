@@ -87,7 +87,7 @@ def _notes(view: EstateView, flows: Sequence[FlowTrafficNow]) -> list[str]:
         notes.append(f"Earlier rates are unknown: {view.traffic.unknown}.")
     if view.traffic.bytes_unknown:
         notes.append(f"Bytes of earlier hours are unknown: {view.traffic.bytes_unknown}.")
-    return notes
+    return [*notes, *view.traffic.warnings]
 
 
 def _more(rows: Sequence[Context]) -> str:

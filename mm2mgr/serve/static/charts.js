@@ -1,7 +1,7 @@
 // What script adds to the charts of `serve`: a line and the values under the pointer. Charts are whole without it.
 "use strict";
 (() => {
-  const LEFT = 62, RIGHT = 472, TOP = 16, BASE = 132; // as charts.py draws
+  const LEFT = 70, RIGHT = 472, TOP = 16, BASE = 132; // as charts.py draws
   const SVG = "http://www.w3.org/2000/svg";
   const read = new WeakMap(); // by chart: its times and lines
   let shown = null;
@@ -91,7 +91,7 @@
     }
   }
 
-  document.addEventListener("pointermove", (event) => {
+  function follow(event) {
     const chart = event.target.closest ? event.target.closest("svg.chart") : null;
     if (!chart) {
       hide();
@@ -99,6 +99,7 @@
     }
     const frame = chart.getBoundingClientRect();
     show(chart, (event.clientX - frame.left) / frame.width * 480);
-  });
-  document.addEventListener("pointerleave", hide);
+  }
+  document.addEventListener("pointermove", follow);
+  document.addEventListener("pointerdown", follow); // a finger does not move before it touches
 })();
