@@ -338,8 +338,9 @@ async def plugins_of_workers(
     urls, ids = others(of_urls), others(places)
     only_ids = others(ids, urls.values())
     scheme = urlsplit(target.urls[0]).scheme
-    bare = replace(target, auth=None, headers={}, renewed=None)
-    asked = {url: (target, url) for url in urls} | {worker: (bare, f"{scheme}://{worker}") for worker in only_ids}
+    own = replace(target, renewed=None)  # what is renewed has all URLs, and another worker would answer for a dead one
+    bare = replace(own, auth=None, headers={})
+    asked = {url: (own, url) for url in urls} | {worker: (bare, f"{scheme}://{worker}") for worker in only_ids}
     gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
 
     async def ask(worker: str) -> PluginsOfWorker:

@@ -41,6 +41,7 @@ from mm2mgr.evidence.traffic import (
     traffic_history,
 )
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.observe.lag_report import LagLevel
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.automatic_rebalance import (
@@ -306,15 +307,15 @@ class EstateView:
             "status": status,
             "last_known": self.last_known(status),
             "total": facts.total,
-            "tasks": facts.rows("task"),
+            "tasks": facts.rows(LagLevel.TASK),
             "task_load": self.task_loads(status),
             "load_hours": self.load.hours,
             "load_unknown": self.load.unknown,
             "throughput": self.throughput.get(status.flow),
             "needed": self.needs.flows.get(status.flow),
             "needed_unknown": self.needs.unknown,
-            "topics": facts.rows("topic"),
-            "partitions": facts.rows("partition"),
+            "topics": facts.rows(LagLevel.TOPIC),
+            "partitions": facts.rows(LagLevel.PARTITION),
             "points": [{"time": point.time, "lag_records": point.lag_records} for point in facts.points.get(FLOW, ())],
             "history": {
                 "range": range_name,

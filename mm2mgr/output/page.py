@@ -17,7 +17,7 @@ from itertools import zip_longest
 
 import jinja2
 
-from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
+from mm2mgr.link_forecast import SETTINGS, Curve, CurvePoint, LinkComparison, Settings
 from mm2mgr.observe.trend import LagPoint
 from mm2mgr.operations.size import ConnectReport, FleetReport
 from mm2mgr.output.load_text import (
@@ -91,6 +91,7 @@ def _over_link(comparison: LinkComparison) -> Context:
             {"title": f"Rate over {OVER[curve.over]}", "drawn": curves(curve), "table": curve_table(curve, drawn=False)}
             for curve in comparison.curves
         ],
+        "not_drawn": _NOT_DRAWN,
     }
 
 
@@ -245,35 +246,62 @@ def escape(text: str) -> str:
     return escape_markup(visible(text))
 
 
+_NOT_DRAWN = "Nothing to draw: there is one value, or nothing is mirrored at any of them."
+_DASHES: dict[str, str] = dict(zip(SETTINGS, ("2 4", "9 5", ""), strict=True))
+_NARROW, _LINE = 14.0, 16.0
+"""Between numbers of an axis, and between lines of text."""
+
+
 def curves(curve: Curve) -> str:
     """Draw a line per settings over a logarithmic scale, the tree's drawn full, and mark the value that the flow has
-    now."""
+    now; nothing where there is no line to see.
+
+    A legend below names the lines, since lines that meet would have their names one upon the other.
+    """
     points = curve.points
+    top = max(max(point.rates.values()) for point in points)
+    if len(points) < 2 or not top:
+        return ""
     values = [math.log(point.value) for point in points]
-    span, top = (values[-1] - values[0]) or 1.0, max(max(point.rates.values()) for point in points) or 1.0
+    span = values[-1] - values[0]
 
     def place(value: float) -> float:
-        return _AXIS + (value - values[0]) / span * (_WIDTH - _AXIS - 90)
+        return _AXIS + (value - values[0]) / span * (_WIDTH - _AXIS - _NARROW)
 
     def height(rate: float) -> float:
         return _BASE - (_BASE - _TOP) * rate / top
 
     drawn = []
-    for settings in SETTINGS:
+    for value, point in zip(values, points, strict=True):
+        if set(point.marks) & {"here", SETTINGS[-1]}:
+            drawn.append(f'<line x1="{place(value):.1f}" x2="{place(value):.1f}" y1="{_TOP:g}" y2="{_BASE:g}"/>')
+    for number, settings in enumerate(SETTINGS):
         path = " ".join(
             f"{place(value):.1f},{height(point.rates[settings]):.1f}"
             for value, point in zip(values, points, strict=True)
         )
-        style = "" if settings == SETTINGS[-1] else ' stroke-dasharray="6 4"'
-        drawn.append(f'<polyline class="curve" points="{path}"{style}><title>{escape(settings)}</title></polyline>')
-        drawn.append(_text(_WIDTH - 86, height(points[-1].rates[settings]) + 4, escape(settings)))
-    for value, point in zip(values, points, strict=True):
-        if set(point.marks) & {"here", SETTINGS[-1]}:
-            drawn.append(f'<line x1="{place(value):.1f}" x2="{place(value):.1f}" y1="{_TOP:g}" y2="{_BASE:g}"/>')
+        drawn.append(_line(path, settings, settings))
+        below = _BASE + _LINE * (number + 2)
+        drawn.append(_line(f"{_AXIS:g},{below - 4:g} {_AXIS + 40:g},{below - 4:g}", settings))
+        drawn.append(_text(_AXIS + 50, below, escape(_in_legend(settings, points))))
     drawn += [_text(_AXIS - 6, _TOP + 4, rate_text(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]
-    for number in (0, -1):
-        drawn.append(_text(place(values[number]), _BASE + 14, value_text(curve.over, points[number].value), "middle"))
-    return _figure(_BASE + 20, f"rate over {OVER[curve.over]}; the numbers are in the table below", "".join(drawn))
+    for number, anchor in ((0, "start"), (-1, "end")):
+        drawn.append(_text(place(values[number]), _BASE + 14, value_text(curve.over, points[number].value), anchor))
+    label = f"rate over {OVER[curve.over]}; the numbers are in the table below"
+    return _figure(_BASE + _LINE * (len(SETTINGS) + 1) + 6, label, "".join(drawn))
+
+
+def _line(path: str, settings: str, title: str = "") -> str:
+    style = f' stroke-dasharray="{_DASHES[settings]}"' if _DASHES[settings] else ""
+    inside = f"<title>{escape(title)}</title>" if title else ""
+    return f'<polyline class="curve" points="{path}"{style}>{inside}</polyline>'
+
+
+def _in_legend(settings: Settings, points: Sequence[CurvePoint]) -> str:
+    """Return the name of a line, and that it lies on the tree's own, where it does."""
+    tree = SETTINGS[-1]
+    same = all(math.isclose(point.rates[settings], point.rates[tree], rel_tol=0.01) for point in points)
+    return f"{settings}: as {tree}" if same and settings != tree else settings
 
 
 def lag_curve(points: Sequence[LagPoint]) -> str:

@@ -27,7 +27,7 @@ from mm2mgr.evidence.traffic import FlowTraffic, TrafficColumns, TrafficPoint
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
 from mm2mgr.observe.lag import FlowLag, PartitionLag
-from mm2mgr.observe.lag_report import Amount, FlowFacts
+from mm2mgr.observe.lag_report import Amount, FlowFacts, LagLevel
 from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.automatic_rebalance import FlowRound, LastRound, RebalanceRound, RebalancesView
@@ -108,7 +108,7 @@ def look_of(
     """Return a look at these flows, with records that wait by flow and topic."""
     status = Status(at, tuple(flows), failures=failures or {}, losses=tuple(losses))
     found = [facts(one, (lags or {}).get(one.flow)) for one in flows]
-    report = LagReport(at, "flow", tuple(found), failures or {})
+    report = LagReport(at, LagLevel.FLOW, tuple(found), failures or {})
     return EstateLook(at - 2.0, at, status, report, {one.flow: one.total for one in found})
 
 

@@ -6,6 +6,8 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +15,13 @@ import pytest
 from mm2mgr.evidence.flow_load import MeasuredLoad
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
+from mm2mgr.operations.size import FleetReport
+from mm2mgr.output.page import page as page_of_loads
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.pages import flow_link
+from mm2mgr.sizing.fleet import per_pair
+from mm2mgr.sizing.scenario import FlowView, outcome
 from tests.serve.estate import (
     CHROMIUM,
     SURVEY,
@@ -28,6 +34,7 @@ from tests.serve.estate import (
     watchdog_view,
 )
 from tests.serve.shop import shop
+from tests.sizing.estates import MB, scenario
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 try:
@@ -181,7 +188,76 @@ def test_a_page_has_no_barrier_at_any_width_in_both_themes(
 @pytest.mark.parametrize("path", ["/", "/?view=matrix", "/flows?group=source", "/workers"])
 def test_a_large_estate_has_no_barrier_either(tab: Any, url: str, path: str) -> None:
     tab.goto(url + path)
-    assert violations(tab) == []
+    assert violations(tab, [(1280, "light"), (400, "dark")]) == []
+
+
+@needs_axe
+def test_the_pages_of_size_and_fleet_have_no_barrier(tab: Any, tmp_path: Path) -> None:
+    flow = scenario("logs", {"t": 9 * MB}, lambda topic: True)
+    sizing = outcome([flow], {}).sizings[flow.flow_id]
+    week = tuple(tuple(float(day * hour) for hour in range(24)) for day in range(7))
+    flows = [
+        FlowView(
+            replace(sizing, flow_id=f"logs:dc{number}->agg"),
+            (9e6,),
+            (5e6, 4e6),
+            (("t-0", 9e6),),
+            week,
+            f"w{number % 2}",
+        )
+        for number in range(3)
+    ]
+    for name, text in (
+        ("size", page_of_loads(flows)),
+        ("fleet", page_of_loads(flows, FleetReport({}, per_pair([]), {}, ""))),
+    ):
+        (tmp_path / f"{name}.html").write_text(text)
+        tab.goto((tmp_path / f"{name}.html").as_uri())
+        assert violations(tab, [(1280, "light"), (400, "dark")]) == [], name
+
+
+def test_the_list_of_flows_follows_what_is_typed_and_so_does_its_address(browser: Any, nine: str) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    said = list[str]()
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(f"{nine}/flows?group=connect")
+    page.locator(".find [name=q]").press_sequentially("US orders")
+    page.wait_for_url("**q=US+orders**")
+    assert page.locator("#found [role=status]").inner_text() == "1 of 9 flows: 1 problem."
+    page.locator(".find [name=health]").select_option("problem")
+    page.wait_for_url("**health=problem**")
+    assert page.url == f"{nine}/flows?q=US+orders&health=problem&group=connect"
+    page.get_by_role("link", name="Remove the filter search: US orders").click()
+    page.wait_for_url(f"{nine}/flows?health=problem&group=connect")
+    assert page.locator("#found [role=status]").inner_text() == "4 of 9 flows: 4 problem."
+    page.locator(".find [name=q]").focus()
+    page.keyboard.type("hub")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=hub**")
+    assert [text for text in said if "favicon" not in text] == [], "no policy was violated"
+    page.close()
+
+
+def test_names_in_the_picture_are_drawn_beside_each_other_in_full(tab: Any, nine: str, url: str) -> None:
+    """As Chromium draws them: no name overlaps another one or leaves the picture."""
+    for served in (nine, url):
+        tab.set_viewport_size({"width": 1280, "height": 900})
+        tab.goto(served)
+        boxes = tab.evaluate(
+            "[document.querySelector('svg.estate'), ...document.querySelectorAll('.estate text')]"
+            ".map(e => e.getBoundingClientRect()).map(r => [r.left, r.top, r.right, r.bottom])"
+        )
+        (left, top, right, bottom), *names = boxes
+        assert len(names) > 5
+        assert all(
+            left <= name[0] and top - 3 <= name[1] and name[2] <= right and name[3] <= bottom + 3 for name in names
+        )
+        over = [
+            (a, b)
+            for a, b in combinations(names, 2)
+            if min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) - max(a[1], b[1]) > 3
+        ]
+        assert over == []
 
 
 def test_the_matrix_is_a_table_that_a_keyboard_reaches(browser: Any, url: str) -> None:

@@ -59,7 +59,10 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USU
     last_known = view.last_known(status)
     shown, facts, load = last_known.status if last_known else status, view.facts(status), view.load
     declared = view.survey.declared.get(status.flow, DeclaredFlow()) if view.survey else DeclaredFlow()
-    partitions, tasks = facts.rows("partition"), _tasks(view, shown, facts.rows("task"), view.task_loads(status))
+    partitions, tasks = (
+        facts.rows(LagLevel.PARTITION),
+        _tasks(view, shown, facts.rows(LagLevel.TASK), view.task_loads(status)),
+    )
     age = span_text(now - last_known.taken_at) if last_known else ""
     names = {(shown.connect, shown.connector), *declared.connectors}
     source, _, target = status.pair.partition("->")
@@ -83,7 +86,7 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USU
             *([status.offsets_note] if status.offsets_note else []),
             *([status.audit.sentence] if status.audit else []),
         ],
-        "lag": _lag_table([facts.total], "flow"),
+        "lag": _lag_table([facts.total], LagLevel.FLOW),
         "history": _history(now, view, status, names, range_name if range_name in RANGES else USUAL_RANGE),
         "load": [*beside_lines(traffic_of(view, status.flow)), *_load_sentences(status, view)],
         "tasks": tasks,
@@ -96,8 +99,8 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USU
         "losses": _losses(view, status.flow),
         "settings": Table(("setting", "value", "where it was written"), [*declared.settings]),
         "unsurveyed": "" if view.survey else "Changes, findings, settings and the plan are read at a slower pace.",
-        "topics": _lag_table(facts.rows("topic")[:MOST_ROWS], "topic"),
-        "partitions": _lag_table(partitions[:MOST_ROWS], "partition"),
+        "topics": _lag_table(facts.rows(LagLevel.TOPIC)[:MOST_ROWS], LagLevel.TOPIC),
+        "partitions": _lag_table(partitions[:MOST_ROWS], LagLevel.PARTITION),
         "left_out": max(0, len(partitions) - MOST_ROWS),
         "unknown": sorted({reason for row in partitions for reason in row.unknown.values()}),
         "chart_script": static_address("charts.js"),
