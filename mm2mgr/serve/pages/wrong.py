@@ -11,7 +11,7 @@ from mm2mgr.evidence.flow_load import FlowThroughput
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
-from mm2mgr.problems.order import WORST_TROUBLE_FIRST, ProblemGroup, order_problems
+from mm2mgr.problems.order import TROUBLE_OF_KIND, WORST_TROUBLE_FIRST, ProblemGroup, order_problems
 from mm2mgr.serve.pages.base import Context, flow_link, undone_changes, utc
 from mm2mgr.text import few, list_names, number_of, span_text
 
@@ -189,12 +189,11 @@ def _not_ready(view: EstateView) -> Iterator[_Line]:
     if view.look is None:
         return
     status = view.look.status
-    late = [group for group in order_problems(status.problems()) if group.trouble == "not ready"]
+    problems = [problem for problem in status.problems() if TROUBLE_OF_KIND[problem.kind] == "not ready"]
     pairs = set[str]()
-    for group in late:
-        for problem in group.problems:
-            pairs.add(getattr(problem.evidence, "pair", ""))
-            yield *_part(problem)[:2], problem.sentence, problem.command
+    for problem in problems:
+        pairs.add(getattr(problem.evidence, "pair", ""))
+        yield *_part(problem)[:2], problem.sentence, problem.command
     new = [pair for pair, state in sorted(status.failover.items()) if state is None and pair not in pairs]
     if new:
         text = f"failover is declared and was not checked yet: {list_names(new)}"
