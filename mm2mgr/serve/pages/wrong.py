@@ -3,6 +3,7 @@ hurt."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
@@ -22,6 +23,7 @@ _LEAD = 210
 _SOON_SECONDS = 86_400.0
 _AHEAD_SECONDS = 14 * 86_400.0  # as the alerts: time to order workers
 _UNREAD = "not read"
+_NUMBER = re.compile(r"\d+")
 _WORDS = [word for word in WORST_TROUBLE_FIRST if word != "not ready"]
 _ORDER = {word: place for place, word in enumerate([*_WORDS[:4], _UNREAD, *_WORDS[4:]])}
 _Line = tuple[str, str, str, str]
@@ -97,14 +99,19 @@ def _late(view: EstateView) -> Iterator[WrongEntry]:
 
 
 def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
-    """Yield clusters that cannot be read: nothing is known of what runs there."""
+    """Yield clusters that cannot be read, those that say the same as one entry: nothing is known of what runs there."""
+    alike: dict[tuple[str, str], list[_Line]] = {}
     for where, failure in status.failures.items():
         kind, _, name = where.partition(" ")
         flows = [flow.flow for flow in status.flows if kind == "connect" and flow.connect == name]
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
         hint = f"; {failure.hint}" if failure.hint else ""
         text = f"{where} cannot be read: {failure.message}{hint}{unknown}"
-        yield WrongEntry(_UNREAD, text, CHECK, [(where, "", text, CHECK)], is_danger=False)
+        same = (kind, _NUMBER.sub("0", failure.message.replace(name, "…")))
+        alike.setdefault(same, []).append((where, "", text, CHECK))
+    for parts in alike.values():
+        count = number_of(len(parts), "cluster") if len(parts) > 1 else ""
+        yield WrongEntry(_UNREAD, parts[0][2], CHECK, parts, is_danger=False, count=count)
 
 
 def _plan_changes(view: EstateView) -> Iterator[WrongEntry]:
