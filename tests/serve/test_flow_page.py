@@ -268,6 +268,14 @@ def test_the_overview_has_few_pairs_and_the_page_of_traffic_has_all() -> None:
     assert page(view, "/traffic").count('<td class="usual') == 30
 
 
+def test_the_list_of_flows_has_a_line_of_the_last_day_where_it_was_measured() -> None:
+    assert re.search(
+        r'<td class="n rate"><svg class="spark" [^>]*aria-label="24 h: [^"]* records/s', page(estate(), "/flows")
+    )
+    unmeasured = view_of(look_of([flow_status(ID, PAIR)]))
+    assert 'class="spark"' not in page(unmeasured, "/flows")
+
+
 # --- in a browser -----------------------------------------------------------------------------------------------------
 
 
