@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ _LOOK = ("owner", "flow", "time_ms", "partitions", "end_offsets", "positions")
 _SUMS = ("lag_mean", "lag_max", "covered_ms", "produced", "mirrored")
 _COUNTS = ("partitions", "end_offsets", "positions")
 Whole = npt.NDArray[np.int64]
-Arrays = tuple[tuple[array[int], ...], tuple[array[float], ...]]
+Arrays: TypeAlias = "tuple[tuple[array[int], ...], tuple[array[float], ...]]"
 """Columns of whole and of real numbers."""
 
 
