@@ -132,7 +132,7 @@ class LastKnown:
 
 
 @dataclass(frozen=True)
-class DeclaredFlow:
+class WrittenFlow:
     """What the tree says of a flow: its settings as key, value and origin (masked), and its connectors as Connect
     cluster and name."""
 
@@ -157,7 +157,7 @@ class Survey:
     needs: EstateNeeds = field(default_factory=EstateNeeds)
     workers: Mapping[str, SeenWorkers] = field(default_factory=dict)
     traffic: TrafficHistory = field(default_factory=TrafficHistory)
-    declared: Mapping[str, DeclaredFlow] = field(default_factory=dict)
+    declared: Mapping[str, WrittenFlow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -459,7 +459,7 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
         estate_needs(workspace, store),
         estate_workers(workspace),
         traffic_history(str(workspace.topology.owner), flows, store, now),
-        {flow.id: DeclaredFlow(tuple(flow_settings(flow)), connectors[flow.id]) for flow in flows},
+        {flow.id: WrittenFlow(tuple(flow_settings(flow)), connectors[flow.id]) for flow in flows},
     )
 
 
