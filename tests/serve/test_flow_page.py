@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,9 +18,9 @@ from mm2mgr.observe.interruptions import InterruptionCounts
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateView, WrittenFlow
+from mm2mgr.operations.serve import EstateLook, EstateView, WrittenFlow, after_look
 from mm2mgr.plan.history import HistoryEntry
-from mm2mgr.problems.health import TaskState
+from mm2mgr.problems.health import FlowStatus, TaskState
 from mm2mgr.serve.app import application
 from mm2mgr.serve.pages.charts import (
     RECORDS,
@@ -152,6 +152,30 @@ def test_a_sparkline_has_gaps_and_says_what_it_is() -> None:
     assert drawn.count("M") == 2
     assert 'role="img" aria-label="24 h: &lt;1&gt;"' in drawn
     assert 'aria-hidden="true"' in sparkline([1.0])
+
+
+# --- the looks of this process ----------------------------------------------------------------------------------------
+
+
+def look_with(flow: FlowStatus, points: Sequence[LagPoint]) -> EstateLook:
+    look = look_of([flow], at=points[-1].time if points else NOW)
+    lag = replace(look.lag, flows=tuple(replace(lag, points={FLOW: tuple(points)}) for lag in look.lag.flows))
+    return replace(look, lag=lag)
+
+
+def test_a_view_keeps_the_looks_of_the_last_hour() -> None:
+    status, view = flow_status(ID, PAIR), EstateView(NOW, 30.0)
+    points = [LagPoint(NOW + 30 * number, 1, 0, number, number) for number in range(240)]
+    for number in range(240):
+        seen = points[: number + 1]
+        thinned = [*seen[:-8:5], *seen[-8:]]  # as the memory has them
+        view = after_look(view, look_with(status, thinned))
+    times = [point.time for point in view.recent[ID]]
+    assert times == [point.time for point in points if point.time >= points[-1].time - 3600 - 900]
+    again = after_look(view, look_with(status, points[-8:]))
+    assert again.recent == view.recent, "a flow that could not be read has the points of before"
+    back = after_look(view, look_with(status, [LagPoint(points[-20].time + 1, 1, 0, 5, 5)]))
+    assert [point.time for point in back.recent[ID]][-2:] == [points[-20].time, points[-20].time + 1]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
