@@ -162,7 +162,10 @@ flows:
 """
 # What a person answers, in words that a shell gives.
 ANSWERS = (
-    (r"^mm2mgr (pause|resume|stop|restart|rebalance .*--apply|offsets reset|failover back .*--(apply|start))", " --yes"),
+    (
+        r"^mm2mgr (pause|resume|stop|restart|rebalance .*--apply|offsets reset|failover back .*--(apply|start))",
+        " --yes",
+    ),
     (r"^mm2mgr failover run(?!.*--dry-run)", " --yes --producers-stopped --quiet-for 1s"),
 )
 # They run until somebody ends them.
@@ -176,7 +179,18 @@ CODES: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {
     ("declare", "mm2mgr plan --out"): ((2,), "plan written"),
     ("something-is-red", "mm2mgr losses  "): ((1,), "extra"),
     ("your-own-operator", "mm2mgr render --format properties  "): ((1,), "one value for the pair"),
-    ("failover-check", "mm2mgr failover check"): ((0, 2), "GO"),
+    **{
+        (page, f"mm2mgr failover {word}"): ((0, 2), told)
+        for page, word, told in (
+            ("failover-check", "check", "GO"),
+            ("failover-rehearsal", "rehearse", "Recovery time"),
+            ("failover-planned", "check", "GO"),
+            ("failover-planned", "plan", ""),
+            ("failover-planned", "run", ""),
+            ("failover-disaster", "plan", ""),
+            ("failover-disaster", "run", ""),
+        )
+    },
     ("failover-back", "mm2mgr failover back"): ((1,), "no way back"),
 }
 # What is done before a command: what the page says in words, or takes for granted. The first may fail.
@@ -331,8 +345,8 @@ def on_this_estate(command: str, here: Estate) -> str:
     """Return a command with what this estate has in place of the page's names, addresses and paths outside of its folder."""
     month = datetime.now(UTC).strftime("%Y-%m")
     for pattern, text in (
-        (r"\bdc1(?!-)", "dc1-logging"),
-        (r"\bagg\b(?!-)", "agg-east"),
+        (r"\bdc1(?!-logging)", "dc1-logging"),
+        (r"\bagg\b(?!-\w)", "agg-east"),
         (r"\bagg-north\b", "agg-west"),
         (r"=bulk\b", "=logging"),
         (r"http://connect-(e?1):8083", here.connects["east"]),
