@@ -6,6 +6,7 @@ Library exceptions are chained as `__cause__` and never leak.
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -233,6 +234,16 @@ class InvalidArgument(Mm2mgrError):
         super().__init__(message)
 
 
+def absolute_url(argument: str, text: str) -> str:
+    """Return the address of a page that people read, empty where none is given; InvalidArgument for what is none.
+
+    No fragment and no braces: an anchor follows, and rules of Prometheus are templates.
+    """
+    if text and not re.fullmatch(r"https?://[^/\s#{}][^\s#{}]*", text):
+        raise InvalidArgument(argument, f"'{text}' is no address such as https://wiki.example.net/mirrors")
+    return text
+
+
 class StalePlan(Mm2mgrError):
     """The live state or the YAML tree changed after the plan was made."""
 
@@ -257,8 +268,13 @@ class Problem:
 
         object.__setattr__(self, "message", mask_text(self.message))
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """Where it is, what is wrong, and what to write instead."""
         return f"{self.place}: {self.message}"
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 class SpecError(Mm2mgrError):

@@ -1,4 +1,4 @@
-"""Writes rendered connectors for other tools: Connect's JSON, Strimzi's KafkaConnector, mm2.properties. Pure.
+"""Writes rendered connectors for other tools: Connect's JSON, Strimzi's resources, mm2.properties. Pure.
 
 What a form cannot say is a refusal, never left out: whoever uses it gets the same connectors, or a reason. `mm2mgr.*`
 marks stay where the form has them, so that mm2mgr's own commands find the connectors.
@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from mm2mgr.assignment_text import is_plugin_class
-from mm2mgr.connectors import Connector
+from mm2mgr.connectors import CLASSES, Connector, ConnectorType
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
 from mm2mgr.log_places import START_KEY
 from mm2mgr.render import is_limited
 from mm2mgr.secrets import mask
 from mm2mgr.spec.files import yaml_text
-from mm2mgr.topology import Topology
+from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
-ExportFormat = Literal["json", "strimzi", "properties"]
+ExportFormat = Literal["json", "strimzi", "strimzi-mirrormaker2", "properties"]
 StrimziApi = Literal["v1beta2", "v1"]
 _INITIAL_STATE = (3, 7)  # KIP-980
 # Names of Kubernetes: a DNS subdomain for a resource, a label's value for its Connect cluster.
@@ -67,12 +68,16 @@ def export(
     refusals = [refusal for connector in connectors for refusal in _refuse_everywhere(connector)]
     if form == "json":
         refusals += (refusal for connector in connectors for refusal in _refuse_json(connector, topology))
+    elif form == "strimzi-mirrormaker2":
+        refusals += _refuse_mirror_maker2(connectors, topology)
     else:
         refusals += (_refuse_strimzi if form == "strimzi" else _refuse_properties)(connectors)
     if refusals:
         return Export(form, (), "", tuple(refusals))
     if form == "properties":
         return Export(form, *_properties(connectors, topology))
+    if form == "strimzi-mirrormaker2":
+        return Export(form, *_mirror_maker2(connectors, topology, api))
     return Export(form, *(_json(connectors) if form == "json" else _strimzi(connectors, api)))
 
 
@@ -153,9 +158,13 @@ def _refuse_strimzi(connectors: Sequence[Connector]) -> Iterator[ExportRefusal]:
         if other != connector.connect:
             reason = f"Connect clusters {other} and {connector.connect} both have it, and a namespace has one resource"
             yield ExportRefusal(connector.name, "name", reason, "export the flows of each Connect cluster alone")
-        if not connector.config.get("tasks.max", "1").isdecimal():
-            reason = f"tasksMax is a number, and this is {connector.config['tasks.max']}"
-            yield ExportRefusal(connector.name, "tasks.max", reason, "write a number of tasks")
+        yield from _refuse_tasks(connector)
+
+
+def _refuse_tasks(connector: Connector) -> Iterator[ExportRefusal]:
+    if not connector.config.get("tasks.max", "1").isdecimal():
+        reason = f"tasksMax is a number, and this is {connector.config['tasks.max']}"
+        yield ExportRefusal(connector.name, "tasks.max", reason, "write a number of tasks")
 
 
 def _strimzi(connectors: Sequence[Connector], api: StrimziApi) -> tuple[tuple[ExportedFile, ...], str]:
@@ -166,18 +175,179 @@ def _strimzi(connectors: Sequence[Connector], api: StrimziApi) -> tuple[tuple[Ex
 
 def _resource(connector: Connector, api: StrimziApi) -> dict[str, object]:
     config = {key: value for key, value in _plain(connector.config).items() if key not in _MEMBERS}
-    state = {"state": connector.state.lower()} if connector.state else {}
     return {
         "apiVersion": f"kafka.strimzi.io/{api}",
         "kind": "KafkaConnector",
         "metadata": {"name": connector.name, "labels": {"strimzi.io/cluster": connector.connect}},
         "spec": {
             "class": str(connector.config["connector.class"]),
-            "tasksMax": int(connector.config.get("tasks.max", "1")),
-            **state,
+            **_tasks_and_state(connector),
             "config": config,
         },
     }
+
+
+def _tasks_and_state(connector: Connector) -> dict[str, object]:
+    state = {"state": connector.state.lower()} if connector.state else {}
+    return {"tasksMax": int(connector.config.get("tasks.max", "1")), **state}
+
+
+# --- Strimzi's KafkaMirrorMaker2 --------------------------------------------------------------------------------------
+
+_MIRROR_MAKER2_HEAD = """\
+# Not in the tree: replicas, and where the workers store offsets ({names}).
+# Here are the operator's own defaults. Keep those of a resource that runs, or its connectors begin again.
+"""
+_STORAGE_MEMBERS = {
+    "group.id": "groupId",
+    "config.storage.topic": "configStorageTopic",
+    "offset.storage.topic": "offsetStorageTopic",
+    "status.storage.topic": "statusStorageTopic",
+}
+_PATTERNS = {  # members of a mirror, for all its connectors that read the key
+    "topics": "topicsPattern",
+    "topics.exclude": "topicsExcludePattern",
+    "groups": "groupsPattern",
+    "groups.exclude": "groupsExcludePattern",
+}
+_CLASS_NAMES = {type_: name for name, type_ in CLASSES.items()}
+_OF_LOGIN = ("ssl.keystore.", "sasl.")  # what the operator takes in `authentication` of type custom
+_FULL_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+def _refuse_mirror_maker2(connectors: Sequence[Connector], topology: Topology) -> Iterator[ExportRefusal]:
+    sources: dict[tuple[str, _Pair], Connector] = {}
+    for connector in connectors:
+        pair, home = "->".join(_ends(connector)), topology.connects[connector.connect].kafka
+        class_name = _CLASS_NAMES[connector.type]
+        if connector.type == "heartbeat":
+            reason = "heartbeats of a flow are written to its source, and a KafkaMirrorMaker2 writes to its target only"
+            yield ExportRefusal(
+                connector.name, "", reason, "write `heartbeats: false` in its flow, or choose --format strimzi"
+            )
+            continue
+        if home != _ends(connector)[1]:
+            reason = f"it runs on workers that use {home}, and those of a KafkaMirrorMaker2 use the target of {pair}"
+            yield ExportRefusal(
+                connector.name, "", reason, f"write run_on: a Connect cluster whose kafka is {_ends(connector)[1]}"
+            )
+        if not _SUBDOMAIN.fullmatch(connector.connect):
+            reason = f"Connect cluster '{connector.connect}' cannot be the name of a resource of Kubernetes"
+            yield ExportRefusal(connector.name, "", reason, "name it in small letters, digits, - and .")
+        if connector.config.get("connector.class", "").rpartition(".")[2] != class_name:
+            reason = f"the operator starts MirrorMaker's own {class_name} only"
+            yield ExportRefusal(connector.name, "connector.class", reason, "remove `balance: plugin`")
+        of_pair = sources.setdefault((connector.connect, _ends(connector)), connector)
+        if connector.type == "source" and of_pair is not connector:
+            reason = f"a KafkaMirrorMaker2 has one source connector per pair, and {of_pair.name} is that of {pair}"
+            yield ExportRefusal(connector.name, "", reason, "join their topics in one flow")
+        elif connector.type == "source" and connector.name != (name := f"{pair}.{class_name}"):
+            reason = f"the operator calls it {name}, and under another name it would begin again"
+            remedy = f"write `connector_name: {name}` in its flow, if nothing runs under the old name"
+            yield ExportRefusal(connector.name, "name", reason, remedy)
+        yield from _refuse_tasks(connector)
+        yield from _refuse_own_addresses(connector, topology)
+
+
+def _refuse_own_addresses(connector: Connector, topology: Topology) -> Iterator[ExportRefusal]:
+    for side, alias in zip(("source", "target"), _ends(connector), strict=True):
+        client = topology.clusters[alias].client
+        for key in sorted(CLUSTER_KEYS):
+            if connector.config.get(f"{side}.cluster.{key}") != (text := client.get(key)):
+                reason = (
+                    f"the operator gives every connector what the cluster {alias} has: {mask(key, text or 'nothing')}"
+                )
+                yield ExportRefusal(
+                    connector.name, f"{side}.cluster.{key}", reason, f"declare it under clusters: {alias}"
+                )
+
+
+def _mirror_maker2(
+    connectors: Sequence[Connector], topology: Topology, api: StrimziApi
+) -> tuple[tuple[ExportedFile, ...], str]:
+    by_connect: dict[str, dict[_Pair, dict[ConnectorType, Connector]]] = {}
+    for connector in connectors:
+        by_connect.setdefault(connector.connect, {}).setdefault(_ends(connector), {})[connector.type] = connector
+    homes = Counter(topology.connects[name].kafka for name in by_connect)
+    names = ", ".join(_STORAGE_MEMBERS.values() if api == "v1" else _STORAGE_MEMBERS)
+    texts = []
+    for name, pairs in by_connect.items():
+        prefix = "mirrormaker2-cluster" if homes[topology.connects[name].kafka] == 1 else f"mirrormaker2-{name}"
+        resource = _mirror_maker2_resource(name, pairs, topology, api, prefix)
+        texts.append(_MIRROR_MAKER2_HEAD.format(names=names) + yaml_text(resource))
+    files = tuple(map(ExportedFile, _file_names(list(by_connect), ".yaml"), texts))
+    return files, "---\n".join(texts)
+
+
+def _mirror_maker2_resource(
+    name: str,
+    pairs: Mapping[_Pair, Mapping[ConnectorType, Connector]],
+    topology: Topology,
+    api: StrimziApi,
+    prefix: str,
+) -> dict[str, object]:
+    connect = topology.connects[name]
+    storage = {"group.id": prefix, "status.storage.topic": f"{prefix}-status"}
+    storage |= {f"{kind}.storage.topic": f"{prefix}-{kind}s" for kind in ("config", "offset")}
+    of_workers = {EXACTLY_ONCE_KEY: "enabled"} if connect.exactly_once else {}
+    version = connect.model.version or ""
+    spec: dict[str, object] = {"version": version} if _FULL_VERSION.fullmatch(version) else {}
+    spec["replicas"] = 3
+    mirrors: list[dict[str, object]] = []
+    if api == "v1":
+        stored = {_STORAGE_MEMBERS[key]: value for key, value in storage.items()}
+        spec["target"] = _mirror_maker2_cluster(topology.clusters[connect.kafka], of_workers, stored)
+        mirrors += ({"source": _mirror_maker2_cluster(topology.clusters[source])} for source, _ in pairs)
+    else:
+        sources = dict.fromkeys(source for source, _ in pairs)
+        target = _mirror_maker2_cluster(topology.clusters[connect.kafka], {**storage, **of_workers})
+        spec["connectCluster"] = connect.kafka
+        spec["clusters"] = [*(_mirror_maker2_cluster(topology.clusters[source]) for source in sources), target]
+        mirrors += ({"sourceCluster": source, "targetCluster": target} for source, target in pairs)
+    spec["mirrors"] = [
+        {**ends, **_mirror_members(of_pair)} for ends, of_pair in zip(mirrors, pairs.values(), strict=True)
+    ]
+    return {
+        "apiVersion": f"kafka.strimzi.io/{api}",
+        "kind": "KafkaMirrorMaker2",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _mirror_maker2_cluster(
+    cluster: KafkaCluster, of_workers: Mapping[str, str] = {}, stored: Mapping[str, str] = {}
+) -> dict[str, object]:
+    client = _plain(cluster.client)
+    protocol = client.pop("security.protocol", "PLAINTEXT")
+    login = {key: client.pop(key) for key in list(client) if key.startswith(_OF_LOGIN)}
+    entry: dict[str, object] = {"alias": cluster.alias, "bootstrapServers": client.pop("bootstrap.servers"), **stored}
+    entry |= {"tls": {"trustedCertificates": []}} if protocol.endswith("SSL") else {}
+    if login or protocol.startswith("SASL"):
+        entry["authentication"] = {"type": "custom", "sasl": protocol.startswith("SASL"), "config": login}
+    return entry | ({"config": config} if (config := {**client, **of_workers}) else {})
+
+
+def _mirror_members(connectors: Mapping[ConnectorType, Connector]) -> dict[str, object]:
+    configs = {
+        type_: {
+            key: value
+            for key, value in _plain(connector.config).items()
+            if key not in _MEMBERS and not _is_of_cluster(key) and not key.endswith(".cluster.alias")
+        }
+        for type_, connector in connectors.items()
+    }
+    members: dict[str, object] = {
+        f"{type_}Connector": {**_tasks_and_state(connector), "config": configs[type_]}
+        for type_, connector in connectors.items()
+    }
+    for key, member in _PATTERNS.items():
+        readers = [config for type_, config in configs.items() if type_ == "checkpoint" or key.startswith("topics")]
+        if readers and len({config.get(key) for config in readers}) == 1 and (pattern := readers[0].get(key)):
+            members[member] = pattern
+            for config in readers:
+                del config[key]
+    return members
 
 
 # --- mm2.properties ---------------------------------------------------------------------------------------------------

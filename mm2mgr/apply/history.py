@@ -343,12 +343,21 @@ _NAMES = ("MM2MGR_WHO", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "GIT_AUTHOR_NAME")
 
 def author(files: Sequence[Path]) -> Author:
     """Return who runs this (environment, git or system), and the tree's commit, `+dirty` where files differ."""
-    folder = next((file if file.is_dir() else file.parent for file in files if file.exists()), Path())
+    named = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), "")
+    return Author(named or _git(_folder(files), "config", "user.name") or _system_user(), tree_commit(files))
+
+
+def tree_commit(files: Sequence[Path]) -> str:
+    """Return the commit of a tree, `+dirty` where files differ; empty where it is not in git."""
+    folder = _folder(files)
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
     if commit and _git(folder, "status", "--porcelain", "--", *(str(file.resolve()) for file in files)):
         commit += "+dirty"
-    named = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), "")
-    return Author(named or _git(folder, "config", "user.name") or _system_user(), commit)
+    return commit
+
+
+def _folder(files: Sequence[Path]) -> Path:
+    return next((file if file.is_dir() else file.parent for file in files if file.exists()), Path())
 
 
 def _system_user() -> str:

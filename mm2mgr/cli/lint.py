@@ -24,7 +24,7 @@ from mm2mgr.cli.options import (
     snapshot_option,
     talk_other_line,
 )
-from mm2mgr.errors import ExitCode
+from mm2mgr.errors import ExitCode, absolute_url
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import number_of
 
@@ -65,6 +65,12 @@ if TYPE_CHECKING:
 )
 @option("--timeout", type=Duration(LEAST_SECONDS), default="30s", help="Time limit per Connect cluster.")
 @option("--output", "-o", type=click.Choice(["text", "json", "sarif"]), default="text", help="Result format.")
+@option(
+    "--rule-pages",
+    metavar="URL",
+    default="",
+    help="With -o sarif: where your copy of docs/reference/rules/ is served, for `helpUri` and `informationUri`.",
+)
 @click.pass_obj
 @snapshot_option
 def lint(
@@ -85,6 +91,7 @@ def lint(
     ask_brokers: bool,
     timeout: float,
     output: str,
+    rule_pages: str,
 ) -> int:
     """Find settings that do nothing or cause trouble, with the fix.
 
@@ -123,10 +130,13 @@ def lint(
         raise click.UsageError("--yes needs --fix")
     if fix and (connects or output == "sarif"):
         raise click.UsageError("--fix changes files and shows text or JSON: no --connect, no -o sarif")
+    if rule_pages and output != "sarif":
+        raise click.UsageError("--rule-pages needs -o sarif")
     options = operations.LintOptions(
         kafka, worker, rtt, bandwidth, brokers, ignored, talk_other_line, connects, ask_brokers, timeout
     )
     with invalid_arguments():
+        pages = absolute_url("rule-pages", rule_pages)
         if fix:
             fixes = operations.fix(workspace, files, options, hints=fail_on == "info")
             fixes = fixes.write() if yes else fixes
@@ -134,10 +144,11 @@ def lint(
             return int(fixes.fails(fail_on))
         report = replace(operations.lint(workspace, files, options), shows_silenced=everything)
     if output == "sarif":
-        from mm2mgr.output.lint_text import sarif
+        from mm2mgr.output.lint_text import SarifPlaces, sarif
 
         unread = [error.message for error in report.unread]
-        say_json(sarif(report.listed_findings, operations.lint_rules(), Path.cwd(), unread, report.not_judged))
+        places = SarifPlaces(Path.cwd(), pages)
+        say_json(sarif(report.listed_findings, operations.lint_rules(), places, unread, report.not_judged))
     else:
         say_as(output, report, say_findings)
     for error in report.unread:
@@ -203,15 +214,16 @@ def explain(
 @option(
     "--format",
     "form",
-    type=click.Choice(["json", "strimzi", "properties"]),
-    help="Write for another tool: bodies of POST /connectors, KafkaConnector resources, or an mm2.properties.",
+    type=click.Choice(["json", "strimzi", "strimzi-mirrormaker2", "properties"]),
+    help="Write for another tool: bodies of POST /connectors, resources of Strimzi (KafkaConnector, or"
+    " KafkaMirrorMaker2), or an mm2.properties.",
 )
-@option("--out", type=FOLDER, metavar="DIR", help="With --format: write files into this new folder, one per connector.")
+@option("--out", type=FOLDER, metavar="DIR", help="With --format: write files into this new folder.")
 @option(
     "--api",
     type=click.Choice(["v1beta2", "v1"]),
     default="v1beta2",
-    help="With --format strimzi: version of the resources.",
+    help="With a format of Strimzi: version of the resources.",
 )
 @output_option
 @click.pass_obj
@@ -294,8 +306,14 @@ def schema() -> None:
 @command("Every day", 16)
 @option("--dashboard", is_flag=True, help="Print a dashboard for Grafana instead, as JSON.")
 @option("--kubernetes", is_flag=True, help="Print it as a PrometheusRule, or the dashboard as a ConfigMap.")
+@option(
+    "--runbooks",
+    metavar="URL",
+    default="",
+    help="Where your copy of docs/how-to/something-is-red.md is served: `runbook_url` of each rule leads there.",
+)
 @click.pass_obj
-def rules(workspace: Workspace, dashboard: bool, kubernetes: bool) -> None:
+def rules(workspace: Workspace, dashboard: bool, kubernetes: bool, runbooks: str) -> None:
     """Print alerting rules for Prometheus, or a Grafana dashboard.
 
     Both read the metrics of `mm2mgr serve` with the owner of this tree, so the trees of several teams can share a
@@ -303,15 +321,21 @@ def rules(workspace: Workspace, dashboard: bool, kubernetes: bool) -> None:
     about to overtake a flow, and for `serve` itself. Print them again after an upgrade of mm2mgr, or when the first
     flow gets a `max_lag`. No cluster is asked.
 
+    The `runbook_url` of each rule has the anchor of its alert in docs/how-to/something-is-red.md of mm2mgr's
+    repository, or with --runbooks in the copy that you serve.
+
     \b
     Example:
       mm2mgr rules > mm2mgr.rules.yaml
+      mm2mgr rules --runbooks https://wiki.example.net/mirrors/something-is-red.html
       mm2mgr rules --dashboard > mm2mgr.dashboard.json
       mm2mgr rules --kubernetes | kubectl apply -f -
     """
     from mm2mgr.output.console import say_lines
 
-    say_lines(operations.rules(workspace, dashboard=dashboard, kubernetes=kubernetes))
+    with invalid_arguments():
+        text = operations.rules(workspace, dashboard=dashboard, kubernetes=kubernetes, runbooks=runbooks)
+    say_lines(text)
 
 
 def _print_configs(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> int:

@@ -526,15 +526,15 @@ page_option = option("--page", type=OUTPUT_FILE, help="Write a page (one HTML fi
 
 def write_page(path: Path, views: Sequence[FlowView], report: FleetReport | None = None, measured: str = "") -> None:
     """Write the page of loads and sizing. `measured`: which rates it plans with."""
-    from mm2mgr.output.page import TITLE, page
+    from mm2mgr.output.page import TITLES, page
 
     rates = f"; rates: {measured}" if measured else ""
-    write_html(path, TITLE, lambda origin: page(views, report, f"{origin}{rates}."))
+    write_html(path, TITLES, lambda origin: page(views, report, f"{origin}{rates}."))
 
 
 def write_html(path: Path, title: str, render: Callable[[str], str]) -> None:
-    """Write a page; Mm2mgrError where it cannot be written, or another file is there. `render` gets when it was
-    written."""
+    """Write a page; Mm2mgrError where it cannot be written, or another file is there than a page whose title begins so.
+    `render` gets when it was written."""
     from mm2mgr.files import FileKind, write_whole
     from mm2mgr.output.console import talk
 
@@ -546,5 +546,5 @@ def write_html(path: Path, title: str, render: Callable[[str], str]) -> None:
     except OSError as error:
         raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}", hint="name another file") from error
     text = render(f"Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC")
-    write_whole(path, text, FileKind("a page", lambda head: f"<title>{title}</title>" in head))
+    write_whole(path, text, FileKind("a page", lambda head: f"<title>{title}" in head))
     talk(f"page in {path}")

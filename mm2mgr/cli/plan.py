@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,10 +74,42 @@ def plan(
     Example:
       mm2mgr plan --out plan.json --detailed-exitcode
     """
-    from mm2mgr.output.console import say_json, say_lines, talk
-    from mm2mgr.output.plan_text import say_plan, say_topology
+    from mm2mgr.output.console import talk
 
     options = replace(options, flows=(*flows, *options.flows))
+    with _error_as_page(output) as shown:
+        plan = _plan_or_its_error(
+            workspace, options, out, _shown_as(output, workspace, options, shown, full=full, explain=explain)
+        )
+    if out:
+        talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
+    if plan.has_failed:
+        return ExitCode.NO
+    return ExitCode.DIFFERS if detailed_exitcode and (not plan.is_empty or plan.left_over) else ExitCode.YES
+
+
+@contextmanager
+def _error_as_page(output: str) -> Iterator[list[Plan]]:
+    """Print an error as Markdown too where that was asked for and no plan was shown, so that what a pull request gets
+    is never empty; yields the list for plans that were shown."""
+    shown: list[Plan] = []
+    try:
+        yield shown
+    except Mm2mgrError as error:
+        from mm2mgr.output.console import say_lines
+        from mm2mgr.output.plan_markdown import error_markdown
+
+        if output == "markdown" and not shown:
+            say_lines(error_markdown(error))
+        raise
+
+
+def _shown_as(
+    output: str, workspace: Workspace, options: PlanOptions, shown: list[Plan], *, full: bool, explain: bool
+) -> Callable[[Plan], None]:
+    """Return what prints a plan in this form, and adds it to those that were shown."""
+    from mm2mgr.output.console import say_json, say_lines
+    from mm2mgr.output.plan_text import say_plan, say_topology
 
     def show(plan: Plan) -> None:
         if output == "json":
@@ -88,6 +122,16 @@ def plan(
             if not options.flows:
                 say_topology(workspace.topology, workspace.connectors)
             say_plan(plan, full=full, explain=explain)
+        shown.append(plan)
+
+    return show
+
+
+def _plan_or_its_error(
+    workspace: Workspace, options: PlanOptions, out: Path | None, show: Callable[[Plan], None]
+) -> Plan:
+    """Plan, and say on stderr what the tree ignores and what caps a flow."""
+    from mm2mgr.output.console import talk
 
     for entry in workspace.topology.stale_sizing:
         talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")
@@ -97,12 +141,7 @@ def plan(
     if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
         for line in operations.buffer_advice(workspace.flows(options.flows)):
             talk(f"link: {line}")
-    plan = operations.plan(workspace, options, out=out, report=show)
-    if out:
-        talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
-    if plan.has_failed:
-        return ExitCode.NO
-    return ExitCode.DIFFERS if detailed_exitcode and (not plan.is_empty or plan.left_over) else ExitCode.YES
+    return operations.plan(workspace, options, out=out, report=show)
 
 
 @command("Every change", 6)

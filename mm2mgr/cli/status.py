@@ -29,7 +29,7 @@ from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import LagLevel, LagReport, Status
+    from mm2mgr.operations import LagReport, Status
 
 
 _NOTES = "Print also what is no problem: notes on flows, and what a lag is counted from. `describe` shows them too."
@@ -230,7 +230,7 @@ def losses(
 def lag(
     workspace: Workspace,
     flows: tuple[str, ...],
-    by: LagLevel,
+    by: str,
     timestamps: bool,
     watch: float | None,
     rows: int,
@@ -260,7 +260,7 @@ def lag(
     def show(report: LagReport) -> None:
         say_look(output, report, lambda look: say_lag(look, rows, notes=notes), watching=watching)
 
-    options = operations.LagOptions(by, timestamps, store)
+    options = operations.LagOptions(operations.LagLevel(by), timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
     return show_looks(workspace, looks, show, lambda report: 0 if report.is_known else 1, watching=watching)

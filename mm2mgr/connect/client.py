@@ -310,9 +310,10 @@ async def silent_workers(target: ConnectTarget, workers: Iterable[str]) -> froze
 
 
 async def plugins_of_workers(
-    target: ConnectTarget, workers: Iterable[str], deadline_seconds: float
+    target: ConnectTarget, workers: Iterable[str], deadline_seconds: float, *, with_kafka: bool = False
 ) -> PluginsOfWorkers:
-    """Ask each worker that is known, by the URLs of the target and by ids (`host:port`), for its plugins.
+    """Ask each worker that is known, by the URLs of the target and by ids (`host:port`), for its plugins; `with_kafka`:
+    and for the version of Kafka that it runs.
 
     A status names whom it likes, so credentials and headers go to the URLs alone. Where no id is the address of a URL,
     URLs may be gateways, or other addresses of the same workers: then the larger group alone counts.
@@ -337,8 +338,9 @@ async def plugins_of_workers(
     urls, ids = others(of_urls), others(places)
     only_ids = others(ids, urls.values())
     scheme = urlsplit(target.urls[0]).scheme
-    bare = replace(target, auth=None, headers={}, renewed=None)
-    asked = {url: (target, url) for url in urls} | {worker: (bare, f"{scheme}://{worker}") for worker in only_ids}
+    own = replace(target, renewed=None)  # what is renewed has all URLs, and another worker would answer for a dead one
+    bare = replace(own, auth=None, headers={})
+    asked = {url: (own, url) for url in urls} | {worker: (bare, f"{scheme}://{worker}") for worker in only_ids}
     gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
 
     async def ask(worker: str) -> PluginsOfWorker:
@@ -346,10 +348,11 @@ async def plugins_of_workers(
             try:
                 whose, url = asked[worker]  # a status names whom it likes, also what is no host
                 async with ConnectClient(replace(whose, urls=(url,)), deadline_seconds=deadline_seconds) as client:
+                    kafka = (await client.root()).version if with_kafka else ""
                     plugins = await client.plugins()
             except Mm2mgrError as error:
                 return PluginsOfWorker(worker, failure=error.one_line)
-        return PluginsOfWorker(worker, {plugin.class_name: plugin.version for plugin in plugins})
+        return PluginsOfWorker(worker, {plugin.class_name: plugin.version for plugin in plugins}, kafka=kafka)
 
     answers = await asyncio.gather(*map(ask, asked))
     answering = {answer.worker for answer in answers if not answer.failure}

@@ -132,11 +132,13 @@ class Plugin:
 
 @dataclass(frozen=True)
 class PluginsOfWorker:
-    """The classes that the worker at an address has, with their versions; or why it did not answer."""
+    """The classes that the worker at an address has, with their versions; or why it did not answer. `kafka`: the
+    version of Kafka that it runs, where that was asked for."""
 
     worker: str
     plugins: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""
+    kafka: str = ""
 
     def version_of(self, class_name: str) -> str | None:
         """Return the version of a class, None where the worker lacks it or did not answer."""

@@ -23,6 +23,7 @@ NodeKind = Literal["object", "list", "text", "number", "boolean", "null", "expre
 _DEPTH = 64  # a dump of connectors is seven deep
 _MOST_VALUES = 1_000_000
 _BLANK = re.compile(r"[ \t\r\n]*")
+_BEFORE_KEY = re.compile(r"[ \t{\[,]*")
 _PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WRAPPERS = frozenset({"config", "info", "spec", "connectorConfiguration", "configs", "connector", "value"})
 # What people write where JSON needs something else -> what to do about it.
@@ -58,7 +59,8 @@ class Node:
     """A value of a file: `text` is a scalar as Connect takes it, `members` an object's, `items` a list's.
 
     `path` leads to it, with the number of its document first. `text_line` is where a text of several lines begins, 0
-    where all of it is in `line`; `source` is what an expression of Terraform was read from.
+    where all of it is in `line`; `source` is what an expression of Terraform was read from. `column` is where its key
+    begins in a line that has something else before it, else 0.
     """
 
     kind: NodeKind
@@ -69,6 +71,7 @@ class Node:
     path: PathKey = ()
     text_line: int = 0
     source: object = field(default=None, repr=False)
+    column: int = 0
 
     def get(self, name: str) -> Node | None:
         """Return a member by name, the last one of duplicates, as Connect does; None where there is none."""
@@ -90,16 +93,17 @@ class Node:
 # --- JSON text --------------------------------------------------------------------------------------------------------
 
 
-def parse(text: str, file: str, line_at: Callable[[int], int] = lambda line: line) -> Node:
+def parse(text: str, file: str, line_at: Callable[[int], int] | None = None) -> Node:
     """Parse JSON text; raise SpecError with line and column for invalid JSON and excessive nesting.
 
-    `line_at` returns the line of the file for a line of the text, where this is only a part of it.
+    `line_at` returns the line of the file for a line of the text, where this is only a part of it; then the columns of
+    keys are not known.
     """
     return _Scanner(text, file, line_at).document()
 
 
 class _Scanner:
-    def __init__(self, text: str, file: str, line_at: Callable[[int], int]) -> None:
+    def __init__(self, text: str, file: str, line_at: Callable[[int], int] | None) -> None:
         self.text, self.file, self.line_at = text, file, line_at
         self.count = 0
         self.starts = [0, *(end.end() for end in re.finditer("\n", text))]
@@ -113,7 +117,14 @@ class _Scanner:
         return node
 
     def line(self, index: int) -> int:
-        return self.line_at(bisect_right(self.starts, index))
+        number = bisect_right(self.starts, index)
+        return self.line_at(number) if self.line_at else number
+
+    def column(self, index: int) -> int:
+        """Return the column of a key from 1 on, 0 where its line begins with it or is not one of the file."""
+        start = self.starts[bisect_right(self.starts, index) - 1]
+        before = _BEFORE_KEY.match(self.text, start)
+        return 0 if self.line_at or not before or before.end() >= index else index - start + 1
 
     def wrong(self, index: int, message: str) -> SpecError:
         column = index - self.starts[bisect_right(self.starts, index) - 1] + 1
@@ -130,7 +141,7 @@ class _Scanner:
         blank = _BLANK.match(self.text, index)
         return blank.end() if blank else index
 
-    def value(self, index: int, path: PathKey) -> tuple[Node, int]:
+    def value(self, index: int, path: PathKey, column: int = 0) -> tuple[Node, int]:
         sign, line = self.text[index : index + 1], self.line(index)
         self.count += 1
         if self.count > _MOST_VALUES:
@@ -140,18 +151,18 @@ class _Scanner:
         if len(path) > _DEPTH + 1:
             raise self.wrong(index, f"nested deeper than {_DEPTH} levels, which no connector config is")
         if sign == "{":
-            return self.object(index, path)
+            return self.object(index, path, column)
         if sign == "[":
-            return self.list(index, path)
+            return self.list(index, path, column)
         if sign == '"':
             text, end = self.string(index)
-            return Node("text", line, text, path=path), end
+            return Node("text", line, text, path=path, column=column), end
         match = _PLAIN.match(self.text, index)
         if not match:
             raise self.error_at(index, "a value, text in double quotes")
         word = match[0]
         kind: NodeKind = "null" if word == "null" else "boolean" if word in ("true", "false") else "number"
-        return Node(kind, line, "" if kind == "null" else word, path=path), match.end()
+        return Node(kind, line, "" if kind == "null" else word, path=path, column=column), match.end()
 
     def string(self, index: int) -> tuple[str, int]:
         try:
@@ -160,30 +171,30 @@ class _Scanner:
             words = next((words for part, words in _IN_TEXT if part in error.msg), "text that JSON does not have")
             raise self.wrong(error.pos, f"not JSON: {words}") from error
 
-    def object(self, index: int, path: PathKey) -> tuple[Node, int]:
+    def object(self, index: int, path: PathKey, column: int) -> tuple[Node, int]:
         members: list[tuple[str, int, Node]] = []
         start, index = self.line(index), self.skip(index + 1)
         while self.text[index : index + 1] != "}":
             if self.text[index : index + 1] != '"':
                 raise self.error_at(index, f"a key in double quotes, or }} for the {{ of line {start}")
-            line = self.line(index)
+            line, key_column = self.line(index), self.column(index)
             key, index = self.string(index)
             index = self.skip(index)
             if self.text[index : index + 1] != ":":
                 raise self.error_at(index, "a colon after the key")
-            node, index = self.value(self.skip(index + 1), (*path, key))
+            node, index = self.value(self.skip(index + 1), (*path, key), key_column)
             members.append((key, line, node))
             index = self.next(index, "}", start)
-        return Node("object", start, members=tuple(members), path=path), index + 1
+        return Node("object", start, members=tuple(members), path=path, column=column), index + 1
 
-    def list(self, index: int, path: PathKey) -> tuple[Node, int]:
+    def list(self, index: int, path: PathKey, column: int) -> tuple[Node, int]:
         items: list[Node] = []
         start, index = self.line(index), self.skip(index + 1)
         while self.text[index : index + 1] != "]":
             node, index = self.value(index, (*path, len(items)))
             items.append(node)
             index = self.next(index, "]", start)
-        return Node("list", start, items=tuple(items), path=path), index + 1
+        return Node("list", start, items=tuple(items), path=path, column=column), index + 1
 
     def next(self, index: int, closing: str, opened: int) -> int:
         """Skip a comma to the next member, or stay at the closing bracket."""
@@ -307,13 +318,13 @@ def entries_of(config: Node) -> tuple[Entry, ...]:
 def entry_of(key: str, line: int, node: Node) -> Entry:
     """Return an entry; its raw text is quoted or in brackets unless the value is a plain word, so `null` is null."""
     if node.kind == "null":
-        return Entry(key, "", "null", line, node.path)
+        return Entry(key, "", "null", line, node.path, column=node.column)
     if node.kind == "list":
-        return Entry(key, ",".join(item.text for item in node.items), "[…]", line, node.path)
+        return Entry(key, ",".join(item.text for item in node.items), "[…]", line, node.path, column=node.column)
     if node.kind == "object":
-        return Entry(key, "", "{…}", line, node.path)
+        return Entry(key, "", "{…}", line, node.path, column=node.column)
     raw = f'"{node.text}"' if node.kind == "text" else node.text
-    return Entry(key, node.text, raw, line, node.path)
+    return Entry(key, node.text, raw, line, node.path, column=node.column)
 
 
 def text_entry(key: str, line: int, text: str) -> Entry:

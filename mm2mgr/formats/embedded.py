@@ -29,7 +29,11 @@ _FILE_OF_KAFKA = re.compile(r"\.(properties|json|conf|cfg|ya?ml|tmpl|tpl|templat
 _LITERAL = re.compile(r":\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$|^\s*-\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$")
 _HERE = re.compile(r"<<(-?)\s*(['\"]?)([A-Za-z_]\w*)\2")
 _VARIABLE = re.compile(r"(?<![\\$])\$([A-Za-z_]\w*)")  # braces make it the same, and plain to see
-_BODY = re.compile(r"(?:-d|--data(?:-raw|-binary|-ascii)?|--json)[\s=]+'(\s*\{[^']*)'")
+_BODY = re.compile(r"""(?:-d|--data(?:-raw|-binary|-ascii)?|--json)[\s=]+(?=['"]\s*\{)""")
+_PART_OF_WORD = re.compile(  # quoted as a shell has it, or not
+    r"""'(?P<plain>[^']*)'|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>(?:[^\s'"\\;|&<>()`]|\\.)+)""", re.DOTALL
+)
+_ESCAPED = re.compile(r"""\\([$`"\\])""")
 _PUT = re.compile(r"/connectors/([\w.%-]+)/config")
 _COMMAND_END = re.compile(r"(?<!\\)\r?\n(?![ \t]*--)")
 _MIRROR_MAKER = re.compile(r"kafka-mirror-maker(?:\.sh)?\b|kafka\.tools\.MirrorMaker\b")
@@ -99,12 +103,38 @@ def parts_of(text: EmbeddedText) -> Iterator[EmbeddedText]:
         yield from _here_documents(text)
     if "curl" in text.text:
         starts = _line_starts(text.text)
+        end = 0
         for match in _BODY.finditer(text.text):
-            above = bisect_right(starts, match.start(1)) - 1
+            if match.start() < end:
+                continue  # within a body
+            above = bisect_right(starts, match.end()) - 1
+            body, end = _shell_word(text.text, match.end())
             near = text.text[max(0, match.start() - _NEAR) : match.start()]
-            after = text.text[match.end() : match.end() + _NEAR].partition("curl")[0]
+            after = text.text[end : end + _NEAR].partition("curl")[0]
             names = [*_PUT.findall(near.rpartition("curl")[2]), *_PUT.findall(after)]
-            yield EmbeddedText(names[0] if names else text.name, match[1], _shift(text.line_at, above))
+            if body:
+                yield EmbeddedText(names[0] if names else text.name, body, _shift(text.line_at, above))
+
+
+def _shell_word(text: str, start: int) -> tuple[str, int]:
+    """Return the JSON object that a word of a shell has from a place on, without the quotes, and where it ends.
+
+    Variables keep their names, in braces; an escaped end of line stays, so that lines can be counted.
+    """
+    body, end = "", start
+    while match := _PART_OF_WORD.match(text, end):
+        end = match.end()
+        if (plain := match["plain"]) is not None:
+            body += _unescape(plain) if plain.lstrip("{ \t\r\n").startswith('\\"') else plain  # sh -c "curl -d '{\"…"
+        else:
+            body += _unescape(_VARIABLE.sub(r"${\1}", match["quoted"] if match["bare"] is None else match["bare"]))
+        if body.count("{") == body.count("}"):
+            break  # what follows may be a quote that was begun before it
+    return body, end
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(r"\1", text).replace("\\\n", "\n")
 
 
 def _line_starts(text: str) -> list[int]:

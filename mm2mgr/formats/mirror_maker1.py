@@ -35,6 +35,7 @@ _AS_IT_DOES = {  # which MirrorMaker 1 does by itself, or does not
     "topics.exclude": "__consumer_offsets,__transaction_state",
     "sync.topic.configs.enabled": "false",
     "sync.topic.acls.enabled": "false",
+    "replication.factor": "-1",  # brokers create topics for its producer, with their default; a request since 2.4
     "source.consumer.auto.offset.reset": "latest",
     **CONVERTERS,
 }

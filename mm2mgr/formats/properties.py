@@ -28,7 +28,8 @@ class Entry:
     """One line of a properties or JSON file: `raw` is the text as written, `value` what the parser makes of it.
 
     `path` leads to it in a JSON or YAML file, with the number of the document first; () where nothing was written.
-    `file` is where it is if that is another file than its connector's.
+    `file` is where it is if that is another file than its connector's. `column` is where it begins in a line that has
+    something else before it, else 0.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Entry:
     line: int
     path: PathKey = ()
     file: str = ""
+    column: int = 0
 
     def __post_init__(self) -> None:
         remember({self.key: self.value})

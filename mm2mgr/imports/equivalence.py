@@ -39,6 +39,7 @@ WORKERS_OWN = "what the workers have"
 _OWN_WORKERS = {"dedicated", "mirrormaker1"}  # forms that bring their own process
 _MOST_STATES = 20_000
 _MOST_COMPARED = 2_500
+_PROVIDERS = "config.providers"
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 
 
@@ -102,7 +103,8 @@ class Equivalence:
     """The result for `connectors` pairs of connectors with `clients` clients together.
 
     `open` differ in some Kafka `versions` only, while that of the workers is not known, or by what the workers have.
-    `secrets` are conditions; `assumptions` say what was taken for granted.
+    `on_purpose` are heartbeats that end with a dedicated MirrorMaker and that no flow needs: not counted as a
+    difference. `secrets` are conditions; `assumptions` say what was taken for granted.
     """
 
     connectors: int
@@ -110,10 +112,11 @@ class Equivalence:
     versions: tuple[str, ...]
     differences: tuple[SettingDifference, ...] = ()
     open: tuple[SettingDifference, ...] = ()
+    on_purpose: tuple[SettingDifference, ...] = ()
     secrets: tuple[SecretPlace, ...] = ()
     idle: tuple[IdleKey, ...] = ()
     assumptions: tuple[str, ...] = ()
-    json_keys = "outcome connectors clients versions differences open secrets idle assumptions"
+    json_keys = "outcome connectors clients versions differences open on_purpose secrets idle assumptions"
 
     @property
     def outcome(self) -> Outcome:
@@ -143,8 +146,12 @@ def compare_connectors(
     does not have. Dedicated MirrorMakers, whose driver is its own workers, move to others. A version before the oldest
     known line is judged as that one, and one that cannot be placed as the newest.
     """
-    pairs, rest = _match([connector.without_marked_names() for connector in old], new)
-    differences: list[SettingDifference] = [*rest]
+    old = [connector.without_marked_names() for connector in old]
+    pairs, lost, gained = _match(old, new)
+    unneeded = _unneeded_heartbeats(lost, old, new)
+    ended = set(map(id, unneeded))
+    differences = [_alone(connector, is_old=True) for connector in lost if id(connector) not in ended]
+    differences += [_alone(connector, is_old=False) for connector in gained]
     open_: list[SettingDifference] = []
     idle: list[IdleKey] = []
     secrets: list[tuple[str, str, str]] = []
@@ -167,6 +174,7 @@ def compare_connectors(
         tuple(versions),
         tuple(differences),
         tuple(open_),
+        tuple(replace(_alone(connector, is_old=True), changes=_UNNEEDED) for connector in unneeded),
         tuple(_conditions(secrets)),
         tuple(dict.fromkeys(idle)),
         tuple(_assumptions(pairs, kafka)),
@@ -230,9 +238,11 @@ _Group = tuple[ConnectorType, str, str]
 
 def _match(
     old: Sequence[FoundConnector], new: Sequence[FoundConnector]
-) -> tuple[list[tuple[FoundConnector, FoundConnector]], list[SettingDifference]]:
+) -> tuple[list[tuple[FoundConnector, FoundConnector]], list[FoundConnector], list[FoundConnector]]:
+    """Return the pairs of equal connectors, and those of the old and of the new side that have no counterpart."""
     pairs: list[tuple[FoundConnector, FoundConnector]] = []
-    rest: list[SettingDifference] = []
+    lost: list[FoundConnector] = []
+    gained: list[FoundConnector] = []
     befores, afters = _groups(old), _groups(new)
     for group in dict.fromkeys([*befores, *afters]):
         before, after = befores.get(group, []), afters.get(group, [])
@@ -249,19 +259,40 @@ def _match(
             nearest = min(((_distance(a, b), i, j) for i, a in enumerate(left) for j, b in enumerate(free)))
             same.append((left.pop(nearest[1]), free.pop(nearest[2])))
         pairs += same
-        rest += [_alone(connector, group, is_old=True) for connector in left if not _is_off(connector, group[0])]
-        rest += [_alone(connector, group, is_old=False) for connector in free if not _is_off(connector, group[0])]
-    return pairs, rest
+        lost += [connector for connector in left if not _is_off(connector, group[0])]
+        gained += [connector for connector in free if not _is_off(connector, group[0])]
+    return pairs, lost, gained
 
 
 def _groups(connectors: Sequence[FoundConnector]) -> dict[_Group, list[FoundConnector]]:
     groups: dict[_Group, list[FoundConnector]] = defaultdict(list)
     for connector in connectors:
-        type_ = type_of(connector.class_name)
-        if type_ is not None:
-            source, target = (connector.config.get(f"{side}.cluster.alias", "") for side in ("source", "target"))
-            groups[type_, source.strip(), target.strip() or "target"].append(connector)
+        if (group := _group_of(connector)) is not None:
+            groups[group].append(connector)
     return groups
+
+
+def _group_of(connector: FoundConnector) -> _Group | None:
+    type_ = type_of(connector.class_name)
+    source, target = (connector.config.get(f"{side}.cluster.alias", "") for side in ("source", "target"))
+    return (type_, source.strip(), target.strip() or "target") if type_ else None
+
+
+def _unneeded_heartbeats(
+    lost: Sequence[FoundConnector], old: Sequence[FoundConnector], new: Sequence[FoundConnector]
+) -> list[FoundConnector]:
+    """Return the heartbeat connectors that may end with a dedicated MirrorMaker: its driver starts one for every pair.
+
+    Flows mirror the heartbeats that are written to their source. Others are read by no mirror, or beside those.
+    """
+    mirrored = {source for type_, source, _ in _groups(old) if type_ == "source"}
+    fed = {target for type_, _, target in _groups(new) if type_ == "heartbeat"}
+    groups = [(connector, _group_of(connector)) for connector in lost if connector.form == "dedicated"]
+    return [
+        connector
+        for connector, group in groups
+        if group and group[0] == "heartbeat" and (group[2] not in mirrored or group[2] in fed)
+    ]
 
 
 _SWITCHES = {
@@ -297,7 +328,12 @@ _GAIN = {
 }
 
 
-def _alone(connector: FoundConnector, group: _Group, *, is_old: bool) -> SettingDifference:
+_UNNEEDED = "no flow needs these heartbeats: each mirrors those that are written to its source"
+
+
+def _alone(connector: FoundConnector, *, is_old: bool) -> SettingDifference:
+    group = _group_of(connector)
+    assert group is not None
     type_, source, target = group
     text = f"{type_} connector of {source}->{target}"
     changes = (_LOSS if is_old else _GAIN)[type_]
@@ -380,6 +416,8 @@ class _Rows:
         names |= changed_defaults(before.client.kind, self.old.version, self.new.version)
         for plain in sorted(names):
             old, new = self.old.value_of(before, plain), self.new.value_of(after, plain)
+            if plain == _PROVIDERS and not any(value and value.origin == "connector" for value in (old, new)):
+                continue  # what the workers resolve placeholders with
             if not self._is_same(plain, old, new, before.client.kind):
                 yield self._row(before.client.name, plain, old, new, _OF_CLIENTS[before.client.name])
 

@@ -418,7 +418,7 @@ def _why_alone(mirror: Mirror, homes: Mapping[str, str]) -> tuple[str, str] | No
     if pair not in homes and mirror.type == "heartbeat":
         reason = f"it writes heartbeats to {mirror.target}, and no source connector here mirrors {pair}"
         stays = "it ends with this MirrorMaker" if mirror.is_dedicated else "it stays as it is"
-        return reason, f"{stays}: nothing mirrors these heartbeats, and a tree has those of a flow's source"
+        return reason, f"{stays}: a flow has the heartbeats that are written to its source, where it does not say false"
     if pair not in homes:
         return f"no source connector of {pair} is among the inputs", "import it together with that one"
     if homes[pair] != mirror.connect:

@@ -15,7 +15,7 @@ from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.formats.templates import template_in
 from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting, differs
-from mm2mgr.imports.equivalence import SettingDifference
+from mm2mgr.imports.equivalence import Equivalence, SettingDifference
 from mm2mgr.imports.estate import SWITCHES, ImportedEstate, LeftOut
 from mm2mgr.imports.inputs import InputKey, Mirror, Placeholder
 from mm2mgr.lint.findings import Finding
@@ -80,12 +80,13 @@ class Advice:
 
 @dataclass(frozen=True)
 class ConnectorLeftOut:
-    """A connector that the tree does not declare."""
+    """A connector that the tree does not declare. `is_unneeded`: heartbeats that no flow mirrors."""
 
     connector: str
     place: str
     reason: str
     fix: str
+    is_unneeded: bool = False
 
     @property
     def reason_of_keys(self) -> str:
@@ -121,7 +122,8 @@ class ImportReport:
     @property
     def decisions(self) -> int:
         """How many keys, connectors and differences a person must look at."""
-        return sum(row.needs_decision for row in self.rows) + len(self.left_out) + len(self.differences)
+        left_out = sum(not left.is_unneeded for left in self.left_out)
+        return sum(row.needs_decision for row in self.rows) + left_out + len(self.differences)
 
     @property
     def summary(self) -> dict[str, int]:
@@ -213,13 +215,19 @@ def make_report(
     )
 
 
-def with_differences(report: ImportReport, differences: Sequence[SettingDifference]) -> ImportReport:
-    """Return a report that names these differences too, each at the key that decides it where there is one."""
+def with_comparison(report: ImportReport, compared: Equivalence) -> ImportReport:
+    """Return a report that names all differences too, each at the key that decides it where there is one."""
     left_out = {left.connector for left in report.left_out}
     rows = {(row.file, row.line, row.key): row for row in report.rows}
-    rest = [row for row in differences if row.key or row.connector not in left_out]
+    rest = [row for row in (*compared.differences, *compared.open) if row.key or row.connector not in left_out]
     rest = [row for row in rest if not _tell_at_key(row, rows)]
-    return replace(report, rows=tuple(rows.values()), differences=tuple(rest))
+    unneeded = {(row.connector, f"{row.file}:{row.line}") for row in compared.on_purpose}
+    lost = {row.reason for row in rows.values() if row.outcome == "lost"}  # a key for it alone was somebody's wish
+    left = (
+        replace(left, is_unneeded=(left.connector, left.place) in unneeded and left.reason_of_keys not in lost)
+        for left in report.left_out
+    )
+    return replace(report, rows=tuple(rows.values()), differences=tuple(rest), left_out=tuple(left))
 
 
 def _tell_at_key(difference: SettingDifference, rows: dict[tuple[str, int, str], ReportRow]) -> bool:
@@ -377,14 +385,17 @@ class _Maker:
             for place, entry, is_last in _input_keys(file):
                 if not is_last:
                     yield _row(place, _Verdict("nothing", reason="a later line has the same key", fix="remove it"))
-                elif verdicts := self.verdicts.get(place):
+                elif verdicts := self.verdicts_on(place):
                     yield _row(place, min(verdicts, key=lambda verdict: _RANK.index(verdict.outcome)))
-                elif left_out := self.of_left_out.get(place):
-                    yield _row(place, left_out)
                 elif file.syntax == "dedicated":
                     yield _row(place, _of_driver(file, entry, self.estate))
                 else:
                     yield _row(place, _Verdict("nothing", reason="the connector does not get it"))
+
+    def verdicts_on(self, place: InputKey) -> list[_Verdict]:
+        """Return what became of a key; connectors left out decide where it does nothing for all others."""
+        verdicts, left_out = self.verdicts.get(place, []), self.of_left_out.get(place)
+        return [left_out] if left_out and all(verdict.outcome == "nothing" for verdict in verdicts) else verdicts
 
     def comments(self) -> dict[PathKey, str]:
         """Return the origin of each value of the tree: the first key that it is from, and how many more there are."""

@@ -22,7 +22,7 @@ from mm2mgr.imports.equivalence import compare_connectors
 from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
 from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
 from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation, with_new_names
-from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report, with_differences
+from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report, with_comparison
 from mm2mgr.imports.settings import Pair, Settings, around_of, read_settings
 from mm2mgr.imports.write import write_document
 from mm2mgr.render import OWNER_KEY, render
@@ -87,7 +87,7 @@ def import_tree(files: Sequence[ForeignFile], options: ImportOptions = ImportOpt
         old, draft.declared_connectors(), options.version or load().releases[load().lines[-1]]
     )
     report = make_report(files, estate, draft.judge_pairs(), draft.lines(), preparation.version)
-    report = with_differences(report, (*compared.differences, *compared.open))
+    report = with_comparison(report, compared)
     return ImportedTree(draft.texts(report), report, draft.connectors, tuple(mirrors), draft.flows)
 
 

@@ -194,6 +194,11 @@ class Finding:
             if text := getattr(self, name):
                 object.__setattr__(self, name, mask_text(text))
 
+    @property
+    def sentence(self) -> str:
+        """What happens because of it and, at the end, what to do."""
+        return f"{self.message}; fix: {self.fix}" if self.fix else self.message
+
     def to_dict(self) -> dict[str, object]:
         where = vars(self.spot) | {"key": self.key or self.spot.key}
         return {

@@ -86,7 +86,7 @@ def subject_of(connector: FoundConnector, place: Spot, worker: WorkerFacts | Non
         return None
     at = place if connector.form == "dedicated" else replace(place, connector=connector.name)
     spots = {
-        key: replace(at, file=line.file or at.file, line=line.line, key=line.key)
+        key: replace(at, file=line.file or at.file, line=line.line, key=line.key, column=line.column)
         for key, line in connector.lines.items()
     }
     silences = (

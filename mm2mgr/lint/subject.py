@@ -70,17 +70,21 @@ def addresses(servers: str) -> frozenset[str]:
 
 @dataclass(frozen=True, order=True)
 class Spot:
-    """Where a finding is: a line of a file, or a key of a connector on a Connect cluster; "" and 0 are unknown."""
+    """Where a finding is: a line of a file, or a key of a connector on a Connect cluster; "" and 0 are unknown.
+
+    `column` is where a key begins, from 1 on, in a line that has something else before it.
+    """
 
     file: str = ""
     line: int = 0
     connect: str = ""
     connector: str = ""
     key: str = ""
+    column: int = 0
 
     def __str__(self) -> str:
         if self.file:
-            return f"{self.file}:{self.line}" if self.line else self.file
+            return ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
         return "/".join(part for part in (self.connect, self.connector, self.key) if part)
 
     def with_key(self, key: str) -> Spot:
@@ -418,7 +422,7 @@ class SourceFile:
     silences: tuple[Silence, ...] = ()
 
     def spot(self, entry: Entry) -> Spot:
-        return Spot(self.path, entry.line, key=entry.key)
+        return Spot(self.path, entry.line, key=entry.key, column=entry.column)
 
 
 @dataclass(frozen=True)

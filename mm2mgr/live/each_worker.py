@@ -13,10 +13,12 @@ from mm2mgr.connect.types import PluginsOfWorkers
 from mm2mgr.connectors import workers_at_work
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.worker_groups import WorkerGroup
-from mm2mgr.live.questions import PluginsOfEachWorker, Statuses, WorkerGroups
+from mm2mgr.live.questions import KafkaAndPluginsOfEachWorker, PluginsOfEachWorker, Statuses, WorkerGroups
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.text import number_of
 from mm2mgr.topology import ConnectCluster
+
+_AskWorkers = PluginsOfEachWorker | KafkaAndPluginsOfEachWorker
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,17 @@ class EachWorker:
         return len({answer.worker for answer in answers if not answer.failure})
 
 
-def ask_each_worker(connects: Iterable[ConnectCluster]) -> Steps[dict[str, EachWorker | Mm2mgrError]]:
-    """Return what each worker of these Connect clusters answers, by their names, or why statuses were not read."""
+def ask_each_worker(
+    connects: Iterable[ConnectCluster], ask: type[_AskWorkers] = PluginsOfEachWorker
+) -> Steps[dict[str, EachWorker | Mm2mgrError]]:
+    """Return what each worker of these Connect clusters answers, by their names, or why statuses were not read. `ask`:
+    what each is asked for."""
     connects = list(connects)
     groups = {connect.name: WorkerGroups(connect.kafka) for connect in connects}
     snapshot = yield [*(Statuses(connect.name) for connect in connects), *dict.fromkeys(groups.values())]
     results: dict[str, EachWorker | Mm2mgrError] = {}
     members: dict[str, tuple[tuple[str, ...] | None, str]] = {}
-    questions: dict[str, PluginsOfEachWorker] = {}
+    questions: dict[str, _AskWorkers] = {}
     at_work: dict[str, Collection[str]] = {}
     for connect in connects:
         if isinstance(statuses := snapshot.get(Statuses(connect.name)), Mm2mgrError):
@@ -53,7 +58,7 @@ def ask_each_worker(connects: Iterable[ConnectCluster]) -> Steps[dict[str, EachW
         at_work[connect.name] = workers_at_work(statuses.values())
         members[connect.name] = _members(connect, at_work[connect.name], snapshot.get(groups[connect.name]))
         workers = {*at_work[connect.name], *(members[connect.name][0] or ())}
-        questions[connect.name] = PluginsOfEachWorker(connect.name, tuple(sorted(workers)))
+        questions[connect.name] = ask(connect.name, tuple(sorted(workers)))
     snapshot = yield questions.values()
     for name, question in questions.items():
         answers = snapshot.get(question)

@@ -152,6 +152,18 @@ class PluginsOfEachWorker(ConnectQuestion[PluginsOfWorkers]):
         return await plugins_of_workers(client.target, self.workers, _ONE_WORKER_SECONDS)
 
 
+@dataclass(frozen=True)
+class KafkaAndPluginsOfEachWorker(ConnectQuestion[PluginsOfWorkers]):
+    """The same, with the version of Kafka that each of them runs."""
+
+    workers: tuple[str, ...]
+
+    async def ask(self, client: ConnectClient) -> PluginsOfWorkers:
+        from mm2mgr.connect.client import plugins_of_workers
+
+        return await plugins_of_workers(client.target, self.workers, _ONE_WORKER_SECONDS, with_kafka=True)
+
+
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -30,7 +31,16 @@ from mm2mgr.observe.trend import (
 )
 from mm2mgr.partitions import LogHistory, TopicPartition
 
-LagLevel = Literal["partition", "topic", "task", "flow"]
+
+class LagLevel(StrEnum):
+    """What one row of lag is about."""
+
+    PARTITION = "partition"
+    TOPIC = "topic"
+    TASK = "task"
+    FLOW = "flow"
+
+
 """What one row is about."""
 
 
@@ -191,7 +201,7 @@ class FlowFacts:
     @cached_property
     def total(self) -> LagRow:
         """The flow's own row."""
-        return self.rows("flow")[0]
+        return self.rows(LagLevel.FLOW)[0]
 
     def _nothing(self, reason: str | None) -> LagRow:
         amount = Amount(0) if reason is None else Amount(None)
@@ -220,7 +230,7 @@ class FlowFacts:
             self._level(by, behind, mine) if of and not gone and self.moves else None,
             self._overtaken(behind),
             unknown,
-            of[0] if by == "partition" and of else None,
+            of[0] if by is LagLevel.PARTITION and of else None,
             self.moves,
         )
 
@@ -235,7 +245,7 @@ class FlowFacts:
 
     def _level(self, by: LagLevel, behind: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
         """A flow is level when its last task is, for a sum shrinks fastest before the slow ones are left."""
-        if by == "flow":
+        if by is LagLevel.FLOW:
             tasks = {
                 partition.task: [other for other in behind if other.task == partition.task] for partition in behind
             }
@@ -277,11 +287,11 @@ class FlowFacts:
 def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]]:
 
     def name(partition: TopicPartition) -> RowName:
-        if by == "partition":
+        if by is LagLevel.PARTITION:
             return RowName(partition.topic, partition.partition, lag.assignment.task_of.get(partition))
-        if by == "topic":
+        if by is LagLevel.TOPIC:
             return RowName(partition.topic)
-        return RowName(task=lag.assignment.task_of.get(partition)) if by == "task" else RowName()
+        return RowName(task=lag.assignment.task_of.get(partition)) if by is LagLevel.TASK else RowName()
 
     groups: dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]] = {}
     for partition_lag in lag.counted_partitions:
@@ -293,10 +303,10 @@ def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag
 
 def _key(by: LagLevel, name: RowName) -> str:
     keys = {
-        "partition": partition_key(TopicPartition(str(name.topic), name.partition or 0)),
-        "topic": topic_key(str(name.topic)),
-        "task": task_key(name.task),
-        "flow": FLOW,
+        LagLevel.PARTITION: partition_key(TopicPartition(str(name.topic), name.partition or 0)),
+        LagLevel.TOPIC: topic_key(str(name.topic)),
+        LagLevel.TASK: task_key(name.task),
+        LagLevel.FLOW: FLOW,
     }
     return keys[by]
 

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.schema import LossRow, utc_text
-from mm2mgr.text import list_names
+from mm2mgr.text import list_names, number_of
 
 Cause = Literal[
     "retention", "re-created", "past-end", "truncation", "missing", "duplicated", "altered", "reordered", "extra"
@@ -300,6 +300,16 @@ class LossEntry:
     @property
     def seen_utc(self) -> str:
         return utc_text(self.seen)
+
+    @property
+    def sentence(self) -> str:
+        """What may never arrive, why, and what to do."""
+        what = "records" if self.records is None else number_of(self.records, "record")
+        most = what if self.records == self.least_records else f"up to {what}" if self.records else f"unknown {what}"
+        return (
+            f"{self.flow}: {most} of '{self.partition}' on '{self.cluster}', offsets {self.offsets_text}, may never"
+            f" arrive ({self.cause}); mm2mgr losses --ack {self.id} acknowledges it"
+        )
 
     @property
     def offsets_text(self) -> str:

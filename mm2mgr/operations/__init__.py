@@ -173,6 +173,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.plan.resets import FlowReset, ResetOrder
     from mm2mgr.plan.schedule import RestartRules
     from mm2mgr.problems.health import Description, Status
+    from mm2mgr.problems.kind import LiveProblem
     from mm2mgr.problems.watchdog import RestartPolicy, WatchAction
     from mm2mgr.samples.follow import Round
     from mm2mgr.samples.schema import is_remote, store_of
@@ -217,6 +218,7 @@ _HOMES: Mapping[str, str] = {
         "link_forecast": "buffer_advice",
         "lint.findings": "Finding Rule Severity",
         "problems.health": "Description Status",
+        "problems.kind": "LiveProblem",
         "observe.lag_report": "LagLevel",
         "observe.pair_look": "FailoverOptions",
         "problems.watchdog": "RestartPolicy WatchAction",

@@ -32,7 +32,7 @@ from mm2mgr.evidence.flow_load import EstateNeeds, FlowNeed, MeasuredLoad, TaskL
 from mm2mgr.evidence.read import EvidenceOptions
 from mm2mgr.files import is_frozen
 from mm2mgr.json_values import to_json
-from mm2mgr.observe.lag_report import FlowFacts, LagRow
+from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
 from mm2mgr.observe.trend import recent_rates, task_key
 from mm2mgr.operations.rebalance import (
     COMMAND,
@@ -304,7 +304,7 @@ class Rebalancing:
         load, need = facts.load, facts.needs.flows.get(flow.id)
         tasks: tuple[TaskLoadLook, ...] = ()
         if of_flow and not of_flow.lag.unknown:
-            rows = {row.task: row for row in of_flow.rows("task")}
+            rows = {row.task: row for row in of_flow.rows(LagLevel.TASK)}
             tasks = tuple(
                 _task_look(task, rows.get(task.task), need, of_flow)
                 for task in load.of_tasks(flow.source.alias, of_flow.lag.assignment)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from mm2mgr.connectors import Connector
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Mm2mgrError, absolute_url
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask_config
 from mm2mgr.spec.files import write_starter, yaml_text
@@ -123,16 +123,16 @@ def write_export(export: Export, folder: Path) -> list[Path]:
     return [folder / file.name for file in export.files]
 
 
-def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = False) -> str:
+def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = False, runbooks: str = "") -> str:
     """Return a rule file for Prometheus as YAML, or a dashboard for Grafana as JSON.
 
     With `kubernetes`, a manifest with it as YAML: a PrometheusRule of the Prometheus Operator, or a ConfigMap with the
-    label `grafana_dashboard`, for which Grafana's sidecar looks.
+    label `grafana_dashboard`, for which Grafana's sidecar looks. `runbooks`: the address of the page that
+    `runbook_url` of each rule leads to, with the anchors of mm2mgr's own page, which is referred to without it.
+    InvalidArgument for one that is no http or https address.
     """
-    from mm2mgr.problems.monitoring import (
-        dashboard_of,
-        rule_group,  # `render` does without
-    )
+    from mm2mgr.problems.dashboard import dashboard_of  # `render` does without
+    from mm2mgr.problems.monitoring import RUNBOOKS, rule_group
 
     if dashboard:
         dashboard_document = dashboard_of(workspace.topology)
@@ -142,7 +142,7 @@ def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = F
         return yaml_text(
             {**head, "data": {f"{_name(workspace)}.json": json.dumps(dashboard_document, ensure_ascii=False)}}
         )
-    groups = {"groups": [rule_group(workspace.topology)]}
+    groups = {"groups": [rule_group(workspace.topology, absolute_url("runbooks", runbooks) or RUNBOOKS)]}
     if not kubernetes:
         return yaml_text(groups)
     head = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": _metadata(workspace, {})}

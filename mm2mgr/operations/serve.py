@@ -10,15 +10,17 @@ time between two looks. Where they are asked for, another one is the watchdog, t
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mm2mgr import timing
+from mm2mgr.apply.history import tree_commit
 from mm2mgr.errors import cause
 from mm2mgr.evidence.flow_load import (
     EstateNeeds,
@@ -29,9 +31,19 @@ from mm2mgr.evidence.flow_load import (
     measured_load,
     throughput_of,
 )
+from mm2mgr.evidence.traffic import (
+    HOUR_SECONDS,
+    RANGES,
+    USUAL_RANGE,
+    TrafficHistory,
+    TrafficPoint,
+    history_dict,
+    traffic_history,
+)
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.observe.lag_report import LagLevel
 from mm2mgr.observe.read import ObserveOptions
-from mm2mgr.observe.trend import FLOW
+from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.automatic_rebalance import (
     LoadFacts,
     RebalanceOrder,
@@ -52,6 +64,7 @@ from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.problems.status import observe
+from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
@@ -59,6 +72,7 @@ if TYPE_CHECKING:
 
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
     from mm2mgr.operations.audit import AuditRound, FollowOrder
+    from mm2mgr.operations.estate_workers import SeenWorkers
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.operations.throughput import RollUpOrder, RollUpRound
@@ -70,6 +84,7 @@ Part = TypeVar("Part")
 ViewState = Literal["starting", "ok", "stale"]
 _CHANGES_KEPT = 100
 _NEW_LOOK_SECONDS = 0.5
+_LOOK_BEFORE_SECONDS = 900.0  # before the hour that is drawn, for the rate at its beginning
 _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
 
 
@@ -77,7 +92,8 @@ _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster m
 class EstateLook:
     """One complete look: status and lag of all flows, and the sums per flow. Times in seconds since 1970.
 
-    `max_lag_seconds`: the `max_lag` of flows that declare one and are not declared paused or stopped.
+    `max_lag_seconds`: the `max_lag` of flows that declare one and are not declared paused or stopped; `labels`: those
+    of Kafka clusters, as `key=value`, by alias.
     """
 
     began_at: float
@@ -86,6 +102,15 @@ class EstateLook:
     lag: LagReport
     totals: Mapping[str, LagRow]
     max_lag_seconds: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def late_flows(self) -> Mapping[str, float]:
+        """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first."""
+        limits = self.max_lag_seconds
+        behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals}
+        late = [(flow, seconds) for flow, seconds in behind.items() if seconds > limits[flow]]
+        return dict(sorted(late, key=lambda flow: limits[flow[0]] / flow[1]))
 
 
 @dataclass(frozen=True)
@@ -100,11 +125,21 @@ class LastKnown:
 
 
 @dataclass(frozen=True)
+class DeclaredFlow:
+    """What the tree says of a flow: its settings as key, value and origin (masked), and its connectors as Connect
+    cluster and name."""
+
+    settings: tuple[tuple[str, str, str], ...] = ()
+    connectors: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Survey:
     """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be
     made.
 
-    `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for.
+    `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for;
+    `workers`: those of each Connect cluster; `traffic`: lag and rates of 31 days; `declared`: flows as the tree has them.
     """
 
     taken_at: float
@@ -113,6 +148,9 @@ class Survey:
     history: HistoryReport | str
     load: MeasuredLoad = field(default_factory=MeasuredLoad)
     needs: EstateNeeds = field(default_factory=EstateNeeds)
+    workers: Mapping[str, SeenWorkers] = field(default_factory=dict)
+    traffic: TrafficHistory = field(default_factory=TrafficHistory)
+    declared: Mapping[str, DeclaredFlow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -124,7 +162,9 @@ class EstateView:
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
     counts. `watchdog`, `rebalances`, `failover`: None where none were asked for. `audit`: the last round of audits of
-    this process.
+    this process. `tree`, `commit`, `host`: the name of the tree, its commit in git, and the machine of this process.
+    `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the first of them ended. `recent`: the looks of
+    the last hour by flow.
     """
 
     started_at: float
@@ -144,6 +184,12 @@ class EstateView:
     failover: FailoverView | None = None
     started_tick: float | None = None
     looked_tick: float | None = None
+    tree: str = ""
+    commit: str = ""
+    host: str = ""
+    quiet_looks: int = 0
+    quiet_since: float | None = None
+    recent: Mapping[str, tuple[LagPoint, ...]] = field(default_factory=dict)
 
     @property
     def stale_after_seconds(self) -> float:
@@ -186,6 +232,14 @@ class EstateView:
             if status.state != "unknown"
         }
 
+    @property
+    def traffic(self) -> TrafficHistory:
+        return self.survey.traffic if self.survey else TrafficHistory(unknown="it is read at a slower pace")
+
+    def traffic_points(self, flow: str, now: float, seconds: float) -> list[TrafficPoint]:
+        """Return the lag and the rates of a flow over the newest so many seconds."""
+        return self.traffic.of_flow(flow).points(now, seconds, self.recent.get(flow, ()))
+
     def status(self, flow: str) -> FlowStatus | None:
         """Return what the last look saw of a flow; None for one that is not there."""
         return next((status for status in self.look.status.flows if status.flow == flow), None) if self.look else None
@@ -198,14 +252,18 @@ class EstateView:
         return self.known.get(status.flow) if status.state == "unknown" else None
 
     def facts(self, status: FlowStatus) -> FlowFacts:
-        """Return the lag of a flow, as it was last known where it cannot be read now."""
-        last_known = self.last_known(status)
+        """Return the lag of a flow; while its workers do not answer it is at least that since they stored offsets last,
+        and where that is not known, as it was last known."""
         assert self.look is not None, "the status is of its look"
-        return last_known.lag if last_known else next(lag for lag in self.look.lag.flows if lag.flow == status.flow)
+        newest = next(lag for lag in self.look.lag.flows if lag.flow == status.flow)
+        last_known = self.last_known(status)
+        return last_known.lag if last_known and newest.total.records.value is None else newest
 
     def task_loads(self, status: FlowStatus) -> list[TaskLoad]:
         """Return what the tasks of a flow carried in the last hour of the store."""
-        return self.load.of_tasks(status.pair.split("->")[0], self.facts(status).lag.assignment)
+        last_known = self.last_known(status)
+        facts = last_known.lag if last_known else self.facts(status)
+        return self.load.of_tasks(status.pair.split("->")[0], facts.lag.assignment)
 
     def health_dict(self, tick: float) -> dict[str, object]:
         """Return whether looks succeed, without a word about the estate."""
@@ -239,25 +297,32 @@ class EstateView:
             "last_known": {flow: last for flow, last in sorted(last_known.items()) if last},
         }
 
-    def flow_dict(self, status: FlowStatus) -> dict[str, object]:
-        """Return one flow in full, as `/api/flow` has it."""
-        facts = self.facts(status)
+    def flow_dict(self, status: FlowStatus, now: float, range_name: str = USUAL_RANGE) -> dict[str, object]:
+        """Return one flow in full, as `/api/flow` has it, with the history of a range of `RANGES`."""
+        facts, history = self.facts(status), self.traffic.of_flow(status.flow)
+        past = self.traffic_points(status.flow, now, RANGES[range_name])
         return {
             "flow": status.flow,
             "taken_at": facts.taken_at,
             "status": status,
             "last_known": self.last_known(status),
             "total": facts.total,
-            "tasks": facts.rows("task"),
+            "tasks": facts.rows(LagLevel.TASK),
             "task_load": self.task_loads(status),
             "load_hours": self.load.hours,
             "load_unknown": self.load.unknown,
             "throughput": self.throughput.get(status.flow),
             "needed": self.needs.flows.get(status.flow),
             "needed_unknown": self.needs.unknown,
-            "topics": facts.rows("topic"),
-            "partitions": facts.rows("partition"),
+            "topics": facts.rows(LagLevel.TOPIC),
+            "partitions": facts.rows(LagLevel.PARTITION),
             "points": [{"time": point.time, "lag_records": point.lag_records} for point in facts.points.get(FLOW, ())],
+            "history": {
+                "range": range_name,
+                "points": history_dict(history, past),
+                "unknown": self.traffic.unknown,
+                "bytes_unknown": self.traffic.bytes_unknown,
+            },
         }
 
 
@@ -334,22 +399,35 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     limits = {
         flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")
     }
-    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits)
+    labels = {
+        alias: tuple(f"{key}={value}" for key, value in sorted(cluster.model.labels.items()))
+        for alias, cluster in workspace.topology.clusters.items()
+        if cluster.model.labels
+    }
+    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits, labels)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
-    """Make the slow part: lint of the tree, the plan, the newest changes, the measured load and what it needs."""
+    """Make the slow part: lint of the tree, the plan, the newest changes, the measured load and what it needs, and the
+    workers."""
+    from mm2mgr.operations.estate_workers import estate_workers
     from mm2mgr.operations.history import history
     from mm2mgr.operations.lint import lint
     from mm2mgr.operations.plan import plan
+    from mm2mgr.problems.health import flow_settings
 
+    flows, now = workspace.topology.flows, time.time()
+    connectors = {flow.id: tuple((of.connect, of.name) for of in workspace.connectors_of([flow])) for flow in flows}
     return Survey(
-        time.time(),
+        now,
         _or_error(lambda: lint(workspace)),
         _or_error(lambda: plan(workspace)),
         _or_error(lambda: history(workspace, last=_CHANGES_KEPT)),
         measured_load(store),
         estate_needs(workspace, store),
+        estate_workers(workspace),
+        traffic_history(str(workspace.topology.owner), flows, store, now),
+        {flow.id: DeclaredFlow(tuple(flow_settings(flow)), connectors[flow.id]) for flow in flows},
     )
 
 
@@ -369,10 +447,30 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
         for flow in newest.status.flows
         if flow.state != "unknown"
     }
-    looks = view.looks + 1
-    return replace(
-        view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known={**declared, **read}
+    looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
+    recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
+    known = {**declared, **read}
+    view = replace(
+        view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known=known, recent=recent
     )
+    if not is_quiet:
+        return replace(view, quiet_looks=0, quiet_since=None)
+    return replace(view, quiet_looks=view.quiet_looks + 1, quiet_since=view.quiet_since or newest.ended_at)
+
+
+def tree_name(files: Sequence[Path]) -> str:
+    """Return a tree as it was typed; of what has an absolute path the name alone, as folders may tell of people."""
+    return few([file.name if file.is_absolute() else str(file) for file in files])
+
+
+def _recent(earlier: tuple[LagPoint, ...], points: Sequence[LagPoint]) -> tuple[LagPoint, ...]:
+    """Return the looks of the last hour; `points` are thinned out, and those of a clock that was set back begin anew."""
+    if not points:
+        return earlier
+    newest = points[-1].time
+    kept = [point for point in earlier if newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS <= point.time < points[-1].time]
+    last = kept[-1].time if kept else 0.0
+    return (*kept, *(point for point in points if point.time > max(last, newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS)))
 
 
 class EstateWatch:
@@ -391,7 +489,13 @@ class EstateWatch:
         self._look, self._survey, self._clock = look, survey, clock
         self._closing, self._lock, self._stopped_at = threading.Event(), threading.Lock(), 0.0
         self._view = EstateView(
-            clock(), self._order.every_seconds, owner=str(workspace.topology.owner), started_tick=timing.now()
+            clock(),
+            self._order.every_seconds,
+            owner=str(workspace.topology.owner),
+            started_tick=timing.now(),
+            tree=tree_name(workspace.files),
+            commit=tree_commit(workspace.files),
+            host=socket.gethostname(),
         )
         self._halt: Callable[[], object] | None = None
         if asked := self._order.watchdog:
@@ -483,7 +587,8 @@ class EstateWatch:
             newest = Survey(
                 self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed), EstateNeeds(unknown=failed)
             )
-        self._publish(lambda view: replace(view, survey=newest, tree_error=trouble))
+        commit = tree_commit(self._workspace.files)
+        self._publish(lambda view: replace(view, survey=newest, tree_error=trouble, commit=commit))
 
     def _restart(self, asked: WatchdogOrder) -> None:
         """Be a watchdog until the end; whatever goes wrong is published, and it begins anew."""

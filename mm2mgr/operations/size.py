@@ -155,7 +155,7 @@ def _judge(workspace: Workspace, evidence: Evidence, *, views: bool, compare: bo
             by_coming_hours[flow.id] = sized[flow.id] if isinstance(coming, str) else coming.as_sized
     sizings = {flow_id: sizing_as_decided(flow, decisions[flow_id]) for flow_id, flow in by_coming_hours.items()}
     shown = [
-        flow_view(replace(flow, sizing=sizings[name]), scenarios[name].rates, evidence.weeks.get(name, ()))
+        flow_view(replace(flow, sizing=sizings[name]), scenarios[name], evidence.weeks.get(name, ()))
         for name, flow in (sized.items() if views else ())
     ]
     needed = {flow_id: flow.sizing.tasks for flow_id, flow in by_coming_hours.items()}
@@ -309,7 +309,7 @@ def fleet(
         forecasts = _forecasts(evidence, {run.flow_id: result.flows[run.flow_id] for run in load.runs}, workspace.now)
         connects[name] = ConnectReport(need, judged, declared, running[name], predicted, ahead, forecast, forecasts)
     views = tuple(
-        flow_view(result.flows[scenario.flow_id], scenario.rates, evidence.weeks.get(scenario.flow_id, ()))
+        flow_view(result.flows[scenario.flow_id], scenario, evidence.weeks.get(scenario.flow_id, ()))
         for scenario in (scenarios if options.views else ())
     )
     layout = per_pair(list(result.loads.values()))

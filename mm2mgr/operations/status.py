@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import timing
-from mm2mgr.errors import EXTRA_OF, Failure, Mm2mgrError, cause
+from mm2mgr.errors import EXTRA_OF, Failure, InvalidArgument, Mm2mgrError, cause
 from mm2mgr.live.questions import NewestRecord, RecordTimes, TopicRetention
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, run_steps
@@ -198,7 +198,9 @@ class LagReport:
     @cached_property
     def rows(self) -> tuple[LagRow, ...]:
         """The rows of all flows, by flow, most behind first."""
-        return tuple(row for flow in self.flows for row in ((flow.total,) if self.by == "flow" else flow.rows(self.by)))
+        return tuple(
+            row for flow in self.flows for row in ((flow.total,) if self.by is LagLevel.FLOW else flow.rows(self.by))
+        )
 
     @property
     def is_known(self) -> bool:
@@ -212,9 +214,14 @@ class LagOptions:
     """How lag is shown and counted: one row per `by`; seconds from the log ends in the sample `store`, or with
     `timestamps` from one record read per partition that is behind, of the 1 000 most behind partitions of each flow."""
 
-    by: LagLevel = "flow"
+    by: LagLevel = LagLevel.FLOW
     timestamps: bool = False
     store: Store = DEFAULT_STORE
+
+    def __post_init__(self) -> None:
+        if self.by not in set(LagLevel):
+            raise InvalidArgument("by", f"no level '{self.by}'; known: {', '.join(LagLevel)}")
+        object.__setattr__(self, "by", LagLevel(self.by))  # its value is as good
 
 
 def lag(workspace: Workspace, flows: Sequence[str] = (), options: LagOptions = LagOptions()) -> LagReport:

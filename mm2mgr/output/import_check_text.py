@@ -19,6 +19,9 @@ def say_equivalence(result: Equivalence) -> None:
     if result.open:
         say("Not judged, as workers or their Kafka version decide:", style="bold yellow")
         _say_rows(result.open)
+    if result.on_purpose:
+        say("Different on purpose:", style="bold")
+        _say_rows(result.on_purpose)
     for condition in result.secrets:
         say(f"{condition.placeholder} has to hold what {', '.join(condition.keys)} was in clear")
     for assumption in result.assumptions:

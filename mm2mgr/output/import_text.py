@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mm2mgr.imports.report import OUTCOMES, Advice, Outcome, ReportRow
+from mm2mgr.imports.report import OUTCOMES, Advice, ConnectorLeftOut, Outcome, ReportRow
 from mm2mgr.output.console import say, say_command, say_table
 from mm2mgr.output.markdown import code, escape
 from mm2mgr.output.tables import Table
-from mm2mgr.text import number_of
+from mm2mgr.text import few, number_of
 
 if TYPE_CHECKING:
     from mm2mgr.imports.equivalence import SettingDifference
@@ -30,6 +30,8 @@ def say_import(imported: ImportedFolder, *, everything: bool = False) -> None:
             say_table(_row_table(rows))
             say()
     for left in report.left_out:
+        if left.is_unneeded:
+            continue
         keys = sum(row.reason == left.reason_of_keys for row in report.rows)
         more = f" ({number_of(keys, 'key')})" if keys else ""
         say(f"{left.place}: {left.connector} is left out{more}: {left.reason}", style="yellow")
@@ -42,7 +44,7 @@ def say_import(imported: ImportedFolder, *, everything: bool = False) -> None:
         say("kept as it behaves; `lint` advises:", style="bold")
         say_table(_advice_table(report.advice))
         say()
-    for text in (*imported.passed_over, *report.notes):
+    for text in (*imported.passed_over, *report.notes, *unneeded_text(report.left_out)):
         say(text)
     for advice in imported.cluster_mirroring:
         say(f"{advice.flow}: {advice.sentence}")
@@ -58,9 +60,21 @@ def sum_text(imported: ImportedFolder) -> str:
     """Return the sums in one sentence."""
     report = imported.report
     connectors = f"{number_of(report.connectors, 'connector')} in {number_of(report.flows, 'flow')}"
-    left = f", {number_of(len(report.left_out), 'connector')} left out" if report.left_out else ""
+    count = sum(not left.is_unneeded for left in report.left_out)
+    left = f", {number_of(count, 'connector')} left out" if count else ""
     more = f"; {number_of(len(report.differences), 'difference')} by no key" if report.differences else ""
     return f"{report.sum_line}{more} ({connectors}{left})"
+
+
+def unneeded_text(left_out: Sequence[ConnectorLeftOut]) -> Iterator[str]:
+    """Yield a sentence on the heartbeat connectors that end with a dedicated MirrorMaker, if there are any."""
+    names = [left.connector.partition(" ")[0] for left in left_out if left.is_unneeded]
+    if names:
+        end = "the heartbeats of this pair end" if len(names) == 1 else "the heartbeats of these pairs end"
+        yield (
+            f"{few(names)}: {end} with the dedicated MirrorMaker, and no flow needs them: each flow mirrors those that "
+            "are written to its source"
+        )
 
 
 def next_steps(imported: ImportedFolder) -> Iterator[str]:
@@ -125,11 +139,11 @@ def import_markdown(imported: ImportedFolder) -> str:
                 for row in rows
             ]
             lines.append("")
-    if report.left_out:
+    if left_out := [left for left in report.left_out if not left.is_unneeded]:
         lines += ["## Connectors left out", ""]
         lines += [
             f"- {code(left.place)} {code(left.connector)}: {escape(left.reason)}; {escape(left.fix)}"
-            for left in report.left_out
+            for left in left_out
         ]
         lines.append("")
     if report.differences:
@@ -157,5 +171,6 @@ def import_markdown(imported: ImportedFolder) -> str:
             f"- {code(item.variable)}: {escape(item.stands_for)}, {escape(item.place)}" for item in report.placeholders
         ]
         lines.append("")
-    lines += [f"- {escape(text)}" for text in (*imported.passed_over, *report.notes)]
+    notes = (*imported.passed_over, *report.notes, *unneeded_text(report.left_out))
+    lines += [f"- {escape(text)}" for text in notes]
     return "\n".join(lines).rstrip() + "\n"

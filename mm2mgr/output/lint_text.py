@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from mm2mgr import __version__
@@ -283,31 +283,45 @@ FINGERPRINT = "mm2mgrFinding/v1"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _PROBLEMS = {"error": "error", "warning": "warning", "info": "recommendation"}
 _LINE = re.compile(r":\d+(:\d+)?\b")
+_SIGNS = re.compile(r"[\\*_<>\[\]|#](?! )")
 
 Json = dict[str, object]
+
+
+class SarifPlaces(NamedTuple):
+    """Where a log leads to: paths are relative to `root`; `rule_pages` is the address of the folder with a page per
+    rule, for `informationUri` and `helpUri`. SARIF has absolute ones alone: without it a log has neither."""
+
+    root: Path
+    rule_pages: str = ""
 
 
 def sarif(
     findings: Sequence[Finding],
     rules: Sequence[Rule],
-    root: Path,
+    places: SarifPlaces,
     unread: Sequence[str] = (),
     not_judged: Sequence[NotJudged] = (),
 ) -> Json:
-    """Return one SARIF log with the rules of the findings; paths are relative to `root`, `unread` says what could not
-    be checked.
+    """Return one SARIF log with the rules of the findings; `unread` says what could not be checked.
 
     What was not judged for lack of a fact is a note of the run, and no failure.
     """
     hit = {finding.rule for finding in findings}
     used = [rule for rule in rules if rule.id in hit]
-    driver = {"name": "mm2mgr", "version": __version__, "rules": [_rule(rule) for rule in used]}
+    pages = f"{places.rule_pages.rstrip('/')}/" if places.rule_pages else ""
+    driver = {
+        "name": "mm2mgr",
+        "version": __version__,
+        **({"informationUri": pages} if pages else {}),
+        "rules": [_rule(rule, pages) for rule in used],
+    }
     notes = [{"level": "error", "message": {"text": message}} for message in unread]
     notes += [{"level": "note", "message": {"text": _not_judged_text(fact)}} for fact in not_judged]
     run = {
         "tool": {"driver": driver},
         "invocations": [{"executionSuccessful": not unread, "toolExecutionNotifications": notes}],
-        "results": _results(findings, [rule.id for rule in used], root),
+        "results": _results(findings, [rule.id for rule in used], places.root),
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -318,16 +332,34 @@ def _not_judged_text(fact: NotJudged) -> str:
     return f"Not judged for {count}: {fact.open}. Unknown: {fact.fact}{reasons}. Supplied by: {fact.give}."
 
 
-def _rule(rule: Rule) -> Json:
+def _rule(rule: Rule, pages: str) -> Json:
     source = f"\n\nSource: {rule.source}" if rule.source else ""
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.title},
-        "help": {"text": f"{rule.story}{source}\n\nReproduced by: {rule.live}"},
+        **({"helpUri": f"{pages}{rule.id}.md"} if pages else {}),
+        "help": {
+            "text": f"{rule.story}{source}\n\nReproduced by: {rule.live}",
+            "markdown": _markdown(rule),
+        },
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"tags": ["kafka", "mirrormaker"], "problem.severity": _PROBLEMS[rule.severity]},
     }
+
+
+def _markdown(rule: Rule) -> str:
+    """Return the help as Markdown: the story's paragraphs and lists as they are, with nothing that could be markup."""
+    title, _, story = rule.story.partition("\n")
+    facts = [f"*Source:* {_literal(rule.source)}"] if rule.source else []
+    facts.append(f"*Reproduced by:* `{rule.live}`")
+    return "\n\n".join(filter(None, [f"**{_literal(title)}**", _literal(story.strip("\n")), *facts]))
+
+
+def _literal(text: str) -> str:
+    """Return text whose words Markdown shows as they are; what stands in backticks is code already."""
+    parts = text.split("`")
+    return "`".join(part if place % 2 else _SIGNS.sub(r"\\\g<0>", part) for place, part in enumerate(parts))
 
 
 def _results(findings: Sequence[Finding], rules: Sequence[str], root: Path) -> list[Json]:
@@ -370,7 +402,8 @@ def _names(finding: Finding) -> tuple[str, str, str]:
 
 
 def _location(finding: Finding, uri: str) -> Json:
-    physical = {"artifactLocation": {"uri": uri}, "region": {"startLine": finding.spot.line or 1}}
+    column = {"startColumn": finding.spot.column} if finding.spot.column else {}
+    physical = {"artifactLocation": {"uri": uri}, "region": {"startLine": finding.spot.line or 1, **column}}
     location: Json = {"physicalLocation": physical}
     names = [name for name in _names(finding) if name]
     if names:

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape as escape_markup
 from itertools import zip_longest
-from typing import NamedTuple
 
 import jinja2
 
-from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
+from mm2mgr.link_forecast import SETTINGS, Curve, CurvePoint, LinkComparison, Settings
 from mm2mgr.observe.trend import LagPoint
 from mm2mgr.operations.size import ConnectReport, FleetReport
 from mm2mgr.output.load_text import (
@@ -33,6 +32,7 @@ from mm2mgr.output.load_text import (
     running_table,
     value_text,
 )
+from mm2mgr.output.sankey import Drawing, Stream, sankey
 from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.sizing.tasks import Sizing
@@ -40,10 +40,12 @@ from mm2mgr.text import number_of, rate_text, span_text, visible
 
 _IN_FULL = 100  # flows drawn; the table has all of them
 _OPEN = 20  # of those drawn, how many are open where there are more: the others open by a click
-_PAIRS = 60  # drawn between sources and targets
-TITLE = "mm2mgr: load and sizing"
+_PAIRS = 240  # drawn between sources and targets
+TITLES = "mm2mgr: load and"
+SIZE_TITLE = f"{TITLES} tasks (size)"
+FLEET_TITLE = f"{TITLES} workers (fleet)"
 LINK_TITLE = "mm2mgr: long links"
-"""What the pages of mm2mgr are known by."""
+"""What the pages of mm2mgr are known by; those of loads, and older ones, begin alike."""
 
 Context = dict[str, object]
 """What a template needs."""
@@ -55,7 +57,8 @@ def page(views: Sequence[FlowView], report: FleetReport | None = None, origin: s
     ordered = sorted(views, key=lambda view: (-view.sizing.bytes_per_second, view.sizing.flow_id))
     connects = [_connect(name, connect) for name, connect in report.connects.items()] if report else []
     return template("page.html.j2").render(
-        title=TITLE,
+        title=FLEET_TITLE if report else SIZE_TITLE,
+        heading="Load and workers" if report else "Load and tasks",
         origin=origin,
         summary=_summary(ordered),
         topology=_topology(ordered),
@@ -88,6 +91,7 @@ def _over_link(comparison: LinkComparison) -> Context:
             {"title": f"Rate over {OVER[curve.over]}", "drawn": curves(curve), "table": curve_table(curve, drawn=False)}
             for curve in comparison.curves
         ],
+        "not_drawn": _NOT_DRAWN,
     }
 
 
@@ -112,19 +116,46 @@ def _summary(views: Sequence[FlowView]) -> str:
 
 
 def _topology(views: Sequence[FlowView]) -> Context:
-    by_pair: dict[tuple[str, str], list[FlowView]] = defaultdict(list)
-    for view in views:
-        source, _, target = view.sizing.flow_id.partition(":")[2].partition("->")
-        by_pair[source, target].append(view)
-    pairs = []
-    for ends, own in by_pair.items():
-        rate, tasks = sum(view.sizing.bytes_per_second for view in own), sum(len(view.after) for view in own)
-        pairs.append((ClusterLink(*ends, rate, tasks), own))
-    pairs.sort(key=lambda pair: (-pair[0].rate, pair[0]))
-    rows = [(link.source, link.target, str(len(own)), rate_text(link.rate), str(link.tasks)) for link, own in pairs]
-    table = Table(("source", "target", "flows", "load", "tasks"), rows, right={"flows", "load", "tasks"})
-    drawn = links([link for link, _ in pairs[:_PAIRS]]) if pairs else ""
-    return {"table": table, "drawn": drawn, "left_out": max(0, len(pairs) - _PAIRS)}
+    streams = [_stream(view) for view in views]
+    by_pair: dict[tuple[str, ...], list[Stream]] = defaultdict(list)
+    for stream in streams:
+        by_pair[stream.places].append(stream)
+    pairs = sorted((-sum(stream.rate or 0.0 for stream in own), places, own) for places, own in by_pair.items())
+    rows = [
+        (*places, str(len(own)), rate_text(-rate), str(sum(stream.tasks for stream in own)))
+        for rate, places, own in pairs
+    ]
+    figures = ("flows", "load", "tasks")
+    table = Table(("source", "Connect cluster", "target", *figures), rows, right=figures)
+    shown = {places for _, places, _ in pairs[:_PAIRS]}
+    return {
+        "table": table,
+        "drawn": _estate([stream for stream in streams if stream.places in shown]) if pairs else "",
+        "left_out": max(0, len(pairs) - _PAIRS),
+    }
+
+
+def _stream(view: FlowView) -> Stream:
+    sizing = view.sizing
+    source, _, target = sizing.flow_id.partition(":")[2].partition("->")
+    is_over = sizing.busiest_bytes_per_second > sizing.usable_bytes_per_second
+    state = "over" if is_over else "fits"
+    return Stream((source, view.connect, target), sizing.bytes_per_second, state, len(view.after))
+
+
+def _estate(streams: Sequence[Stream]) -> str:
+    names = ("source", "Connect cluster", "target")
+    columns = [place for place in range(3) if any(stream.places[place] for stream in streams)]
+    drawing = Drawing(tuple(names[place] for place in columns), _STATES, rate_text)
+    ends = [len({stream.places[place] for stream in streams}) for place in (0, 2)]
+    label = (
+        f"{number_of(ends[0], 'source cluster')}, {number_of(ends[1], 'target cluster')}; the numbers are in a table"
+    )
+    drawn = [stream._replace(places=tuple(stream.places[place] for place in columns)) for stream in streams]
+    return sankey(drawn, drawing, label)
+
+
+_STATES = {"over": ("!", "a task gets more than its usable capacity"), "fits": ("", "")}
 
 
 def _connect(name: str, connect: ConnectReport) -> Context:
@@ -208,7 +239,6 @@ _WIDTH = 480.0
 _AXIS, _BARS, _BASE = 78.0, 400.0, 118.0
 _TOP = 8.0
 _CELL, _DAYS = 18.5, 34.0
-_LEFT, _STEP, _LETTERS = 150, 26, 22
 
 
 def escape(text: str) -> str:
@@ -216,65 +246,62 @@ def escape(text: str) -> str:
     return escape_markup(visible(text))
 
 
-class ClusterLink(NamedTuple):
-    """What flows from one cluster to another: bytes per second, and the tasks that copy them."""
-
-    source: str
-    target: str
-    rate: float
-    tasks: int
-
-
-def links(pairs: Sequence[ClusterLink]) -> str:
-    """Draw source clusters on the left, targets on the right, and a line per pair: the thicker, the more load."""
-    sides = [list(dict.fromkeys(names)) for names in ([pair.source for pair in pairs], [pair.target for pair in pairs])]
-    height = _STEP * max(map(len, sides)) + 8
-    places = [{name: (number + 0.5) * height / len(side) for number, name in enumerate(side)} for side in sides]
-    most = max(pair.rate for pair in pairs) or 1.0
-    lines = ""
-    for pair in pairs:
-        top, end = places[0][pair.source], places[1][pair.target]
-        path = f"M{_LEFT} {top:.1f} C 240 {top:.1f} 240 {end:.1f} {_WIDTH - _LEFT:g} {end:.1f}"
-        load = f"{pair.source} -> {pair.target}: {rate_text(pair.rate)}, {number_of(pair.tasks, 'task')}"
-        width = f"{1 + 7 * pair.rate / most:.1f}"
-        lines += f'<path d="{path}" stroke-width="{width}"><title>{escape(load)}</title></path>'
-    names = "".join(
-        f'<text class="end" x="{left:g}" y="{top + 4:.1f}" text-anchor="{anchor}">{escape(_fitting(name))}</text>'
-        for side, left, anchor in ((0, _LEFT - 8, "end"), (1, _WIDTH - _LEFT + 8, "start"))
-        for name, top in places[side].items()
-    )
-    return _figure(height, f"{len(sides[0])} source clusters, {len(sides[1])} target clusters", lines + names)
+_NOT_DRAWN = "Nothing to draw: there is one value, or nothing is mirrored at any of them."
+_DASHES: dict[str, str] = dict(zip(SETTINGS, ("2 4", "9 5", ""), strict=True))
+_NARROW, _LINE = 14.0, 16.0
+"""Between numbers of an axis, and between lines of text."""
 
 
 def curves(curve: Curve) -> str:
     """Draw a line per settings over a logarithmic scale, the tree's drawn full, and mark the value that the flow has
-    now."""
+    now; nothing where there is no line to see.
+
+    A legend below names the lines, since lines that meet would have their names one upon the other.
+    """
     points = curve.points
+    top = max(max(point.rates.values()) for point in points)
+    if len(points) < 2 or not top:
+        return ""
     values = [math.log(point.value) for point in points]
-    span, top = (values[-1] - values[0]) or 1.0, max(max(point.rates.values()) for point in points) or 1.0
+    span = values[-1] - values[0]
 
     def place(value: float) -> float:
-        return _AXIS + (value - values[0]) / span * (_WIDTH - _AXIS - 90)
+        return _AXIS + (value - values[0]) / span * (_WIDTH - _AXIS - _NARROW)
 
     def height(rate: float) -> float:
         return _BASE - (_BASE - _TOP) * rate / top
 
     drawn = []
-    for settings in SETTINGS:
+    for value, point in zip(values, points, strict=True):
+        if set(point.marks) & {"here", SETTINGS[-1]}:
+            drawn.append(f'<line x1="{place(value):.1f}" x2="{place(value):.1f}" y1="{_TOP:g}" y2="{_BASE:g}"/>')
+    for number, settings in enumerate(SETTINGS):
         path = " ".join(
             f"{place(value):.1f},{height(point.rates[settings]):.1f}"
             for value, point in zip(values, points, strict=True)
         )
-        style = "" if settings == SETTINGS[-1] else ' stroke-dasharray="6 4"'
-        drawn.append(f'<polyline class="curve" points="{path}"{style}><title>{escape(settings)}</title></polyline>')
-        drawn.append(_text(_WIDTH - 86, height(points[-1].rates[settings]) + 4, escape(settings)))
-    for value, point in zip(values, points, strict=True):
-        if set(point.marks) & {"here", SETTINGS[-1]}:
-            drawn.append(f'<line x1="{place(value):.1f}" x2="{place(value):.1f}" y1="{_TOP:g}" y2="{_BASE:g}"/>')
+        drawn.append(_line(path, settings, settings))
+        below = _BASE + _LINE * (number + 2)
+        drawn.append(_line(f"{_AXIS:g},{below - 4:g} {_AXIS + 40:g},{below - 4:g}", settings))
+        drawn.append(_text(_AXIS + 50, below, escape(_in_legend(settings, points))))
     drawn += [_text(_AXIS - 6, _TOP + 4, rate_text(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]
-    for number in (0, -1):
-        drawn.append(_text(place(values[number]), _BASE + 14, value_text(curve.over, points[number].value), "middle"))
-    return _figure(_BASE + 20, f"rate over {OVER[curve.over]}; the numbers are in the table below", "".join(drawn))
+    for number, anchor in ((0, "start"), (-1, "end")):
+        drawn.append(_text(place(values[number]), _BASE + 14, value_text(curve.over, points[number].value), anchor))
+    label = f"rate over {OVER[curve.over]}; the numbers are in the table below"
+    return _figure(_BASE + _LINE * (len(SETTINGS) + 1) + 6, label, "".join(drawn))
+
+
+def _line(path: str, settings: str, title: str = "") -> str:
+    style = f' stroke-dasharray="{_DASHES[settings]}"' if _DASHES[settings] else ""
+    inside = f"<title>{escape(title)}</title>" if title else ""
+    return f'<polyline class="curve" points="{path}"{style}>{inside}</polyline>'
+
+
+def _in_legend(settings: Settings, points: Sequence[CurvePoint]) -> str:
+    """Return the name of a line, and that it lies on the tree's own, where it does."""
+    tree = SETTINGS[-1]
+    same = all(math.isclose(point.rates[settings], point.rates[tree], rel_tol=0.01) for point in points)
+    return f"{settings}: as {tree}" if same and settings != tree else settings
 
 
 def lag_curve(points: Sequence[LagPoint]) -> str:
@@ -293,11 +320,6 @@ def lag_curve(points: Sequence[LagPoint]) -> str:
     ]
     label = f"lag in records over {span_text(last - first)}; the numbers are in the table below"
     return _figure(_BASE + 20, label, f'<polyline class="curve" points="{path}"/>{"".join(axis)}')
-
-
-def _fitting(name: str) -> str:
-    """Return a name that fits beside the lines, without its middle; the table has the whole name."""
-    return name if len(name) <= _LETTERS else f"{name[: _LETTERS // 2]}…{name[1 - _LETTERS // 2 :]}"
 
 
 def task_bars(loads: Sequence[float], usable: float, highest: float, label: str) -> str:

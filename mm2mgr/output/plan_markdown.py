@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from mm2mgr.output.markdown import code, escape
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.output.markdown import code, escape, sentence
 from mm2mgr.output.plan_text import (
     data_text,
     entity_text,
@@ -28,6 +29,7 @@ from mm2mgr.text import few, number_of
 
 MOST_BYTES = 60_000
 _TABLE_BYTES = 10_000
+_NAMES = 20  # of changes that are alike
 
 
 def plan_markdown(plan: Plan) -> str:
@@ -46,6 +48,19 @@ def plan_markdown(plan: Plan) -> str:
     ]
     left = MOST_BYTES - 1_000 - sum(len(part.encode()) + 2 for part in parts)
     return "\n\n".join((*parts, *_details(plan.clusters, left))) + "\n"
+
+
+def error_markdown(error: Mm2mgrError) -> str:
+    """Return why there is no plan as Markdown: a line per mistake of the tree, and what to do."""
+    lines = [f"- {sentence(line)}" for line in error.message.splitlines() if line.strip()]
+    hint = [f"**What to do:** {sentence(error.hint)}"] if error.hint else []
+    text, room = "", MOST_BYTES - 3_000
+    for number, line in enumerate(lines):
+        if len(text.encode()) + len(line.encode()) > room:
+            text += f"- … and {len(lines) - number} more: `mm2mgr plan` has them all\n"
+            break
+        text += f"{line}\n"
+    return "\n\n".join(("### mm2mgr plan: no plan, nothing was compared", text.rstrip("\n"), *hint)) + "\n"
 
 
 def _clusters(clusters: Sequence[ClusterPlan]) -> Iterator[str]:
@@ -106,21 +121,26 @@ def _blocked_changes(changes: Iterable[Change]) -> Iterator[str]:
     rows = []
     for (reason, remedy), alike in reasons.items():
         costs = sorted(filter(None, {price_text(change.price) for change in alike}))[:1]
-        names = few([f"{change.connect}/{change.connector}" for change in alike])
         text = "; ".join(filter(None, (reason, *(f"would cost: {cost}" for cost in costs))))
-        rows.append([code(names), escape(text), escape(remedy)])
+        rows.append([_connectors(alike), sentence(text), sentence(remedy)])
     if rows:
         yield "#### Blocked"
         yield Table(("connectors", "reason", "what to do"), rows).markdown(_TABLE_BYTES)
 
 
+def _connectors(changes: Sequence[Change]) -> str:
+    """Name the connectors of changes that are alike, with their number where there are several."""
+    names = [f"{change.connect}/{change.connector}" for change in changes]
+    return f"{len(names)} connectors: {code(few(names))}" if len(names) > 1 else code(names[0])
+
+
 def _warnings(changes: Iterable[Change]) -> Iterator[str]:
-    names: dict[str, list[str]] = {}
+    warned: dict[str, list[Change]] = {}
     for change in changes:
         for warning in change.warnings:
-            names.setdefault(warning, []).append(f"{change.connect}/{change.connector}")
-    if names:
-        rows = [[code(few(connectors)), escape(warning)] for warning, connectors in names.items()]
+            warned.setdefault(warning, []).append(change)
+    if warned:
+        rows = [[_connectors(alike), sentence(warning)] for warning, alike in warned.items()]
         yield "#### Warnings"
         yield Table(("connectors", "warning"), rows).markdown(_TABLE_BYTES)
 
@@ -129,12 +149,16 @@ def _details(clusters: Iterable[ClusterPlan], left: int) -> Iterator[str]:
     missing = 0
     for cluster in clusters:
         shown: list[str] = []
+        groups: dict[str, list[Change]] = {}
         for change in cluster.writes:
-            block = _change(change)
+            groups.setdefault(f"{change.action}\0{_change_text(change)}", []).append(change)
+        for text, alike in groups.items():
+            block = _name_connectors(alike) + text.partition("\0")[2]
             left -= len(block.encode()) + 2
             if left > 0:
                 shown.append(block)
-        missing += len(cluster.writes) - len(shown)
+            else:
+                missing += len(alike)
         if shown:
             title = f"{code(cluster.connect)}: {number_of(len(cluster.writes), 'change')}"
             yield "\n\n".join((f"<details><summary>{title}</summary>", *shown, "</details>"))
@@ -142,15 +166,23 @@ def _details(clusters: Iterable[ClusterPlan], left: int) -> Iterator[str]:
         yield f"{number_of(missing, 'more change')} not shown here: `mm2mgr plan -o json` has them all."
 
 
-def _change(change: Change) -> str:
-    """Return one change: of a new connector only how many keys it has, of an updated one each key."""
+def _name_connectors(alike: Sequence[Change]) -> str:
+    """Return the line of changes that differ by the connector alone."""
+    names = [change.connector for change in alike]
+    if len(names) == 1:
+        return f"- {alike[0].action} {code(names[0])}"
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"- {alike[0].action} {len(names)} connectors: {', '.join(map(code, names[:_NAMES]))}{more}"
+
+
+def _change_text(change: Change) -> str:
+    """Return what is below the name of a change: of a new connector its notes, of an updated one each key."""
     notes = [change.reason, price_text(change.price)]
     if change.state:
         notes.append(f"state: {change.state[0] or 'none'} -> {change.state[1]}")
     notes += taken_texts(change)
     notes += rename_texts(change.renames)
-    lines = [f"- {change.action} {code(change.connector)}", *(f"  - {escape(note)}" for note in notes if note)]
-    text = "\n".join(lines)
+    text = "".join(f"\n  - {escape(note)}" for note in notes if note)
     if change.action != "update" or not change.keys:
         return text
     rows = [

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
+from mm2mgr.observe.lag_report import LagLevel
 from mm2mgr.output.console import STYLES, clear_screen, say, say_json, say_json_line, say_table, talk
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.loss import LOSS_CAUSES, LOSS_REMEDIES
 from mm2mgr.text import bytes_text, few, number_of, one_line, span_text, visible
 
 if TYPE_CHECKING:
-    from mm2mgr.observe.lag_report import Amount, FlowFacts, LagLevel, LagRow
+    from mm2mgr.observe.lag_report import Amount, FlowFacts, LagRow
     from mm2mgr.observe.losses import LossEntry
     from mm2mgr.observe.trend import TimeForecast, Trend
     from mm2mgr.operations.status import LagReport, LossReport
@@ -294,10 +295,10 @@ def _time_text(utc: str) -> str:
 
 
 _COLUMNS: Mapping[LagLevel, tuple[str, ...]] = {
-    "flow": ("flow",),
-    "task": ("flow", "task"),
-    "topic": ("flow", "topic"),
-    "partition": ("flow", "partition", "task"),
+    LagLevel.FLOW: ("flow",),
+    LagLevel.TASK: ("flow", "task"),
+    LagLevel.TOPIC: ("flow", "topic"),
+    LagLevel.PARTITION: ("flow", "partition", "task"),
 }
 _NUMBERS = ("lag (records)", "lag (bytes)", "lag (time)")
 _OUTLOOK = ("trend", "level in", "retention in", "stored offset", "counted from")
@@ -363,10 +364,10 @@ def _first_of_each(rows: Iterable[LagRow], shown: int) -> Iterator[LagRow]:
 def _name_cells(row: LagRow, by: LagLevel) -> tuple[str, ...]:
     task = or_dash(row.task)
     names: Mapping[LagLevel, tuple[str, ...]] = {
-        "flow": (),
-        "task": (task,),
-        "topic": (row.topic or "-",),
-        "partition": ("-" if row.topic is None else f"{row.topic}-{row.partition}", task),
+        LagLevel.FLOW: (),
+        LagLevel.TASK: (task,),
+        LagLevel.TOPIC: (row.topic or "-",),
+        LagLevel.PARTITION: ("-" if row.topic is None else f"{row.topic}-{row.partition}", task),
     }
     return row.flow, *names[by]
 

@@ -134,6 +134,15 @@ _BY_TREE = frozenset({"apply", "reconcile"})
 """The commands that pause and stop as the tree says; all others do it because a person asked for it."""
 
 
+def newest_applies(entries: Iterable[HistoryEntry]) -> dict[str, float]:
+    """Return when an apply of the tree last changed something, per Connect cluster, in seconds since 1970."""
+    times = dict[str, float]()
+    for entry in entries:
+        if entry.command in _BY_TREE and (entry.outcome in {"done", "inconclusive"} or entry.was_written):
+            times[entry.connect] = max(entry.at_seconds, times.get(entry.connect, 0.0))
+    return times
+
+
 def rested_by_tree(entries: Iterable[HistoryEntry], resting: Mapping[Named, str]) -> dict[Named, str]:
     """Return which of these connectors, each with the state in which it rests, an apply of the tree brought there, and
     why they go on now: the newest change of their state was an apply's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 from mm2mgr.observe.beside_records import COPIED, checkpointing
 from mm2mgr.observe.interruptions import InterruptionCounts
@@ -70,6 +71,9 @@ class ArrivesTwice(_TargetTopics):
     exactly_once: bool
     "whether the workers write with transactions, whose markers are not counted"
 
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr who {quote(self.topics[0])}"
+
     def sentence(self, problem: LiveProblem) -> str:
         fact = (
             f"at least {self.records} records arrived twice in {self.some_topics} on {self.target} in the last"
@@ -135,6 +139,9 @@ def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:
 class TargetTopicMissing(_TargetTopics):
     """Tasks have topics that the target does not, and records wait, for longer than the refresh interval."""
 
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.some_topics} not seen on {self.target} for {problem.seconds:.0f} s while records wait: check that"
@@ -156,6 +163,9 @@ def target_topic_missing(case: FlowCase) -> Iterator[LiveProblem]:
 @kind("target-partitions-fewer", "critical", 2)
 class TargetPartitionsFewer(_TargetTopics):
     """Topics on the target have fewer partitions than on the source for longer than the refresh interval."""
+
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -188,6 +198,9 @@ class RecordsNotOnTarget(_TargetTopics):
 
     records: int
     "how many are mirrored by the stored offsets and not there, at least"
+
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -244,12 +257,15 @@ class SlowerThanProduction(ProblemEvidence):
     interruptions: InterruptionCounts = InterruptionCounts()
     "assignment changes and failures in the last hour"
 
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr lag {problem.argument} --by task"
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"the lag has grown for {span_text(problem.seconds)}, by {self.grown_records} to {self.lag_records}"
             f" records: {self.produced_records_per_second:.0f} records/s are produced and"
             f" {self.mirrored_records_per_second:.0f} mirrored{self.interruptions.as_cause}; find the slow tasks with"
-            f" mm2mgr lag {problem.argument} --by task, and the tasks that it needs with mm2mgr size"
+            f" {problem.command}, and the tasks that it needs with mm2mgr size"
         )
 
 
@@ -283,6 +299,9 @@ class TopicConfigsDiffer(_TargetTopics):
     interval_seconds: float
     "its sync.topic.configs.interval.seconds"
 
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.some_topics} on {self.target} without the {name_some(self.settings, 'setting')} that {self.source}"
@@ -304,6 +323,9 @@ class TopicAclsDiffer(_TargetTopics):
     "the first ACLs, as they would be on the target"
     interval_seconds: float
     "its sync.topic.acls.interval.seconds"
+
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -451,6 +473,9 @@ class GroupOffsetsRewound(_Groups):
 
     offsets: tuple[RewoundOffset, ...]
     "the first of them: group, partition on the source, offset on the target now and before"
+
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr failover check {quote(f'{self.source}->{self.target}')}"
 
     def sentence(self, problem: LiveProblem) -> str:
         first = self.offsets[0]

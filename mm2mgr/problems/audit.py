@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from shlex import quote
 
 from mm2mgr.observe.audits import AuditState
 from mm2mgr.observe.losses import AUDIT, LossEntry
 from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject, kind
-from mm2mgr.problems.loss import LOSS_REMEDIES, name_entries
+from mm2mgr.problems.loss import LOSS_REMEDIES, name_entries, remedy_command
 from mm2mgr.text import span_text
 from mm2mgr.topology import Flow
 
@@ -31,11 +32,12 @@ class AuditDiffers(ProblemEvidence):
     losses: tuple[LossEntry, ...]
     "the first of them, as `mm2mgr losses -o json` shows them"
 
+    def command(self, problem: LiveProblem) -> str:
+        return remedy_command(self.difference, problem.argument, quote(self.topic))
+
     def sentence(self, problem: LiveProblem) -> str:
         parts, how = name_entries(self.losses, self.loss_count, problem.subject.flow)
-        remedy = (
-            LOSS_REMEDIES[self.difference].replace("FLOW", f"'{problem.subject.flow}'").replace("TOPIC", self.topic)
-        )
+        remedy = LOSS_REMEDIES[self.difference].replace("FLOW", problem.argument).replace("TOPIC", quote(self.topic))
         noun = "record" if self.records == 1 else "records"
         return (
             f"{self.records} {noun} {self.difference} in topic {self.topic}, as an audit found: {parts}; "
@@ -68,12 +70,15 @@ class NotAudited(ProblemEvidence):
     not_judged: str
     "why the newest audit judged nothing; empty where there was none, or that is not known"
 
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr audit {problem.argument} --since 2h"
+
     def sentence(self, problem: LiveProblem) -> str:
         reason = f" (the last audit: {self.not_judged})" if self.not_judged else ""
         return (
             f"audit: {self.share:.2%} is declared, and nothing was judged for {span_text(self.seconds)}{reason}: look"
-            f" at the process of mm2mgr audit --follow or mm2mgr serve --with audit, or run mm2mgr audit "
-            f"'{problem.subject.flow}' --since 2h"
+            f" at the process of mm2mgr audit --follow or mm2mgr serve --with audit, or run"
+            f" {problem.command}"
         )
 
 

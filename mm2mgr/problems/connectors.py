@@ -218,6 +218,9 @@ class NotApplied(ProblemEvidence):
     takes_over: str = ""
     "what it takes over, as `from:` of its entry of `moved:` says; empty where it takes over nothing"
 
+    def command(self, problem: LiveProblem) -> str:
+        return "mm2mgr apply"
+
     def sentence(self, problem: LiveProblem) -> str:
         where = f"not on Connect cluster '{problem.subject.connect}'"
         if self.takes_over:
@@ -225,7 +228,7 @@ class NotApplied(ProblemEvidence):
                 f"{where} yet: run mm2mgr apply, which moves the topics of {self.takes_over} to it, with their stored"
                 " offsets"
             )
-        return f"{where}: run mm2mgr apply"
+        return f"{where}: run {problem.command}"
 
 
 @connector_rule
@@ -242,6 +245,9 @@ class NoStatus(ProblemEvidence):
 
     clusters: tuple[str, ...]
     "the source and the target of its pair"
+
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -289,10 +295,13 @@ class Failed(ProblemEvidence):
     def retryable(self) -> bool:
         return CAUSES[self.cause].retryable
 
+    def command(self, problem: LiveProblem) -> str:
+        return "mm2mgr watch" if CAUSES[self.cause].instead else f"mm2mgr restart --failed {problem.argument}"
+
     def text(self, problem: LiveProblem) -> str:
         if instead := CAUSES[self.cause].instead:
             return f"{self.trace_summary}; {instead}"
-        return f"{self.trace_summary}; {self.remedy}, then run mm2mgr restart --failed {problem.argument}"
+        return f"{self.trace_summary}; {self.remedy}, then run {problem.command}"
 
 
 @kind("connector-failed", "critical", 2)
@@ -370,6 +379,9 @@ _WAITS_FOR_WORKERS = (
 class ConnectorUnassigned(ProblemEvidence):
     """No worker runs a connector, or its changed config waits for a cluster that does not answer."""
 
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"connector UNASSIGNED: no worker has taken it ({_WAITS_FOR_WORKERS}), or its changed config waits for a"
@@ -381,6 +393,9 @@ class ConnectorUnassigned(ProblemEvidence):
 @kind("task-unassigned", "critical", 7)
 class TaskUnassigned(ProblemEvidence):
     """No worker runs these tasks."""
+
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
@@ -410,6 +425,9 @@ class WorkerDeparted(ProblemEvidence):
     connector_there: bool
     "whether the connector itself is there too"
 
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
+
     def sentence(self, problem: LiveProblem) -> str:
         parts = ("the connector" if self.connector_there else "", problem.tasks)
         return (
@@ -436,11 +454,11 @@ def worker_departed(case: ConnectorCase) -> Iterator[LiveProblem]:
 class HeartbeatWithoutTask(ProblemEvidence):
     """A heartbeat connector is RUNNING without a task: no heartbeats are sent."""
 
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr restart {problem.argument}"
+
     def sentence(self, problem: LiveProblem) -> str:
-        return (
-            "RUNNING without a task: no heartbeats are sent; check the workers' log and run mm2mgr restart"
-            f" {problem.argument}"
-        )
+        return f"RUNNING without a task: no heartbeats are sent; check the workers' log and run {problem.command}"
 
 
 @connector_rule
@@ -465,6 +483,9 @@ class OffsetsMoveUnfinished(ProblemEvidence):
     "the connector that takes its topics over, as connect/name; empty where it gives none"
     starts: bool = False
     "whether its first offsets are written, so that it begins at a declared place"
+
+    def command(self, problem: LiveProblem) -> str:
+        return "mm2mgr apply"
 
     def sentence(self, problem: LiveProblem) -> str:
         change = "the move of its stored offsets to another topic"
@@ -497,11 +518,14 @@ class ConfigDiffers(ProblemEvidence):
     adopted: bool
     "whether the tree adopts the connector and has not written it yet"
 
+    def command(self, problem: LiveProblem) -> str:
+        return "mm2mgr plan"
+
     def sentence(self, problem: LiveProblem) -> str:
         keys = name_some(self.keys, "key")
         if self.adopted:
-            return f"it is adopted, and differs from the tree in {keys}: run mm2mgr plan"
-        return f"its config differs from the tree in {keys}: run mm2mgr plan"
+            return f"it is adopted, and differs from the tree in {keys}: run {problem.command}"
+        return f"its config differs from the tree in {keys}: run {problem.command}"
 
 
 @connector_rule
@@ -576,6 +600,9 @@ class Orphan(ProblemEvidence):
     @property
     def problem(self) -> LiveProblem:
         return LiveProblem(self, ProblemSubject(self.connect, self.connector))
+
+    def command(self, problem: LiveProblem) -> str:
+        return "mm2mgr apply" if self.lane_of or self.moves_to else "mm2mgr plan --prune"
 
     def sentence(self, problem: LiveProblem | None = None) -> str:
         works = {

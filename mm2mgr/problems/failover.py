@@ -5,6 +5,7 @@ target. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject, kind
@@ -38,6 +39,9 @@ class FailoverNotReady(ProblemEvidence):
     checked_seconds: float
     "how long ago the check was"
 
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr failover check {quote(self.pair)}"
+
     def sentence(self, problem: LiveProblem) -> str:
         groups = (
             f"{self.groups_not_ready} of {number_of(self.groups, 'group')} not ready" if self.groups else "no group"
@@ -45,7 +49,7 @@ class FailoverNotReady(ProblemEvidence):
         reason = f": {self.reason}" if self.reason else ""
         return (
             f"{self.pair} cannot fail over ({self.verdict}, {groups}, checked {span_text(self.checked_seconds)} ago)"
-            f"{reason}; mm2mgr failover check '{self.pair}' names each group and what to do"
+            f"{reason}; {problem.command} names each group and what to do"
         )
 
 
@@ -60,11 +64,14 @@ class FailoverNotChecked(ProblemEvidence):
     every_seconds: float
     "how often the tree asks for a check"
 
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr failover check {quote(self.pair)}"
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.pair}: failover is declared, and nothing checked it for {span_text(self.seconds)} (every"
             f" {span_text(self.every_seconds)} is asked for); look at the process of mm2mgr serve --with failover, or"
-            f" run mm2mgr failover check '{self.pair}'"
+            f" run {problem.command}"
         )
 
 
@@ -84,6 +91,9 @@ class FailoverNotRehearsed(ProblemEvidence):
     reason: str
     "why, as the rehearsal said"
 
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr failover rehearse {quote(self.pair)}"
+
     def sentence(self, problem: LiveProblem) -> str:
         good = (
             "its failover was never rehearsed with a good result"
@@ -93,8 +103,7 @@ class FailoverNotRehearsed(ProblemEvidence):
         reason = f": {self.reason}" if self.reason else ""
         newest = f"; the newest came to {self.verdict}{reason}" if self.verdict.startswith("not ") else ""
         return (
-            f"{self.pair}: {good} (one in {span_text(self.every_seconds)} is asked for){newest};"
-            f" run mm2mgr failover rehearse '{self.pair}'"
+            f"{self.pair}: {good} (one in {span_text(self.every_seconds)} is asked for){newest}; run {problem.command}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from shlex import quote
 
 from mm2mgr import topology
 from mm2mgr.comparison.differences import Named, selects_otherwise
@@ -41,6 +42,9 @@ class NoTask(ProblemEvidence):
     matching_topics: int | None
     "topics of the source that the flow matches; null where it could not be read"
 
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
+
     def sentence(self, problem: LiveProblem) -> str:
         if self.source_failure or self.matching_topics is None:
             return (
@@ -71,6 +75,9 @@ class NoTopicMatches(ProblemEvidence):
     selection: str
     "the flow's patterns against the source's topics, in words"
 
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.selection}, nothing is mirrored: check the patterns, and that mm2mgr's login and that of the"
@@ -95,8 +102,11 @@ class StateDiffers(ProblemEvidence):
     state: str
     "the connector's state"
 
+    def command(self, problem: LiveProblem) -> str:
+        return "mm2mgr plan"
+
     def sentence(self, problem: LiveProblem) -> str:
-        return f"the tree declares state: {self.declared}, but the connector is {self.state}; run mm2mgr plan"
+        return f"the tree declares state: {self.declared}, but the connector is {self.state}; run {problem.command}"
 
 
 @flow_rule
@@ -117,10 +127,13 @@ class RestingWhileLagGrows(ProblemEvidence):
     grown_records: int
     "records that arrived since it was first seen at rest"
 
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr resume {problem.argument}"
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.state} while its lag grows: {self.lag_records} records wait, {self.grown_records} of them new in"
-            f" the last {problem.seconds:.0f} s; run mm2mgr resume {problem.argument}, or declare state:"
+            f" the last {problem.seconds:.0f} s; run {problem.command}, or declare state:"
             f" {self.state.lower()} on the flow if that is intended"
         )
 
@@ -148,6 +161,9 @@ class NoProgress(ProblemEvidence):
     "whether the target answered mm2mgr before and does not now"
     interruptions: InterruptionCounts = InterruptionCounts()
     "assignment changes and failures in the last hour"
+
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command if self.target_down else super().command(problem)
 
     def sentence(self, problem: LiveProblem) -> str:
         hint = " (read_committed: an open transaction on the source has the same effect)" if self.read_committed else ""
@@ -196,6 +212,9 @@ class WorkersSilent(ProblemEvidence):
     target_read: bool
     "whether the target's end offsets could be read"
 
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
+
     def sentence(self, problem: LiveProblem) -> str:
         still = "the target does not move" if self.target_read else "the target could not be read"
         connect = problem.subject.connect
@@ -235,6 +254,9 @@ class OftenInterrupted(ProblemEvidence):
     "the same counts for the last 30 days"
     lag_records: int | None
     "records that wait; null where that is unknown"
+
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr history {problem.argument}"
 
     def sentence(self, problem: LiveProblem) -> str:
         counts = InterruptionCounts(self.assignment_changes, self.worker_changes, self.failures)
@@ -330,6 +352,9 @@ class OldTaskConfig(ProblemEvidence):
     keys: tuple[str, ...]
     "config keys, without values"
 
+    def command(self, problem: LiveProblem) -> str:
+        return problem.check_command
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{problem.tasks} still on an older config ({name_some(self.keys, 'key')}): if this lasts longer than a"
@@ -377,6 +402,10 @@ class Overlap(ProblemEvidence):
     "alias of the source"
     target: str
     "alias of the target"
+
+    def command(self, problem: LiveProblem) -> str:
+        commands = {"left-over": "mm2mgr plan --prune", "declared": "mm2mgr plan"}
+        return commands.get(self.standing) or f"mm2mgr who {quote(self.topics[0])}"
 
     def sentence(self, problem: LiveProblem) -> str:
         topics = name_some(self.topics, "topic", self.topic_count)

@@ -656,28 +656,33 @@ class Description:
     @property
     def settings(self) -> Iterator[tuple[str, str, str]]:
         """Setting, value and origin; of the clients only what differs from Kafka's own defaults."""
-        settings = self.flow.settings
-        values: dict[tuple[str, ...], object] = {
-            ("topics", "include"): ", ".join(settings.topics.include),
-            ("topics", "exclude"): ", ".join(settings.topics.exclude),
-            ("replication_policy",): settings.replication_policy,
-            ("separator",): settings.separator,
-            ("refresh_interval",): f"{settings.refresh_interval:g} s",
-            ("checkpoints", "enabled"): settings.checkpoints.enabled,
-            ("checkpoints", "group_offsets"): settings.checkpoints.group_offsets,
-            ("heartbeats", "enabled"): settings.heartbeats.enabled,
-            ("offset_syncs", "enabled"): settings.offset_syncs.enabled,
-            ("offset_syncs", "location"): settings.offset_syncs.location,
-            ("sync", "topic_configs"): settings.sync.topic_configs,
-            ("sync", "topic_acls"): settings.sync.topic_acls,
-        }
-        maximum = self.flow.tasks.maximum
-        yield "tasks.max", str(maximum), str(maximum.origin)
-        for path, value in values.items():
-            yield ".".join(path), config_text(value), str(self.flow.origin(*path))
-        for block in _CLIENTS:
-            for key, text in self.flow.client(block).items():
-                yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)
+        return flow_settings(self.flow)
+
+
+def flow_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
+    """Setting, value and origin; of the clients only what differs from Kafka's own defaults."""
+    settings = flow.settings
+    values: dict[tuple[str, ...], object] = {
+        ("topics", "include"): ", ".join(settings.topics.include),
+        ("topics", "exclude"): ", ".join(settings.topics.exclude),
+        ("replication_policy",): settings.replication_policy,
+        ("separator",): settings.separator,
+        ("refresh_interval",): f"{settings.refresh_interval:g} s",
+        ("checkpoints", "enabled"): settings.checkpoints.enabled,
+        ("checkpoints", "group_offsets"): settings.checkpoints.group_offsets,
+        ("heartbeats", "enabled"): settings.heartbeats.enabled,
+        ("offset_syncs", "enabled"): settings.offset_syncs.enabled,
+        ("offset_syncs", "location"): settings.offset_syncs.location,
+        ("sync", "topic_configs"): settings.sync.topic_configs,
+        ("sync", "topic_acls"): settings.sync.topic_acls,
+    }
+    maximum = flow.tasks.maximum
+    yield "tasks.max", str(maximum), str(maximum.origin)
+    for path, value in values.items():
+        yield ".".join(path), config_text(value), str(flow.origin(*path))
+    for block in _CLIENTS:
+        for key, text in flow.client(block).items():
+            yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)
 
 
 def trace_lines(trace: str | None) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from shlex import quote
 from typing import ClassVar, Literal, TypeVar, dataclass_transform
 
 from mm2mgr.comparison.ownership import Journal
@@ -25,6 +26,8 @@ AlertSeverity = Literal["critical", "warning", "info"]
 NAMED = 20
 """How many topics, settings, groups, offsets or partitions one problem names."""
 _SHOWN = 3
+CHECK = "mm2mgr check"
+"""Asks brokers and workers about rights, addresses and versions."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class ProblemEvidence:
     def sentence(self, problem: LiveProblem) -> str:
         """Return what is wrong, what it does and, at the end, what to do."""
         raise NotImplementedError
+
+    def command(self, problem: LiveProblem) -> str:
+        """Return the command that begins its remedy as it is typed, names quoted for the shell: that of the sentence
+        where it names one, else what shows more of it."""
+        return f"mm2mgr describe {problem.argument}" if problem.subject.flow else CHECK
 
     @classmethod
     def meaning(cls) -> str:
@@ -96,10 +104,20 @@ class LiveProblem:
         return self.since_seconds or 0.0
 
     @property
+    def command(self) -> str:
+        """The command that begins its remedy, as it is typed."""
+        return self.evidence.command(self)
+
+    @property
+    def check_command(self) -> str:
+        """The command that asks its brokers and workers."""
+        return f"{CHECK} {self.argument}" if self.subject.flow else CHECK
+
+    @property
     def argument(self) -> str:
-        """What names the connector on the command line: its flow, in quotes for the shell, or `connect/connector`."""
+        """What names the connector on the command line: its flow, or `connect/connector`, quoted for the shell."""
         subject = self.subject
-        return f"'{subject.flow}'" if subject.flow else f"{subject.connect}/{subject.connector}"
+        return quote(subject.flow or f"{subject.connect}/{subject.connector}")
 
     @property
     def tasks(self) -> str:

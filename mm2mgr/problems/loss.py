@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mm2mgr.observe.losses import LOSS, LossEntry
@@ -39,6 +40,15 @@ LOSS_REMEDIES: Mapping[str, str] = {
 }
 
 
+def remedy_command(cause: str, flow: str, topic: str) -> str:
+    """Return the command that LOSS_REMEDIES names for what an audit finds, names quoted for the shell; that which shows
+    its offsets where there is none."""
+    named = re.search("`(mm2mgr [^`]+)`", LOSS_REMEDIES[cause])
+    if named is None:
+        return f"mm2mgr losses {flow}"
+    return named[1].replace("FLOW", flow).replace("TOPIC", topic)
+
+
 @kind("records-lost", "critical", 0)
 class RecordsLost(ProblemEvidence):
     """Records may never arrive; a problem until it is acknowledged."""
@@ -63,6 +73,9 @@ class RecordsLost(ProblemEvidence):
     losses: tuple[LossEntry, ...]
     "the first of them, as `mm2mgr losses -o json` shows them"
     json_keys = "topic cause=cause_of_loss records least_records is_bounded flow_creates_topics loss_count losses"
+
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr losses {problem.argument}"
 
     def sentence(self, problem: LiveProblem) -> str:
         cause = self.cause_of_loss

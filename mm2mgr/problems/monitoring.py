@@ -1,15 +1,15 @@
-"""What monitors the metrics of `serve`: Prometheus alerting rules, one for each kind of problem and those that need a
-time or a limit; and a Grafana dashboard of the estate, its flows, lag over time, and problems. Pure.
+"""Alerting rules for Prometheus over the metrics of `serve`: one per kind of problem, and those that need a time or a
+limit. Pure.
 
 `for` is how long a condition must last before the alert fires: longer for what an ordinary apply, restart or rebalance
-causes. The dashboard is made for Grafana 9 and newer; its data source and the flows to show are variables of it.
+causes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from hashlib import sha256
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from mm2mgr.problems import KINDS
@@ -27,6 +27,14 @@ class Alert(NamedTuple):
     summary: str
     action: str
 
+    @property
+    def anchor(self) -> str:
+        """Its anchor in the runbooks: the kind of its problem, or its name in the same spelling (`lag-unknown`)."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", self.name.removeprefix("Mirror")).lower()
+
+
+RUNBOOKS = "docs/how-to/something-is-red.md"
+"""What `runbook_url` refers to unless an address is given: mm2mgr's own page, from the top of its repository."""
 
 _FLOW = "{{ $labels.flow }}"
 _MAX_LAG = "MirrorLagAboveMaximum"
@@ -174,298 +182,25 @@ def with_owner(condition: str, owner: str) -> str:
     return condition.replace("OWN", f"owner={json.dumps(owner, ensure_ascii=False)}")
 
 
-def rule_group(topology: Topology) -> dict[str, object]:
-    """Return the group of all alerting rules, as a rule file of Prometheus has it in `groups`."""
+def rule_group(topology: Topology, runbooks: str = RUNBOOKS) -> dict[str, object]:
+    """Return the group of all alerting rules, as a rule file of Prometheus has it in `groups`.
+
+    `runbooks`: the address of the page that says what to do, to which `runbook_url` adds the alert's anchor.
+    """
     owner = str(topology.owner)
-    return {"name": f"mm2mgr {owner}", "rules": [_rule(alert, owner) for alert in alerts(topology)]}
+    return {"name": f"mm2mgr {owner}", "rules": [_rule(alert, owner, runbooks) for alert in alerts(topology)]}
 
 
-def _rule(alert: Alert, owner: str) -> dict[str, object]:
+def _rule(alert: Alert, owner: str, runbooks: str) -> dict[str, object]:
     lasts = {"for": f"{alert.minutes}m"} if alert.minutes else {}
     return {
         "alert": alert.name,
         "expr": with_owner(alert.condition, owner),
         **lasts,
         "labels": {"severity": alert.severity, "owner": owner},
-        "annotations": {"summary": alert.summary, "description": alert.action},
-    }
-
-
-# --- the dashboard ----------------------------------------------------------------------------------------------------
-
-_SOURCE: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
-_SHOWN = 20  # lines of a graph: those with the most
-_WIDTH = 24
-_COLOURS = {"ok": "green", "waiting": "blue", "unknown": "yellow", "problem": "red"}
-_CHOSEN = 'OWN,flow=~"$flow"'
-
-
-class Query(NamedTuple):
-    """PromQL with `OWN` where the label of the owner goes, and what its lines are called."""
-
-    condition: str
-    legend: str = ""
-
-
-class Panel(NamedTuple):
-    """One panel. `height` and `width` in units of Grafana's grid, which is 24 wide."""
-
-    title: str
-    kind: str
-    queries: tuple[Query, ...]
-    unit: str
-    width: int
-    height: int
-    meaning: str = ""
-
-
-def _top(metric: str, legend: str = "{{flow}}", labels: str = "") -> Query:
-    return Query(f"topk({_SHOWN}, {metric}{{{_CHOSEN}{labels}}})", legend)
-
-
-def _single(title: str, condition: str, unit: str = "none", meaning: str = "") -> Panel:
-    return Panel(title, "stat", (Query(condition),), unit, 3, 4, meaning)
-
-
-PANELS: tuple[Panel, ...] = (
-    *(
-        _single(f"Flows: {word}", f'sum(mm2mgr_flow_health{{{_CHOSEN},health="{word}"}})')
-        for word in ("ok", "waiting", "unknown", "problem")
-    ),
-    _single("Open losses", "sum(mm2mgr_open_losses{OWN})"),
-    _single("Unreadable clusters", "sum(mm2mgr_unreadable_clusters{OWN})"),
-    _single("Planned changes", "sum(mm2mgr_plan_changes{OWN})", meaning="Connectors that mm2mgr apply would write."),
-    _single("Age of the look", "time() - max(mm2mgr_look_ended_timestamp_seconds{OWN})", "s"),
-    Panel(
-        "Flows",
-        "table",
-        (
-            Query(f"mm2mgr_flow_health{{{_CHOSEN}}} == 1"),
-            Query(f"mm2mgr_flow_lag_records{{{_CHOSEN}}}"),
-            Query(f"mm2mgr_flow_lag_seconds{{{_CHOSEN}}}"),
-            Query(f"mm2mgr_flow_problems{{{_CHOSEN}}}"),
-        ),
-        "none",
-        24,
-        9,
-    ),
-    Panel(
-        "Lag (time)", "timeseries", (_top("mm2mgr_flow_lag_seconds"),), "s", 12, 9,
-        "Age of the oldest record that waits.",
-    ),
-    Panel("Lag (records)", "timeseries", (_top("mm2mgr_flow_lag_records"),), "short", 12, 9),
-    Panel("Lag (bytes)", "timeseries", (_top("mm2mgr_flow_lag_bytes"),), "bytes", 12, 9),
-    Panel(
-        "Mirrored (bytes/s)", "timeseries", (_top("mm2mgr_flow_mirrored_bytes_per_second"),), "Bps", 12, 9,
-        "Before compression.",
-    ),
-    Panel(
-        "Mirrored (records/s)", "timeseries",
-        (
-            _top("mm2mgr_flow_mirrored_records_per_second"),
-            _top("mm2mgr_flow_source_records_per_second", "{{flow}} on the source"),
-        ),
-        "short", 12, 9, "Beside what the source gets.",
-    ),
-    Panel(
-        "Busiest task", "timeseries", (_top("mm2mgr_flow_busiest_task_ratio"),), "percentunit", 12, 9,
-        "Of what a task is planned to carry; above 100 % it is overloaded.",
-    ),
-    Panel(
-        "Balance of tasks", "timeseries", (_top("mm2mgr_flow_task_balance_ratio"),), "short", 12, 9,
-        "The busiest task by the mean of the flow's tasks: 1 is even.",
-    ),
-    Panel(
-        "Tasks: running and needed", "timeseries",
-        (
-            _top("mm2mgr_flow_tasks", "{{flow}} running", ',state="RUNNING"'),
-            _top("mm2mgr_flow_tasks_needed", "{{flow}} needed"),
-        ),
-        "short", 12, 9,
-    ),
-    Panel(
-        "Workers: at work and needed", "timeseries",
-        (
-            Query("mm2mgr_connect_workers{OWN}", "{{connect}} at work"),
-            Query("mm2mgr_connect_workers_needed{OWN}", "{{connect}} needed"),
-        ),
-        "short", 12, 9, "Idle workers show nowhere.",
-    ),
-    Panel(
-        "Hot partitions", "timeseries", (Query(f"mm2mgr_flow_hot_partitions{{{_CHOSEN}}} > 0", "{{flow}}"),),
-        "short", 12, 9, "More than a task is planned to carry, so that more tasks do not help.",
-    ),
-    Panel(
-        "Rebalances", "timeseries",
-        (Query(f"sum by (flow) (increase(mm2mgr_rebalances_total{{{_CHOSEN}}}[1d])) > 0", "{{flow}}"),),
-        "short", 12, 9, "In the last 24 hours; each restarts all tasks of the flow.",
-    ),
-    Panel(
-        "Last rebalance", "timeseries",
-        (_top("mm2mgr_flow_last_rebalance_balance_ratio", "{{flow}} {{when}}"),), "short", 12, 9,
-        "The busiest task by the mean of the flow's tasks, before and after.",
-    ),
-    Panel(
-        "Age of heartbeats", "timeseries", (_top("mm2mgr_flow_heartbeat_age_seconds"),), "s", 12, 9,
-        "The most that a record takes from end to end.",
-    ),
-    Panel(
-        "Problems", "timeseries", (Query("sum by (kind) (mm2mgr_problem{OWN})", "{{kind}}"),), "short", 12, 9,
-        "Of the whole estate, by kind.",
-    ),
-    Panel(
-        "Records that differ", "timeseries",
-        (Query(f"sum by (flow, kind) (mm2mgr_flow_audit_differences{{{_CHOSEN}}}) > 0", "{{flow}} {{kind}}"),),
-        "short", 12, 9, "As the last audit of each flow found.",
-    ),
-    Panel(
-        "Age of the last audit", "timeseries",
-        (Query(f"time() - mm2mgr_flow_audit_judged_timestamp_seconds{{{_CHOSEN}}}", "{{flow}}"),), "s", 12, 9,
-    ),
-    Panel(
-        "Failover: records at risk", "timeseries",
-        (Query(f"topk({_SHOWN}, mm2mgr_failover_records_at_risk{{OWN}})", "{{source}}->{{target}}"),), "short", 12, 9,
-        "Records that would be lost or skipped, at most, if consumers went over to the target now.",
-    ),
-    Panel(
-        "Failover: age of the oldest checkpoint", "timeseries",
-        (
-            Query(
-                f"topk({_SHOWN}, time() - mm2mgr_failover_oldest_checkpoint_timestamp_seconds{{OWN}})",
-                "{{source}}->{{target}}",
-            ),
-        ),
-        "s", 12, 9,
-    ),
-    Panel(
-        "Tasks that do not run", "timeseries",
-        (Query(f'sum by (flow, state) (mm2mgr_flow_tasks{{{_CHOSEN},state!="RUNNING"}}) > 0', "{{flow}} {{state}}"),),
-        "short", 12, 9,
-    ),
-    Panel(
-        "Interruptions", "timeseries",
-        (
-            Query(
-                f'sum by (flow, kind) (mm2mgr_flow_interruptions{{{_CHOSEN},window="1h",kind!="workers"}}) > 0',
-                "{{flow}} {{kind}}",
-            ),
-        ),
-        "short", 12, 9, "Assignment changes and failures of tasks in the last hour: nothing is mirrored meanwhile.",
-    ),
-    Panel(
-        "Forecasts", "timeseries",
-        (
-            Query(f"mm2mgr_flow_level_in_seconds{{{_CHOSEN}}}", "{{flow}} level in"),
-            Query(f"mm2mgr_flow_retention_overtakes_in_seconds{{{_CHOSEN}}}", "{{flow}} overtaken by retention in"),
-        ),
-        "s", 12, 9,
-    ),
-    Panel(
-        "Limits ahead", "timeseries",
-        (
-            Query(f"mm2mgr_flow_limit_in_seconds{{{_CHOSEN}}}", "{{flow}} {{limit}} in"),
-            Query("mm2mgr_connect_limit_in_seconds{OWN}", "{{connect}} {{limit}} in"),
-        ),
-        "s", 12, 9, "Until growth passes them: tasks of a flow, a partition one task, workers theirs.",
-    ),
-    Panel(
-        "Duration of a look", "timeseries", (Query("mm2mgr_look_duration_seconds{OWN}", "{{instance}}"),), "s", 12, 9,
-    ),
-)  # fmt: skip
-"""Every panel, in reading order."""
-
-
-def dashboard_of(topology: Topology) -> dict[str, object]:
-    """Return the dashboard of an estate, as Grafana imports it."""
-    owner = str(topology.owner)
-    return {
-        "uid": f"mm2mgr-{sha256(owner.encode()).hexdigest()[:12]}",
-        "title": f"MirrorMaker 2: {owner}",
-        "tags": ["kafka", "mirrormaker", "mm2mgr"],
-        "schemaVersion": 38,
-        "refresh": "30s",
-        "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": list(_variables(owner))},
-        "panels": list(_place_panels(owner)),
-    }
-
-
-def _variables(owner: str) -> Iterator[dict[str, object]]:
-    yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
-    info = "mm2mgr_flow_info{OWN}"
-    for name, label, of in (
-        ("source", "Source", info),
-        ("target", "Target", 'mm2mgr_flow_info{OWN,source=~"$source"}'),
-        ("flow", "Flow", 'mm2mgr_flow_info{OWN,source=~"$source",target=~"$target"}'),
-    ):
-        query = f"label_values({with_owner(of, owner)}, {name})"
-        yield {
-            "name": name, "label": label, "type": "query", "datasource": _SOURCE, "query": query, "definition": query,
-            "refresh": 2, "sort": 1, "multi": True, "includeAll": True, "current": {"text": "All", "value": "$__all"},
-        }  # fmt: skip
-
-
-def _place_panels(owner: str) -> Iterator[dict[str, object]]:
-    left = top = 0
-    for number, panel in enumerate(PANELS, 1):
-        place = {"h": panel.height, "w": panel.width, "x": left, "y": top}
-        left += panel.width
-        if left >= _WIDTH:
-            left, top = 0, top + panel.height
-        yield {"id": number, "gridPos": place, **_panel(panel, owner)}
-
-
-def _panel(panel: Panel, owner: str) -> dict[str, object]:
-    is_table = panel.kind == "table"
-    targets = [
-        {
-            "refId": chr(ord("A") + place),
-            "datasource": _SOURCE,
-            "expr": with_owner(query.condition, owner),
-            "legendFormat": query.legend or "__auto",
-            "instant": panel.kind != "timeseries",
-            "range": panel.kind == "timeseries",
-            **({"format": "table"} if is_table else {}),
-        }
-        for place, query in enumerate(panel.queries)
-    ]
-    drawn: dict[str, object] = {
-        "title": panel.title,
-        "description": panel.meaning,
-        "type": panel.kind,
-        "datasource": _SOURCE,
-        "targets": targets,
-        "fieldConfig": {"defaults": {"unit": panel.unit, **_colour(panel)}, "overrides": []},
-    }
-    if is_table:
-        drawn |= _table()
-    return drawn
-
-
-def _colour(panel: Panel) -> dict[str, object]:
-    """Return the colour of a number: that of the health that it counts, red for other things that should be none."""
-    if panel.kind != "stat" or panel.unit != "none":
-        return {}
-    word = panel.title.removeprefix("Flows: ")
-    steps = [{"color": "text", "value": None}, {"color": _COLOURS.get(word, "orange"), "value": 1}]
-    return {"color": {"mode": "thresholds"}, "thresholds": {"mode": "absolute", "steps": steps}}
-
-
-def _table() -> dict[str, object]:
-    names = {"Value #B": "lag (records)", "Value #C": "lag (seconds)", "Value #D": "problems"}
-    colours = {word: {"color": colour, "text": word} for word, colour in _COLOURS.items()}
-    health = {
-        "matcher": {"id": "byName", "options": "health"},
-        "properties": [
-            {"id": "mappings", "value": [{"type": "value", "options": colours}]},
-            {"id": "custom.cellOptions", "value": {"type": "color-text"}},
-        ],
-    }
-    return {
-        "transformations": [
-            {"id": "joinByField", "options": {"byField": "flow", "mode": "outer"}},
-            {"id": "filterFieldsByName", "options": {"include": {"pattern": "^(flow|health|Value #[BCD])$"}}},
-            {"id": "organize", "options": {"renameByName": names}},
-        ],
-        "fieldConfig": {"defaults": {"unit": "none"}, "overrides": [health]},
+        "annotations": {
+            "summary": alert.summary,
+            "description": alert.action,
+            "runbook_url": f"{runbooks}#{alert.anchor}",
+        },
     }

@@ -48,6 +48,7 @@ _OTHERS = [kind.column for kind in METRIC_SOURCES]
 _SOURCE = TableColumn("source", "string", "", f"{', '.join([KAFKA_OFFSETS, *_OTHERS[:-1]])} or {_OTHERS[-1]}")
 
 SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES, LAG = "samples", "task_offsets", "throughput", "losses", "lag"
+LAG_HISTORY = "lag_history"
 AUDITS, FAILOVER_LOOKS, FAILOVER_CHECKS = "audits", "failover_looks", "failover_checks"
 FAILOVER_REHEARSALS, STORED_SIZES = "failover_rehearsals", "stored_sizes"
 
@@ -171,6 +172,31 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("start_offsets", "int64", "offset", "sum of the log starts"),
         TableColumn("end_offsets", "int64", "offset", "sum of the log ends"),
         TableColumn("positions", "int64", "offset", "sum of the next offsets to mirror; ends less positions wait"),
+    ),
+    LAG_HISTORY: (
+        TableColumn("day", "string", "UTC", "day of `time_ms`; the table is partitioned by it"),
+        TableColumn(
+            "resolution", "string", "", "5min or 1h: the time of the clock that the row stands for; partitioned by it"
+        ),
+        TableColumn("owner", "string", "", "owner of the tree that declares the flow"),
+        TableColumn("flow", "string", "", "id of the flow, such as orders:a->b"),
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "time of the last look in it"),
+        TableColumn("partitions", "int32", "", "partitions of the flow that were counted then"),
+        TableColumn("end_offsets", "int64", "offset", "sum of the log ends then"),
+        TableColumn("positions", "int64", "offset", "sum of the next offsets to mirror then"),
+        TableColumn(
+            "lag_mean", "float64", "records", "mean of the rows of 5 min in an hour; null in rows of 5 min", True
+        ),
+        TableColumn("lag_max", "int64", "records", "most of the rows of 5 min in an hour; null in rows of 5 min", True),
+        TableColumn(
+            "covered_ms",
+            "int64",
+            "ms",
+            "time of an hour with known rates; null in rows of 5 min, as the next two",
+            True,
+        ),
+        TableColumn("produced", "int64", "records", "written to the source in `covered_ms`", True),
+        TableColumn("mirrored", "int64", "records", "mirrored in `covered_ms`", True),
     ),
     AUDITS: (
         TableColumn("day", "string", "UTC", "day on which the audit began; the table is partitioned by it"),
@@ -303,7 +329,9 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
 count once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10),
 not both. Ranges in `losses` may overlap and repeat, as several processes write what each saw: they count once, less the
 ranges acknowledged for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what
-earlier rows of an hour say, and keeps two hours. `audits` has a row per partition and audit, and keeps 90 days.
+earlier rows of an hour say, and keeps two hours. What leaves it goes into `lag_history`, the newest look of each flow
+and five minutes; two days later an hour becomes one row, and after 31 days it is removed. Rows of the same flow and
+five minutes, or hour, count once: the newest one. `audits` has a row per partition and audit, and keeps 90 days.
 `failover_looks` has the newest of each key alone; `failover_checks` has a row per pair and check, and keeps 90 days;
 `failover_rehearsals` a row per pair and rehearsal, and as many days. `stored_sizes` has a row per topic and look, and
 keeps 400 days.
@@ -315,6 +343,7 @@ PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
     THROUGHPUT: ("period", "made_from"),
     LOSSES: ("owner",),
     LAG: ("hour",),
+    LAG_HISTORY: ("day", "resolution"),
     AUDITS: ("day",),
     FAILOVER_LOOKS: ("owner", "source", "target"),
     FAILOVER_CHECKS: ("day",),

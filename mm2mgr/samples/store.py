@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mm2mgr.samples.batch import Batch, Real, Whole
+from mm2mgr.samples.lag_history import LagHistoryStore
 from mm2mgr.samples.schema import (
     AUDITS,
     FAILOVER_CHECKS,
@@ -311,6 +312,9 @@ class LossStore:
 
 # --- lag --------------------------------------------------------------------------------------------------------------
 
+_DAY_MS = 24 * HOUR_MS
+_LATEST_MS = 6 * HOUR_MS  # so long a store may be away without a gap in its history
+
 
 class LagStore:
     """What processes of one owner saw of the lag of its flows in the last hour or two. `warn` as for `LossStore`."""
@@ -319,14 +323,39 @@ class LagStore:
         self._table, self._owner = StoredTable(store, LAG, warn), owner
 
     def append(self, rows: Sequence[SharedLag], now_ms: int) -> None:
-        """Add rows in one commit, and remove the hours that ended more than one ago; the table is created with the
-        first ones."""
-        if rows:
-            self._table.create()
-            hours, owners = [hour_of(now_ms)] * len(rows), [self._owner] * len(rows)
-            self._table.append(_arrow(rows, self._table.schema, hour=hours, owner=owners))
-            if _expire(self._table, now_ms - HOUR_MS):
+        """Add rows in one commit, and move the hours that ended more than one ago into `lag_history`; the table is
+        created with the first ones.
+
+        Where they cannot be moved, they stay for a day.
+        """
+        if not rows:
+            return
+        self._table.create()
+        hours, owners = [hour_of(now_ms)] * len(rows), [self._owner] * len(rows)
+        self._table.append(_arrow(rows, self._table.schema, hour=hours, owner=owners))
+        before_ms = now_ms - HOUR_MS
+        try:
+            self._keep(before_ms, now_ms)
+        except Exception:
+            before_ms = now_ms - _DAY_MS
+            raise
+        finally:
+            if _expire(self._table, before_ms):
                 self._table.vacuum()
+
+    def _keep(self, before_ms: int, now_ms: int) -> None:
+        """Add the looks of hours that ended before a moment to the history; those that were made long before they were
+        written were there before."""
+        looks = list[pa.Table]()
+        for file in self._table.files():
+            if hour_end_ms(file.values[0]) <= before_ms:
+                rows = self._table.read_or_warn(file, [field.name for field in self._table.file_schema])
+                if rows is not None:
+                    looks.append(
+                        rows.filter(pc.greater_equal(rows["time_ms"], hour_start_ms(file.values[0]) - _LATEST_MS))
+                    )
+        if looks:
+            LagHistoryStore(self._table.store).append(looks, now_ms)
 
     def read(self, now_ms: int) -> list[SharedLag]:
         """Return the rows of this hour and of the one before, each once, in no order; none where there is no table."""
@@ -341,7 +370,6 @@ class LagStore:
 # --- audits -----------------------------------------------------------------------------------------------------------
 
 _KEPT_DAYS = 90
-_DAY_MS = 24 * HOUR_MS
 
 
 class AuditStore:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,13 +21,17 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mm2mgr import timing
+from mm2mgr.evidence.traffic import RANGES, USUAL_RANGE
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.serve import pages
 from mm2mgr.serve.metrics import exposition
+from mm2mgr.serve.visits import Visit
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS = 5, 3600
+_CACHED = "private, max-age=31536000, immutable"
+_LIVE, _AGAIN = "x-mm2mgr-live", "again"  # of a request that a page makes by itself: by script, and without
+_COOKIE, _COOKIE_SECONDS = "mm2mgr_visit", 400 * 86_400
 _OPEN = "/healthz"
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
 
@@ -69,7 +74,8 @@ def security_headers() -> Mapping[str, str]:
     """Return the headers that every answer has, those of errors too."""
     digest = base64.b64encode(hashlib.sha256(pages.style().encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src 'sha256-{digest}'; script-src 'self'; connect-src 'self'; base-uri 'none';"
+        " form-action 'self'; frame-ancestors 'none'"
     )
     return {
         "Content-Security-Policy": policy,
@@ -100,7 +106,10 @@ class _Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name.lower().encode(): value.encode() for name, value in security_headers().items()}
-                others = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in own]
+                headers = message.get("headers", ())
+                if any(name.lower() == b"cache-control" for name, _ in headers):
+                    own.pop(b"cache-control")  # what never changes under its address may be kept
+                others = [(name, value) for name, value in headers if name.lower() not in own]
                 message = {**message, "headers": [*others, *own.items()]}
             await send(message)
 
@@ -147,13 +156,18 @@ def application(
         Route("/metrics", answers.metrics),
         Route("/api/status", answers.api_status),
         Route("/api/flow", answers.api_flow),
+        Route("/api/workers", answers.api_workers),
         Route("/api/watchdog", answers.api_watchdog),
         Route("/api/rebalance", answers.api_rebalance),
         Route("/api/failover", answers.api_failover),
         *(Route(f"/api/{part}", answers.api_survey) for part in ("findings", "plan", "history")),
+        Route("/static/{name}", answers.static),
         Route("/", answers.overview),
         Route("/flows", answers.flows),
         Route("/flow", answers.flow),
+        Route("/traffic", answers.traffic),
+        Route("/workers", answers.workers),
+        Route("/worker", answers.worker),
         Route("/losses", answers.losses),
         Route("/watchdog", answers.watchdog),
         Route("/rebalance", answers.rebalance),
@@ -186,11 +200,17 @@ class _Answers:
         return JSONResponse(to_json(self._view().overview_dict(timing.now())))
 
     def api_flow(self, request: Request) -> Response:
-        view = self._view()
-        status = view.status(request.query_params.get("id", ""))
+        view, flow = self._view(), request.query_params.get("id", "")
+        status = view.status(flow)
         if status is None:
-            return JSONResponse({"error": "no flow has this id"}, 404)
-        return JSONResponse(to_json(view.flow_dict(status)))
+            return JSONResponse({"error": "no flow has this id", "nearest": pages.nearest_flows(view, flow)}, 404)
+        name = request.query_params.get("range", USUAL_RANGE)
+        if name not in RANGES:
+            return JSONResponse({"error": f"range is one of {', '.join(RANGES)}"}, 400)
+        return JSONResponse(to_json(view.flow_dict(status, self._clock(), name)))
+
+    def api_workers(self, request: Request) -> Response:
+        return JSONResponse(to_json(pages.workers_dict(self._view())))
 
     def api_watchdog(self, request: Request) -> Response:
         watchdog = self._view().watchdog
@@ -227,19 +247,35 @@ class _Answers:
 
     def overview(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "overview", view, pages.overview(self._clock(), view))
+        context = pages.overview(self._clock(), view, request.query_params, self._visit(request))
+        return self._html(request, "overview", view, context)
 
     def flows(self, request: Request) -> Response:
-        view, query = self._view(), request.query_params
-        context = pages.flows(view, query.get("source", ""), query.get("target", ""))
-        return self._html(request, "flows", view, context)
+        view = self._view()
+        return self._html(request, "flows", view, pages.flow_list(view, request.query_params))
 
     def flow(self, request: Request) -> Response:
-        view = self._view()
-        status = view.status(request.query_params.get("id", ""))
+        view, flow = self._view(), request.query_params.get("id", "")
+        status = view.status(flow)
         if status is None:
-            return self._html(request, "flows", view, pages.flows(view) | {"heading": "No flow has this id"}, 404)
-        return self._html(request, "flow", view, pages.flow(self._clock(), view, status))
+            return self._html(request, "nowhere", view, pages.unknown_flow(view, flow), 404)
+        context = pages.flow(self._clock(), view, status, request.query_params.get("range", USUAL_RANGE))
+        return self._html(request, "flow", view, context)
+
+    def workers(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "workers", view, pages.workers(view))
+
+    def worker(self, request: Request) -> Response:
+        view, query = self._view(), request.query_params
+        connect, worker = query.get("connect", ""), query.get("id", "")
+        if context := pages.worker(view, connect, worker):
+            return self._html(request, "worker", view, context)
+        return self._html(request, "nowhere", view, pages.unknown_worker(view, connect, worker), 404)
+
+    def traffic(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "all_traffic", view, pages.traffic_page(view))
 
     def losses(self, request: Request) -> Response:
         view = self._view()
@@ -263,11 +299,32 @@ class _Answers:
         context = page[request.scope["path"].removeprefix("/")](view.survey)
         return self._html(request, "table", view, context)
 
+    def static(self, request: Request) -> Response:
+        content = pages.static_files().get(request.path_params["name"])
+        if content is None:
+            return PlainTextResponse("there is no such file\n", 404)
+        headers = {
+            "Content-Type": "text/javascript; charset=utf-8",
+            "Cache-Control": _CACHED if request.url.query else "no-cache",
+        }
+        return Response(content, headers=headers)
+
+    def _visit(self, request: Request) -> Visit:
+        """Return the visit that a request belongs to. What loads again by itself is none."""
+        is_live = _LIVE in request.headers or _AGAIN in request.query_params
+        return Visit.from_cookie(request.cookies.get(_COOKIE, ""), self._clock(), is_live=is_live)
+
     def _html(
         self, request: Request, page: str, view: EstateView, context: pages.Context, status: int = 200
     ) -> Response:
-        refresh = request.query_params.get("refresh", "")
-        seconds = int(refresh) if refresh.isascii() and refresh.isdecimal() and len(refresh) < 6 else None
-        if seconds is not None:
-            seconds = min(max(seconds, _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS)
-        return HTMLResponse(pages.html(page, view, timing.now(), context, seconds), status)
+        query = request.query_params
+        pace = pages.LoadPace.parse(query.get("live", ""), query.get("refresh", ""))
+        parameters = [(name, value) for name, value in query.multi_items() if name != _AGAIN]
+        again = f"{request.scope['path']}?{urlencode([*parameters, (_AGAIN, '1')])}"
+        response = HTMLResponse(pages.html(page, view, timing.now(), context, pace, again), status)
+        if cookie := self._visit(request).cookie:
+            is_secure = request.scope["scheme"] == "https"
+            response.set_cookie(
+                _COOKIE, cookie, _COOKIE_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict"
+            )
+        return response

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from mm2mgr import __version__
 from mm2mgr.failover.check import WORDS
 from mm2mgr.operations.serve import EstateView
+from mm2mgr.plan.history import newest_applies
 from mm2mgr.problems import KINDS
 
 HEALTHS = ("ok", "waiting", "unknown", "problem")
@@ -263,6 +264,12 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_plan_changes": ServedMetric(
             "gauge", (), "Connectors that `mm2mgr apply` would write or that are blocked."
         ),
+        "mm2mgr_connect_applied_timestamp_seconds": ServedMetric(
+            "gauge",
+            ("connect",),
+            "When `mm2mgr apply` or `reconcile` last changed a connector there, in seconds since 1970,"
+            " as the newest 100 changes of the history say. Missing where they have none.",
+        ),
         "mm2mgr_tree_error": ServedMetric(
             "gauge", (), "1 where the tree was changed and is wrong, so that the one before it is looked at."
         ),
@@ -495,4 +502,7 @@ def _of_the_estate(view: EstateView) -> dict[str, list[Row]]:
     if view.survey and not isinstance(view.survey.plan, str):
         changes = view.survey.plan.changes
         rows["mm2mgr_plan_changes"] = [((), float(sum(change.action != "no-op" for change in changes)))]
+    if view.survey and not isinstance(view.survey.history, str):
+        applies = newest_applies(view.survey.history.entries)
+        rows["mm2mgr_connect_applied_timestamp_seconds"] = [((connect,), at) for connect, at in applies.items()]
     return rows

@@ -126,13 +126,14 @@ class Outcome:
 class FlowView:
     """What is shown of a flow: its sizing, load per task with today's number (empty: new) and with the
     recommended one, hottest partitions, and mean load by day of week and hour of day (empty: not measured); bytes per
-    second."""
+    second. `connect`: the Connect cluster that runs it."""
 
     sizing: Sizing
     before: tuple[float, ...]
     after: tuple[float, ...]
     hottest: tuple[tuple[str, float], ...]
     week: Week
+    connect: str = ""
 
 
 def size_scenario(scenario: Scenario) -> SizedFlow:
@@ -294,11 +295,12 @@ def _load(name: str, runs: Iterable[FlowRun], pairs: Collection[str], machines: 
     return ConnectLoad(name, machines.worker, tuple(runs), side, machines.count, machines.failover)
 
 
-def flow_view(sized: SizedFlow, measured: Collection[TopicPartition], week: Week) -> FlowView:
-    """Return what the page shows of a flow; `measured` are the partitions with a rate of their own."""
+def flow_view(sized: SizedFlow, scenario: Scenario, week: Week) -> FlowView:
+    """Return what the page shows of a flow."""
     sizing, load = sized.sizing, sized.load
     before = tuple(load.per_task(sizing.now.tasks)) if sizing.now else ()
-    return FlowView(sizing, before, tuple(load.per_task(sizing.tasks)), _hottest(sized, measured), week)
+    hottest = _hottest(sized, scenario.rates)
+    return FlowView(sizing, before, tuple(load.per_task(sizing.tasks)), hottest, week, scenario.connect)
 
 
 def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tuple[str, float], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -264,8 +265,21 @@ def test_explain_draws_beside_the_source_over_the_batch(mm2mgr: Command) -> None
     assert "beside the source   this tree (now)" in said.out
     assert "batch.size" in said.out
     page = Path("link.html").read_text()
-    assert page.count("<polyline") == 9
+    assert page.count("<polyline") == 18, "three figures of three lines, each with its sample in the legend"
+    for figure in re.findall(r"<svg.*?</svg>", page):
+        lines = re.findall(r'<polyline class="curve" points="[^"]*"([^>]*)><title>', figure)
+        assert len(set(lines)) == len(lines) == 3, "each line has a dash of its own"
+        assert figure.count("this tree</text>") >= 1
     assert "Rate over batch.size" in page
+
+
+def test_a_page_has_no_figure_without_a_line(mm2mgr: Command) -> None:
+    mm2mgr.tree.mkdir(exist_ok=True)
+    (mm2mgr.tree / "tree.yaml").write_text(LINKED.replace("tasks: {max: 4}", "tasks: {max: 1}"))
+    mm2mgr("link", "explain", "orders", "--partitions", "1", "--page", "link.html")
+    page = Path("link.html").read_text()
+    assert page.count("<svg") == 2, "round trip and fetch; one partition has one number of tasks"
+    assert "Nothing to draw: there is one value" in page
 
 
 def test_explain_of_a_flow_without_link_says_what_to_declare(mm2mgr: Command) -> None:

@@ -76,6 +76,16 @@ def test_a_plan_explains_its_steps_and_fits_a_pull_request(site: Site, mm2mgr: C
     assert "<details>" in markdown
 
 
+def test_a_wrong_tree_is_a_page_of_a_pull_request_too(site: Site, mm2mgr: Command) -> None:
+    assert mm2mgr("plan", "--flow", "nobody", "-o", "markdown", code=1).out.startswith("### mm2mgr plan: no plan")
+    write(mm2mgr.tree, more="flows:\n  more: {source: [a], targets: [east], topics: {include: [x]}}\n")
+    said = mm2mgr("plan", "-o", "markdown", code=1)
+    assert said.out.startswith("### mm2mgr plan: no plan, nothing was compared\n\n- ")
+    assert "more.yaml:2" in said.out
+    assert "more.yaml:2" in said.err, "and an error as ever"
+    assert site.east.requests == []
+
+
 def test_apply_without_a_terminal_refuses_unless_told_yes(site: Site, mm2mgr: Command) -> None:
     said = mm2mgr("apply", code=1)
     assert "to create" in said.out  # what it would have done

@@ -93,6 +93,34 @@ def test_a_dedicated_mirror_maker_becomes_a_flow_that_goes_on_where_it_stopped()
     assert tree.report.sum_line == "16 keys: 11 kept, 3 did nothing, 1 defaults, 1 needs a decision"
 
 
+PLAIN = """clusters = A, B, C
+A.bootstrap.servers = a1:9092
+B.bootstrap.servers = b1:9092
+C.bootstrap.servers = c1:9092
+A->B.enabled = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "unneeded", "needs_decision"),
+    [
+        ("", "A->B A->C B->C C->A C->B", ()),  # only B->A writes to the source of the flow
+        ("C->B.enabled = true", "A->B A->C C->A C->B", ()),  # and B->C, for C->B
+        ("B->C.enabled = true", "A->B A->C B->C C->A", ()),  # C->B writes heartbeats of B, too
+        ("B->C.enabled = true\nC->B.emit.heartbeats.enabled = false", "A->C B->C C->A", ("A->B",)),
+        ("A->B.emit.heartbeats.interval.seconds = 5", "A->C B->C C->A C->B", ("A->B",)),
+    ],
+)
+def test_heartbeats_that_no_flow_mirrors_end_without_a_decision(
+    more: str, unneeded: str, needs_decision: tuple[str, ...]
+) -> None:
+    tree = imported(PLAIN + more)
+    left = {item.connector.partition(" ")[0]: item.is_unneeded for item in tree.report.left_out}
+    assert {pair for pair, unneeded in left.items() if not unneeded} == set(needs_decision)
+    assert {pair for pair, is_unneeded in left.items() if is_unneeded} == set(unneeded.split())
+    assert bool(tree.report.decisions) is bool(needs_decision)
+
+
 def test_no_secret_is_written_printed_or_reported() -> None:
     tree = imported(DEDICATED)
     assert 'password="${env:A_SASL_PASSWORD}"' in tree.files["clusters.yaml"]

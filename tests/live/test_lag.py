@@ -81,7 +81,7 @@ def test_lag_is_within_a_flush_of_the_truth_and_exact_when_stopped(pair: Pair, t
     declare(pair, tree, flow("traffic", "'traffic[.].*'", ", tasks: {max: 2}"))
     workspace, errors, refined = tree.workspace(), list[float](), list[float]()
 
-    def total(by: LagLevel = "flow") -> tuple[float, str] | None:
+    def total(by: LagLevel = LagLevel.FLOW) -> tuple[float, str] | None:
         """Return the records that wait, None where a busy worker did not answer in time and that is said."""
         row = lag(workspace, ["traffic"], LagOptions(by)).rows[0]
         if row.records.value is None:
@@ -116,7 +116,7 @@ def test_lag_is_within_a_flush_of_the_truth_and_exact_when_stopped(pair: Pair, t
     assert middle < FLUSH_SECONDS * RECORDS_PER_SECOND / 4, "most are far closer"
 
     logs, mirrors = truth.read()
-    rows = lag(workspace, ["traffic"], LagOptions("partition", timestamps=True)).rows
+    rows = lag(workspace, ["traffic"], LagOptions(LagLevel.PARTITION, timestamps=True)).rows
     found = {(row.topic, row.partition): row.records.value or 0.0 for row in rows}
     assert found == {tuple(one): a - b for one, a, b in zip(truth.partitions, logs, mirrors, strict=True)}
     assert {row.basis for row in rows} == {"stored offset (exact)"}

@@ -16,7 +16,7 @@ from mm2mgr.observe.trend import follow_lag
 from mm2mgr.partitions import LogHistory, Offsets, TopicPartition
 from tests.sizing.assignments import assigned
 
-LEVELS: tuple[LagLevel, ...] = ("partition", "topic", "task", "flow")
+LEVELS = tuple(LagLevel)
 NOW = 10_000.0
 
 
@@ -98,7 +98,7 @@ def test_a_flow_is_level_when_its_slowest_task_is() -> None:
         lag = FlowLag((quick, slow))
         known = follow_lag(known, lag, NOW + 30 * step)
     made = facts(lag, points=known)
-    total, by_task = made.total, made.rows("task")
+    total, by_task = made.total, made.rows(LagLevel.TASK)
     assert total.level == by_task[0].level
     assert total.level is not None
     assert total.level.seconds == pytest.approx(8_500 / (100 / 30), rel=0.01)
@@ -111,7 +111,7 @@ def test_a_flow_with_a_task_that_stands_still_is_never_level() -> None:
         known = follow_lag(known, lag, NOW + 30 * step)
     made = facts(lag, points=known)
     assert made.total.level is None
-    assert [row.level is None for row in made.rows("task")] == [False, True]
+    assert [row.level is None for row in made.rows(LagLevel.TASK)] == [False, True]
 
 
 def test_an_unreadable_partition_is_named_and_makes_its_sums_lower_bounds() -> None:
@@ -120,9 +120,9 @@ def test_an_unreadable_partition_is_named_and_makes_its_sums_lower_bounds() -> N
     for by in ("topic", "flow"):
         (row,) = made.rows(by)
         assert (row.records, row.partitions, row.unknown) == (Amount(7, at_least=True), 2, {"t-1": "no leader"})
-    task, other = made.rows("task")
+    task, other = made.rows(LagLevel.TASK)
     assert (task.task, task.records, other.records) == (3, Amount(None), Amount(7))
-    partition = made.rows("partition")[0]
+    partition = made.rows(LagLevel.PARTITION)[0]
     assert (partition.partition, partition.records, partition.level) == (1, Amount(None), None)
 
 

@@ -18,10 +18,12 @@ import pytest
 
 from mm2mgr import operations
 from mm2mgr.apply.waves import Event
-from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, StalePlan
+from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, SpecError, StalePlan
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.observe.losses import LossEntry
 from mm2mgr.operations import Applied, Result, WaveBegun, WaveVerified, Workspace
+from mm2mgr.partitions import TopicPartition
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -84,8 +86,63 @@ def test_operations_neither_print_nor_exit() -> None:
         assert not calls & {"print", "input", "exit", "sys.exit", "os._exit"}, file.name
 
 
-def example() -> str:
-    return re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+def example(word: str = "") -> str:
+    """Return the first example of the page that has a word."""
+    blocks: list[str] = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return next(block for block in blocks if word in block)
+
+
+def test_no_function_has_two_rows() -> None:
+    rows = re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE)
+    assert [name for name in rows if rows.count(name) > 1] == []
+
+
+def test_the_example_restarts_what_a_restart_can_cure(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = Kafka.__init__
+    monkeypatch.setattr(Kafka, "__init__", lambda kafka, access, timeout_seconds=0.2: begin(kafka, access, 0.2))
+    operations.apply(Workspace(), wait_seconds=0)
+    failures = {"orders": "TimeoutException: no answer", "logs": "RecordTooLargeException: 2 MB"}
+    for name, words in failures.items():
+        connector = site.east.connectors[f"mm2.a.east.source.{name}"]
+        connector.failed_tasks[0] = f"org.apache.kafka.common.errors.{words}\n\tat x.Y.z(Y.java:1)\n"
+    site.forget()
+    code = example("def may_restart")
+    assert len(code.splitlines()) <= 22
+    exec(compile(code, "library.md", "exec"), {})
+    out, err = capsys.readouterr()
+    assert "orders:a->east: task 0 FAILED" in out
+    assert "logs:a->east: task 0 FAILED" in out
+    assert out.splitlines()[-2:] == ["mm2.a.east.source.orders write ok", "done"]
+    assert [request.path for request in site.east.writes] == ["/connectors/mm2.a.east.source.orders/restart"]
+    assert site.east.connectors["mm2.a.east.source.logs"].failed_tasks
+    assert err == ""
+
+
+def test_whatever_is_wrong_has_a_sentence(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as refused:
+        site.declare("flows:\n  f: {sources: [nobody], targets: [east], topics: {include: [x]}}\n")
+    assert [problem.sentence for problem in refused.value.problems] == refused.value.message.splitlines()
+    site.declare(FLOWS)
+    file = tmp_path / "c.properties"
+    file.write_text("name=c\nconnector.class=org.apache.kafka.connect.mirror.MirrorSourceConnector\nbatch.size=1\n")
+    for finding in operations.lint(Workspace(), [file]).findings:
+        assert finding.sentence.startswith(finding.message)
+        assert finding.sentence.endswith(finding.fix)
+    partition = TopicPartition("orders", 0)
+    lost = LossEntry("abc", "orders:a->b", "a", partition, "t", "retention", "log-start", 11, 17, 7, 5, None, 0.0)
+    assert lost.sentence == (
+        "orders:a->b: up to 7 records of 'orders-0' on 'a', offsets 11 to 17, may never arrive (retention);"
+        " mm2mgr losses --ack abc acknowledges it"
+    )
+
+
+def test_levels_of_lag_are_an_enumeration_whose_words_do_too() -> None:
+    assert [*operations.LagLevel] == ["partition", "topic", "task", "flow"]
+    assert operations.LagOptions("task").by is operations.LagLevel.TASK  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="no level 'worker'; known: partition, topic, task, flow"):
+        operations.LagOptions("worker")  # type: ignore[arg-type]
 
 
 def test_the_example_of_the_page_runs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from mm2mgr.output.page import ClusterLink, links, page, task_bars, week_map
+from mm2mgr.operations.size import FleetReport
+from mm2mgr.output.page import FLEET_TITLE, SIZE_TITLE, TITLES, page, task_bars, week_map
+from mm2mgr.sizing.fleet import per_pair
 from mm2mgr.sizing.scenario import FlowView, outcome
 from tests.sizing.estates import MB, scenario
 
@@ -112,17 +115,18 @@ def test_when_and_from_what_is_said() -> None:
 def test_the_topology_is_drawn_with_its_numbers() -> None:
     text = page([view("logs", 5 * MB), view("audit", MB)])
     assert "<h2>Topology</h2>" in text
-    assert re.findall(r"<path [^>]*><title>([^<]+)</title>", text) == ["a -&gt; hub: 24 MB/s, 8 tasks"]
-    assert '<td class="name">a</td><td class="name">hub</td><td class="n">2</td><td class="n">24 MB/s</td>' in text
+    assert re.findall(r"<path [^>]*><title>([^<]+)</title>", text) == ["a to hub: 24 MB/s, 2 flows, 8 tasks"]
+    assert '<td class="name">a</td><td class="name"></td><td class="name">hub</td><td class="n">2</td>' in text
+    over = page([replace(view("logs", 9 * MB), connect="main")])
+    assert "main to hub: 36 MB/s, 1 flow, 4 tasks, a task gets more than its usable capacity" in over
+    assert ">! main</tspan>" in over
 
 
-def test_pairs_without_room_are_only_in_the_table() -> None:
-    pairs = [ClusterLink(f"source-{number:02}", f"t{number % 4}", float(number), 1) for number in range(12)]
-    drawn = links(pairs)
-    assert drawn.count("<path") == 12
-    assert "source-11 -&gt; t3" in drawn
-    (long,) = re.findall(r'text-anchor="end">([^<]+)<', links([ClusterLink("a" * 20 + "b" * 20, "t", 1.0, 1)]))
-    assert (long[0], long[-1], len(long)) == ("a", "b", 22)
+def test_the_pages_of_size_and_fleet_have_titles_of_their_own() -> None:
+    report = FleetReport({}, per_pair([]), {}, "")
+    titles = [re.findall(r"<(?:title|h1)>([^<]+)<", page([view()], shown).split("<svg")[0]) for shown in (None, report)]
+    assert titles == [[SIZE_TITLE, "Load and tasks"], [FLEET_TITLE, "Load and workers"]]
+    assert all(title.startswith(TITLES) for title, _ in titles), "so that one may replace the other"
 
 
 def test_a_narrow_screen_keeps_flow_and_tasks() -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from mm2mgr.comparison.differences import KeyChange
-from mm2mgr.output.plan_markdown import MOST_BYTES, plan_markdown
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.output.plan_markdown import MOST_BYTES, error_markdown, plan_markdown
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Volume
 from mm2mgr.remarks import Remark
 
@@ -56,8 +57,13 @@ def test_255_connectors_fit_into_a_comment() -> None:
 
 
 def test_most_plans_are_shown_whole() -> None:
-    keys = (KeyChange("tasks.max", "1", "4", "spec f.yaml:1"),)
-    changes = tuple(Change("c", f"mm2.a.b.source.{number}", "source", "update", (), keys) for number in range(100))
+    changes = tuple(
+        Change(
+            "c", f"mm2.a.b.source.{number}", "source", "update", (),
+            (KeyChange("tasks.max", "1", str(number + 2), "spec f.yaml:1"),),
+        )
+        for number in range(100)
+    )  # fmt: skip
     text = plan_markdown(Plan("team", (ClusterPlan("c", changes),)))
     assert text.count("tasks.max") == 100
     assert "not shown" not in text
@@ -78,3 +84,40 @@ def test_nothing_from_outside_is_markup_or_a_mention() -> None:
     for line in text.splitlines():
         if line.startswith("|") and not re.fullmatch(r"\|(---\|)+", line):
             assert line.count("|") in {3, 4, 5, 8}
+
+
+def test_changes_and_blocks_that_are_alike_are_one_entry() -> None:
+    keys = (KeyChange("acks", "1", "all", "spec f.yaml:1"),)
+    updates = tuple(Change("c", f"mm2.a.b.source.{number}", "source", "update", (), keys) for number in range(25))
+    creates = tuple(Change("c", f"new-{number}", "source", "create") for number in range(2))
+    blocks = tuple(
+        Change("c", f"held-{number}", "source", "blocked", remarks=(Remark("it is held", remedy="let it go"),))
+        for number in range(3)
+    )
+    text = plan_markdown(Plan("team", (ClusterPlan("c", (*updates, *creates, *blocks)),)))
+    assert text.count("| <code>acks</code> |") == 1
+    assert "- update 25 connectors: <code>mm2.a.b.source.0</code>, " in text
+    assert "<code>mm2.a.b.source.19</code> and 5 more\n" in text
+    assert "- create 2 connectors: <code>new-0</code>, <code>new-1</code>" in text
+    assert "| 3 connectors: <code>c/held-0, c/held-1, c/held-2</code> | it is held | let it go |" in text
+    assert "<summary><code>c</code>: 27 changes</summary>" in text
+
+
+def test_a_remedy_is_not_cut() -> None:
+    remedy = "write this: " + "topics: [orders], " * 40 + "the end"
+    blocked = Change("c", "n", "source", "blocked", remarks=(Remark("why " * 100 + "so", remedy=remedy),))
+    text = plan_markdown(Plan("team", (ClusterPlan("c", (blocked,)),)))
+    assert "the end |" in text
+    assert "why so |" in text
+
+
+def test_an_error_of_a_tree_is_a_page_too() -> None:
+    error = Mm2mgrError("a.yaml:1: no such key 'topcs' @team\na.yaml:2: <b>wrong</b>", hint="write topics")
+    assert error_markdown(error) == (
+        "### mm2mgr plan: no plan, nothing was compared\n\n"
+        "- a.yaml:1: no such key 'topcs' <span>@</span>team\n- a.yaml:2: &#60;b&#62;wrong&#60;/b&#62;\n\n"
+        "**What to do:** write topics\n"
+    )
+    many = Mm2mgrError("\n".join(f"a.yaml:{number}: {'x' * 200}" for number in range(1000)))
+    assert len(error_markdown(many).encode()) < MOST_BYTES
+    assert "more: `mm2mgr plan` has them all" in error_markdown(many)

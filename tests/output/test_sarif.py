@@ -14,9 +14,10 @@ from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import Finding, Hit, Rule, Severity
 from mm2mgr.lint.subject import Spot, Subject
 from mm2mgr.lint.unjudged import NotJudged
-from mm2mgr.output.lint_text import FINGERPRINT, SCHEMA, sarif
+from mm2mgr.operations import Workspace, lint
+from mm2mgr.output.lint_text import FINGERPRINT, SCHEMA, SarifPlaces, sarif
 
-ROOT = Path("/repository")
+ROOT = SarifPlaces(Path("/repository"))
 
 
 def rule(name: str, severity: Severity, **facts: str) -> Rule:
@@ -89,6 +90,45 @@ def test_every_result_has_a_rule_a_level_a_message_and_a_place() -> None:
     assert only["results"][0]["message"] == {"text": "Records go round.\n\nFix: Rename."}
     places = [place(result) for result in only["results"]]
     assert places == [("clusters/flows/a%20b.yaml", 12), ("connectors/mm2%2Fa", 1), ("mm2.properties", 1)]
+
+
+def test_rules_have_their_pages_and_their_help_as_markdown_too() -> None:
+    stories = [
+        rule("loop", "error", source="KIP-382", live="tests/x.py::test_loop"),
+        rule("glob_all", "warning"),
+    ]
+    found = [IN_FILE, replace(LIVE, rule="glob_all")]
+    driver = to_json(sarif(found, stories, ROOT._replace(rule_pages="https://docs.example.net/rules")))["runs"][0][
+        "tool"
+    ]["driver"]
+    assert driver["informationUri"] == "https://docs.example.net/rules/"
+    assert [made["helpUri"] for made in driver["rules"]] == [
+        f"https://docs.example.net/rules/{name}.md" for name in ("loop", "glob_all")
+    ]
+    assert driver["rules"][0]["help"]["markdown"] == (
+        "**About loop.**\n\nMore.\n\n*Source:* KIP-382\n\n*Reproduced by:* `tests/x.py::test_loop`"
+    )
+    assert "About glob\\_all" in driver["rules"][1]["help"]["markdown"], "no part of a name turns to italics"
+    without = run(IN_FILE)["tool"]["driver"]
+    assert "informationUri" not in without, "SARIF has absolute addresses alone, and mm2mgr's pages have none"
+    assert "helpUri" not in without["rules"][0]
+
+
+def test_a_key_among_others_of_its_line_has_its_column(tmp_path: Path) -> None:
+    before = (
+        '{"name": "mm2", "config": {"connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector", '
+    )
+    (tmp_path / "one.json").write_text(f'{before}"no.such.key": "1"}}}}')
+    (tmp_path / "two.json").write_text(f'{before}\n  "no.such.key": "1",\n  "name": "mm2"}}}}')
+    report = lint(Workspace(), [tmp_path / "one.json", tmp_path / "two.json"])
+    found = [finding for finding in report.findings if finding.rule == "unknown-key"]
+    assert [str(finding.spot) for finding in found] == [
+        f"{tmp_path}/one.json:1:{len(before) + 1}",
+        f"{tmp_path}/two.json:2",
+    ]
+    results = to_json(sarif(found, RULES, SarifPlaces(tmp_path)))["runs"][0]["results"]
+    regions = [result["locations"][0]["physicalLocation"]["region"] for result in results]
+    assert regions == [{"startLine": 1, "startColumn": len(before) + 1}, {"startLine": 2}]
 
 
 def test_a_live_connector_is_a_logical_location() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -297,6 +298,15 @@ def test_workers_are_counted_once_and_only_urls_get_credentials() -> None:
         [_, refused] = ask((other,), ids[::-1]).workers
         assert refused.worker == ids[0]
         assert "401" in refused.failure, "a status may name any host, so credentials do not go there"
+
+
+def test_no_worker_answers_for_another_that_is_down() -> None:
+    with serving(FakeConnect()) as url:
+        target = ConnectTarget("east", (url, "http://127.0.0.1:1"))
+        target = replace(target, renewed=lambda: target)
+        answers = asyncio.run(plugins_of_workers(target, (), 5.0))
+    assert answers.count == 1
+    assert [answer.worker for answer in answers.workers if answer.failure] == ["http://127.0.0.1:1"]
 
 
 def test_whatever_a_status_names_as_a_worker_the_others_are_asked() -> None:

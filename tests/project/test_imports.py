@@ -395,6 +395,7 @@ PURE = (
     "problems/arrival",
     "problems/audit",
     "problems/connectors",
+    "problems/dashboard",
     "problems/failover",
     "problems/flows",
     "problems/health",

@@ -161,12 +161,62 @@ def test_a_resource_of_strimzi(tmp_path: Path, api: Any) -> None:
     assert not {"name", "connector.class", "tasks.max"} & resource["spec"]["config"].keys()
 
 
+@pytest.mark.parametrize("api", ["v1beta2", "v1"])
+def test_a_mirror_maker_of_strimzi(tmp_path: Path, api: Any) -> None:
+    more = """    heartbeats: false
+    connector_name: a->b.MirrorSourceConnector
+    topics: {include: [t.u]}
+    tasks: {max: 4}
+    state: paused
+"""
+    base = BASE.replace("[b1:9092]}", "[b1:9092], security: {protocol: SASL_SSL, sasl.mechanism: PLAIN}}").replace(
+        "kafka: b}", "kafka: b, version: 4.1.0, exactly_once: true}"
+    )
+    [file] = export(
+        of(tmp_path, x=base + FLOW.replace("    topics: {include: [t]}\n", more)), form="strimzi-mirrormaker2", api=api
+    ).files
+    resource = yaml.safe_load(file.text)
+    spec = resource["spec"]
+    [mirror] = spec["mirrors"]
+    assert (file.name, resource["kind"], resource["metadata"]) == ("w.yaml", "KafkaMirrorMaker2", {"name": "w"})
+    assert resource["apiVersion"] == f"kafka.strimzi.io/{api}"
+    assert (spec["version"], mirror["topicsPattern"], mirror["groupsPattern"]) == ("4.1.0", "t\\.u", ".*")
+    assert (mirror["sourceConnector"]["tasksMax"], mirror["sourceConnector"]["state"]) == (4, "paused")
+    target = spec["target"] if api == "v1" else spec["clusters"][1]
+    assert target["authentication"] == {"type": "custom", "sasl": True, "config": {"sasl.mechanism": "PLAIN"}}
+    assert target["config"]["exactly.once.source.support"] == "enabled"
+    if api == "v1":
+        assert mirror["source"] == {"alias": "a", "bootstrapServers": "a1:9092"}
+        assert (target["groupId"], target["offsetStorageTopic"]) == (
+            "mirrormaker2-cluster",
+            "mirrormaker2-cluster-offsets",
+        )
+    else:
+        assert (mirror["sourceCluster"], mirror["targetCluster"], spec["connectCluster"]) == ("a", "b", "b")
+    assert {connector.type for connector in read_back((file,))} == {"source", "checkpoint"}
+
+
+def test_mirror_makers_beside_one_kafka_share_no_group(tmp_path: Path) -> None:
+    base = BASE.replace("connect:\n", 'connect:\n  v: {url: "http://v:8083", kafka: b}\n').replace(
+        "clusters:\n", "clusters:\n  c: {bootstrap_servers: [c1:9092]}\n"
+    )
+    flows = "flows:\n" + "".join(
+        f"  f{alias}: {{sources: [{alias}], targets: [b], run_on: {connect}, topics: {{include: [t]}}, heartbeats: false, "
+        f"connector_name: '{alias}->b.MirrorSourceConnector'}}\n"
+        for alias, connect in (("a", "v"), ("c", "w"))
+    )
+    result = export(of(tmp_path, x=base + flows), form="strimzi-mirrormaker2", api="v1")
+    targets = [document["spec"]["target"] for document in yaml.safe_load_all(result.document)]
+    assert [target["groupId"] for target in targets] == ["mirrormaker2-v", "mirrormaker2-w"]
+    assert len({target["offsetStorageTopic"] for target in targets}) == 2
+
+
 # --- what a form cannot say -------------------------------------------------------------------------------------------
 
 SECRET = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hunter22";'
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", [*FORMATS, "strimzi-mirrormaker2"])
 def test_a_secret_in_clear_is_refused_and_never_shown(tmp_path: Path, form: ExportFormat) -> None:
     secured = BASE.replace(
         "[a1:9092]}",
@@ -184,6 +234,15 @@ def test_a_secret_in_clear_is_refused_and_never_shown(tmp_path: Path, form: Expo
         ("json", "    start: latest\n", "mm2mgr.start", "where a flow begins"),
         ("json", "    catch_up: {limit: 20MB/s}\n", "catch_up", "quota"),
         ("strimzi", "    connector_name: Orders\n", "name", "Kubernetes takes small letters"),
+        ("strimzi-mirrormaker2", "", "", "heartbeats of a flow are written to its source"),
+        ("strimzi-mirrormaker2", "", "name", "the operator calls it a->b.MirrorSourceConnector"),
+        ("strimzi-mirrormaker2", "    balance: plugin\n", "connector.class", "MirrorMaker's own MirrorSource"),
+        (
+            "strimzi-mirrormaker2",
+            "    verbatim: {source: {source.cluster.bootstrap.servers: 'x:1'}}\n",
+            "source.cluster.bootstrap.servers",
+            "what the cluster a has: a1:9092",
+        ),
         ("properties", "    tasks: {max: 4}\n", "tasks.max", "here it is 4, and 1 in mm2.a.b.checkpoint"),
         ("properties", "    tasks: {max: 1}\n    state: stopped\n", "state", "no state of connectors"),
         ("properties", "    balance: plugin\n", "connector.class", "MirrorMaker's own class"),

@@ -10,6 +10,7 @@ import pytest
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
 from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.observe.lag_report import LagLevel
 from mm2mgr.operations import EstateWatch, HistoryReport, Plan, ServeOrder, Workspace, apply
 from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.runtime import kafka_runtime
@@ -72,10 +73,14 @@ def test_what_serve_knows_is_what_was_mirrored(workspace: Workspace) -> None:
         assert view.failed_looks == 0
         status = view.status(FLOW)
         assert status is not None
-        assert sum(row.offsets.log.end for row in view.facts(status).rows("partition") if row.offsets) == 300
+        assert sum(row.offsets.log.end for row in view.facts(status).rows(LagLevel.PARTITION) if row.offsets) == 300
         assert view.survey is not None
         assert isinstance(view.survey.plan, Plan)
         assert view.survey.plan.counts()["no-op"] == 3
+        (worker,) = view.survey.workers["cb"].workers
+        assert (worker.kafka != "", worker.failure) == (True, ""), "it is asked for its version"
+        assert view.survey.workers["cb"].unlisted == "", "the group of the workers is known"
+        assert worker.worker in {task.worker for task in status.tasks}
         assert isinstance(view.survey.history, HistoryReport)
         assert [entry.action for entry in view.survey.history.entries] == ["create"] * 3
     finally:

@@ -18,18 +18,21 @@ import yaml
 from httpx import Client
 
 from mm2mgr.assignment import round_robin
-from mm2mgr.errors import Failure
+from mm2mgr.errors import Failure, InvalidArgument
 from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, FlowNeed, MeasuredLoad
 from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import FLOW as FLOW_POINTS
 from mm2mgr.observe.trend import LagPoint, TimeForecast
 from mm2mgr.operations import Workspace, rules
+from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems import KINDS
+from mm2mgr.problems.dashboard import APPLIED, PANELS, dashboard_of
 from mm2mgr.problems.health import TaskState
 from mm2mgr.problems.kind import ProblemSubject
-from mm2mgr.problems.monitoring import PANELS, Alert, alert_name, alerts, dashboard_of
+from mm2mgr.problems.monitoring import RUNBOOKS, Alert, alert_name, alerts, with_owner
 from mm2mgr.serve.metrics import METRICS, families
 from mm2mgr.sizing.tasks import HotPartition
 from tests.cli.command import until
@@ -47,6 +50,10 @@ connect:
 flows:
   orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, {more}}}
 """
+REPOSITORY = Path(__file__).resolve().parents[2]
+APPLIED_ENTRY = HistoryEntry(
+    "1", "2026-01-02T03:04:05.000+00:00", "ann", "", "apply", "ann", "main", "mm2.a.b.source.orders", outcome="done"
+)
 PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool on this machine: apt-get install prometheus")
 
@@ -82,7 +89,7 @@ def read_by(condition: str) -> Iterator[tuple[str, set[str]]]:
 
 def test_alerts_and_panels_read_metrics_that_serve_has_with_labels_that_these_have(every: dict[str, Alert]) -> None:
     asked = [one.condition for one in every.values()]
-    asked += [query.condition for panel in PANELS for query in panel.queries]
+    asked += [query.condition for panel in PANELS for query in panel.queries] + [APPLIED]
     for condition in asked:
         found = dict(read_by(condition))
         assert found.keys() == set(re.findall(r"mm2mgr_\w+", condition)), condition
@@ -111,6 +118,21 @@ def test_rules_ask_for_the_metrics_of_their_owner_alone(tmp_path: Path) -> None:
         assert all('owner="data.platform-2"' in one for one in selectors), rule
 
 
+def test_every_rule_leads_to_a_line_of_the_page_or_of_the_copy_that_is_served(tree: Workspace) -> None:
+    page = (REPOSITORY / RUNBOOKS).read_text()
+    for address in ("", "https://wiki.example.net/red.html"):
+        for rule in yaml.safe_load(rules(tree, runbooks=address))["groups"][0]["rules"]:
+            where, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+            assert where == (address or RUNBOOKS)
+            assert page.count(f'<a id="{anchor}"></a>') == 1, rule["alert"]
+
+
+@pytest.mark.parametrize("address", ["wiki/red.html", "javascript:alert(1)", "https://x/{{ $value }}", "https://x/a#b"])
+def test_what_is_no_address_of_a_page_is_refused(tree: Workspace, address: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no address"):
+        rules(tree, runbooks=address)
+
+
 # --- the dashboard ----------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +154,43 @@ def test_the_dashboard_of_another_owner_is_another_one(tmp_path: Path) -> None:
     made = {owner: json.loads(rules(workspace(tmp_path, owner), dashboard=True)) for owner in ("ann", "ben")}
     assert made["ann"]["uid"] != made["ben"]["uid"]
     assert all(len(one["uid"]) <= 40 for one in made.values())  # Grafana refuses longer ones
+
+
+def test_sections_begin_on_a_line_of_their_own(tree: Workspace) -> None:
+    panels = dashboard_of(tree.topology)["panels"]
+    assert panels[0]["type"] == "row"
+    ends = 0
+    for panel in panels:
+        place = panel["gridPos"]
+        if panel["type"] == "row":
+            assert (place["x"], place["w"]) == (0, 24)
+            assert place["y"] >= ends, panel["title"]
+        ends = max(ends, place["y"] + place["h"])
+
+
+def test_an_apply_is_a_mark_at_its_time(tree: Workspace) -> None:
+    (mark,) = dashboard_of(tree.topology)["annotations"]["list"]
+    metric = re.search(r"mm2mgr_\w+", mark["expr"])
+    assert metric is not None
+    assert mark["useValueForTime"]
+
+    def entry(name: str, when: str, **more: str) -> HistoryEntry:
+        return replace(APPLIED_ENTRY, id=name, when=when, **more)
+
+    entries = (
+        entry("1", "2026-01-02T03:04:05.000+00:00"),
+        entry("2", "2026-01-02T03:05:00.000+00:00"),
+        entry("3", "2026-01-02T03:06:00.000+00:00", command="restart"),
+        entry("4", "2026-01-02T03:07:00.000+00:00", outcome="failed"),
+        entry("5", "2026-01-02T03:00:00.000+00:00", connect="east", command="reconcile"),
+    )
+    view = replace(healthy(), survey=replace(SURVEY, history=HistoryReport(entries)))
+    marks = {name: value for name, value in scraped(view).items() if name.startswith(metric[0])}
+    assert marks == {
+        f'{metric[0]}{{owner="ann",connect="main"}}': 1767323100.0,
+        f'{metric[0]}{{owner="ann",connect="east"}}': 1767322800.0,
+    }
+    assert not [name for name in scraped(replace(view, survey=None)) if name.startswith(metric[0])]
 
 
 def test_kubernetes_gets_objects_with_names_that_it_takes(tmp_path: Path) -> None:
@@ -284,13 +343,40 @@ def test_every_alert_has_a_fault_here(every: dict[str, Alert]) -> None:
     assert FAULTS.keys() == every.keys()
 
 
+def drawn(dashboard: Mapping[str, Any]) -> list[str]:
+    """Return every query of a dashboard as Grafana asks it for six hours."""
+    targets = [target for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    return [one["expr"].replace("$__range", "6h") for one in (*targets, *dashboard["annotations"]["list"])]
+
+
 @needs_promtool
 def test_prometheus_accepts_the_rules_and_the_queries_of_the_dashboard(tmp_path: Path, tree: Workspace) -> None:
     (tmp_path / "rules.yaml").write_text(rules(tree))
-    shown = [target["expr"] for panel in dashboard_of(tree.topology)["panels"] for target in panel["targets"]]
+    shown = drawn(dashboard_of(tree.topology))
     recorded = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(shown)]
     (tmp_path / "panels.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
     assert "rules found" in promtool(tmp_path, "check", "rules", "rules.yaml", "panels.yaml")
+
+
+@needs_promtool
+def test_a_graph_shows_the_same_flows_from_its_first_point_to_its_last(tmp_path: Path, tree: Workspace) -> None:
+    """Thirty flows change places; promtool asks at both ends of what is shown, with the modifier of a range query."""
+    panel = next(panel for panel in PANELS if panel.title == "Lag (records)")
+    expr = with_owner(panel.queries[0].condition, "ann").replace('flow=~"$flow"', 'flow=~".*"')
+    expr = expr.replace("$__range", "60m").replace("end()", str(3600))
+    series = [
+        {"series": f'mm2mgr_flow_lag_records{{owner="ann",flow="f{number}"}}', "values": f"{number}+0x30 {peak}+0x30"}
+        for number, peak in ((number, 1000 - number if number < 15 else 0) for number in range(30))
+    ]
+    wanted = sorted([*range(15), *range(25, 30)])
+    asked = [
+        {"expr": f"count({expr})", "eval_time": at, "exp_samples": [{"labels": "{}", "value": 20}]}
+        for at in ("0m", "60m")
+    ]
+    asked.append({"expr": f"sum({expr})", "eval_time": "0m", "exp_samples": [{"labels": "{}", "value": sum(wanted)}]})
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [test]}))
+    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
 
 
 @needs_promtool
@@ -358,6 +444,7 @@ def test_an_alert_says_which_flow_and_what_to_run(tmp_path: Path, tree: Workspac
         "exp_annotations": {
             "summary": f"{FLOW}: {KINDS['records-lost'].meaning()}",
             "description": f"mm2mgr describe '{FLOW}'",
+            "runbook_url": f"{RUNBOOKS}#records-lost",
         },
     }
     test = {

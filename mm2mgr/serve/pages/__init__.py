@@ -1,23 +1,35 @@
 """The pages of `serve`: models from a view, and HTML from the models."""
 
-from mm2mgr.serve.pages.base import Context, flow_link, html, style
-from mm2mgr.serve.pages.flows import flow, flows
+from mm2mgr.serve.pages.base import Context, LoadPace, flow_link, html, static_files, style
+from mm2mgr.serve.pages.flow_list import flow_list, nearest_flows, unknown_flow
+from mm2mgr.serve.pages.flow_page import flow
 from mm2mgr.serve.pages.overview import overview
 from mm2mgr.serve.pages.reports import changes, failover, findings, losses, plan, rebalance, watchdog
+from mm2mgr.serve.pages.traffic import traffic_page
+from mm2mgr.serve.pages.workers import unknown_worker, worker, workers, workers_dict
 
 __all__ = [
     "Context",
+    "LoadPace",
     "changes",
     "failover",
     "findings",
     "flow",
     "flow_link",
-    "flows",
+    "flow_list",
     "html",
     "losses",
+    "nearest_flows",
     "overview",
     "plan",
     "rebalance",
+    "static_files",
     "style",
+    "traffic_page",
+    "unknown_flow",
+    "unknown_worker",
     "watchdog",
+    "worker",
+    "workers",
+    "workers_dict",
 ]

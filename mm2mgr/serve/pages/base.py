@@ -5,16 +5,20 @@ Every link is relative to the root, every state has a sign and a word beside its
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from importlib import resources
 from urllib.parse import urlencode
 
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output.page import template
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Change
+from mm2mgr.problems.order import TROUBLE_OF_KIND
 from mm2mgr.text import few, span_text
 
 Context = dict[str, object]
@@ -24,6 +28,7 @@ MOST_ROWS = 200
 PAGES = {
     "": "Overview",
     "flows": "Flows",
+    "workers": "Workers",
     "losses": "Losses",
     "findings": "Findings",
     "changes": "Changes",
@@ -33,25 +38,120 @@ PAGES = {
     "failover": "Failover",
 }
 """The pages by path, in the order of the navigation."""
+KEPT = ("refresh", "live")
+"""Parameters of the address that links between pages carry on."""
 SIGNS = {"problem": "✕", "unknown": "?", "waiting": "…", "ok": "✓"}
 WORST_FIRST = tuple(SIGNS)
+_LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6
+_LINK = re.compile(r'href="(/(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
 
 
-def html(page: str, view: EstateView, tick: float, context: Context, refresh_seconds: int | None = None) -> str:
-    """Return a page: `page` names its template, `context` is what that needs, and `tick` is now on the clock of the
-    view."""
+@dataclass(frozen=True)
+class LoadPace:
+    """How a page loads again, as its address says: every so many seconds (None: as often as the looks), or never."""
+
+    refresh_seconds: int | None = None
+    is_paused: bool = False
+
+    @classmethod
+    def parse(cls, live: str, refresh: str) -> LoadPace:
+        """Read `live=off` and `refresh=30` of an address; anything else is as if it was not there."""
+        is_number = refresh.isascii() and refresh.isdecimal() and len(refresh) < _MOST_DIGITS
+        seconds = min(max(int(refresh), _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS) if is_number else None
+        return cls(None, True) if live == "off" else cls(seconds)
+
+    @property
+    def query(self) -> tuple[tuple[str, str], ...]:
+        """What links carry on."""
+        if self.is_paused:
+            return (("live", "off"),)
+        return () if self.refresh_seconds is None else (("refresh", str(self.refresh_seconds)),)
+
+    def seconds(self, view: EstateView) -> int:
+        """Return how often a script loads the page."""
+        return self.refresh_seconds or int(min(max(view.every_seconds, _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS))
+
+    def carry(self, text: str) -> str:
+        """Return a page whose links keep the pace."""
+        if not self.query:
+            return text
+        more = urlencode(self.query)
+
+        def link(match: re.Match[str]) -> str:
+            path, fragment = match[1], match[2] or ""
+            return f'href="{path}{"&amp;" if "?" in path else "?"}{more}{fragment}"'
+
+        return _LINK.sub(link, text)
+
+
+def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
+    page: str, view: EstateView, tick: float, context: Context, pace: LoadPace = LoadPace(), again: str = ""
+) -> str:
+    """Return a page: `page` names its template, `context` is what that needs, `tick` is now on the clock of the view.
+
+    `again`: the address from which a browser without script loads it again.
+    """
     status = view.look.status if view.look else None
-    return template(f"{page}.html.j2").render(
-        title=f"mm2mgr: {context['name']}",
+    count = problem_count(view)
+    text = template(f"{page}.html.j2").render(
+        title=f"{f'({count}) ' if count else ''}mm2mgr: {context['name']}",
         nav=[(f"/{path}", name) for path, name in PAGES.items()],
         health=status.health if status else "unknown",
         signs=SIGNS,
-        origin=_origin(view, tick),
+        owner=view.owner,
+        place=[part for part in (view.tree, view.commit and f"commit {view.commit}", view.host) if part],
+        origin=_origin(view, tick, "AGE"),
+        age=view.age_seconds(tick),
+        is_stale=view.state(tick) == "stale",
         trouble=_trouble(view, tick),
         taken_at=utc(status.taken_at) if status else "",
-        refresh=refresh_seconds,
+        refresh=pace.refresh_seconds,
+        again=again,
+        every=pace.seconds(view),
+        is_live=not pace.is_paused,
+        carried=pace.query,
+        script=static_address("console.js"),
         **{key: value for key, value in context.items() if key != "name"},
     )
+    return pace.carry(text)
+
+
+def undone_changes(view: EstateView) -> list[Change]:
+    """Return what a plan would change and no problem of the newest look names: the tree was changed, or blocks it."""
+    if view.survey is None or view.look is None or isinstance(view.survey.plan, str):
+        return []
+    named = {
+        (problem.subject.connect, problem.subject.connector)
+        for problem in view.look.status.problems()
+        if TROUBLE_OF_KIND[problem.kind] == "differs"
+    }
+    return [
+        change
+        for change in view.survey.plan.changes
+        if change.action != "no-op" and (change.connect, change.connector) not in named
+    ]
+
+
+def problem_count(view: EstateView) -> int:
+    """Return how many things are wrong now, as the title and the overview count them."""
+    if view.look is None:
+        return 0
+    status = view.look.status
+    problems = sum(TROUBLE_OF_KIND[problem.kind] != "not ready" for problem in status.problems())
+    return problems + len(status.failures) + len(view.look.late_flows) + bool(undone_changes(view))
+
+
+@cache
+def static_files() -> Mapping[str, bytes]:
+    """Return the files that pages load, by name."""
+    folder = resources.files("mm2mgr.serve").joinpath("static")
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(".js")}
+
+
+@cache
+def static_address(name: str) -> str:
+    """Return the address of a file that pages load; another one for other content, so that browsers may keep it."""
+    return f"/static/{name}?{hashlib.sha256(static_files()[name]).hexdigest()[:12]}"
 
 
 @cache
@@ -73,16 +173,17 @@ def flow_link(flow: str) -> str:
     return f"/flow?{urlencode({'id': flow})}"
 
 
-def _origin(view: EstateView, tick: float) -> str:
+def _origin(view: EstateView, tick: float, age_word: str = "") -> tuple[str, str]:
+    """Return how old the view is, and the same with a word in the place of the age, for a script that counts on."""
     age = view.age_seconds(tick)
     if age is None:
-        return "No look has ended yet."
-    is_fresh = view.state(tick) == "ok"
-    return f"Looked {span_text(age)} ago." if is_fresh else f"The last complete look was {span_text(age)} ago."
+        return ("No look has ended yet.",) * 2
+    text = "Looked {} ago" if view.state(tick) == "ok" else "The last complete look was {} ago"
+    return text.format(span_text(age)), text.format(age_word)
 
 
 def _trouble(view: EstateView, tick: float) -> list[str]:
-    trouble = ["What is shown is stale: looks fail or take too long."] if view.state(tick) == "stale" else []
+    trouble = [_stale_text(view, tick)] if view.state(tick) == "stale" else []
     if view.error:
         trouble.append(f"The last look failed: {view.error}")
     if view.tree_error:
@@ -90,6 +191,12 @@ def _trouble(view: EstateView, tick: float) -> list[str]:
     if view.audit and view.audit.error:
         trouble.append(f"The last audit of this process failed: {view.audit.error}")
     return [*trouble, *view.warnings]
+
+
+def _stale_text(view: EstateView, tick: float) -> str:
+    age = view.age_seconds(tick)
+    since = "no look has ended" if age is None else f"the last complete look ended {span_text(age)} ago"
+    return f"What is shown is stale: {since}; looks fail or take too long."
 
 
 def table_page(path: str, heading: str, lead: str, tables: Sequence[Table], notes: Sequence[str] = ()) -> Context:

@@ -1,0 +1,193 @@
+"""What the page does in a real browser: the worst problem on the first screen, live loads, a pause, keys and commands."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mm2mgr.operations.serve import EstateView
+from mm2mgr.problems.health import FlowStatus
+from mm2mgr.problems.kind import ProblemSubject
+from tests.observe.examples import example_problem
+from tests.serve.estate import CHROMIUM, SURVEY, flow_status, look_of, nine_flows, serving, view_of
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
+WIDTHS = (1280, 768, 400)
+BOTTOMS = """() => { const row = document.querySelector('.entry');
+  return [...['.what', '.command', '.say'].map(name => row.querySelector(name)), row.parentElement].map(e => e.getBoundingClientRect().bottom); }"""
+
+
+def many_problems() -> EstateView:
+    """Return the view of 40 sources and 6 targets with a dozen kinds of problems in some two hundred flows."""
+    kinds = ("records-lost", "task-failed", "no-progress", "no-task", "config-differs", "overlap", "arrives-twice",
+             "not-audited", "often-interrupted", "slower-than-production", "state-differs", "not-applied")  # fmt: skip
+
+    def flow(number: int) -> FlowStatus:
+        pair = f"dc{number % 40:02}->agg-{number // 40}"
+        found = example_problem(kinds[number % 12], ProblemSubject("main", f"mm2.{number}", f"orders:{pair}"))
+        problems = (found,) if number % 7 else ()
+        return flow_status(f"orders:{pair}", pair, health="problem" if problems else "ok", problems=problems)
+
+    return view_of(look_of([flow(number) for number in range(240)], at=time.time()), survey=SURVEY)
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, EstateView]:
+    """The view that the server has now."""
+    return {"view": nine_flows(time.time())}
+
+
+@pytest.fixture(scope="module")
+def url(shown: dict[str, EstateView]) -> Iterator[str]:
+    with serving(lambda: shown["view"]) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Any, shown: dict[str, EstateView]) -> Iterator[Any]:
+    shown["view"] = nine_flows(time.time())
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"]
+    )
+    opened = context.new_page()
+    trouble = list[str]()
+    opened.on("pageerror", lambda error: trouble.append(str(error)))
+    opened.on("console", lambda message: trouble.append(message.text) if "Content Security" in message.text else None)
+    yield opened
+    context.close()
+    assert trouble == []
+
+
+def load_soon(page: Any) -> None:
+    """Let the script's clock run until it has loaded the page again."""
+    page.clock.run_for(31_000)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("many", [False, True], ids=["9 flows", "40 x 6"])
+def test_the_worst_problem_and_its_command_stand_in_the_first_400_pixels(
+    browser: Any, url: str, shown: dict[str, EstateView], width: int, many: bool
+) -> None:
+    shown["view"] = many_problems() if many else nine_flows(time.time())
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(url)
+    what, command, sentence, list_end = page.evaluate(BOTTOMS)
+    assert max(what, command, sentence) <= 400, "in the first 400 pixels"
+    if width == WIDTHS[0]:
+        assert list_end <= 900, "what is wrong needs no scrolling"
+    assert "loss" in page.locator(".entry .state").first.inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_a_live_page_changes_and_keeps_what_a_person_opened_and_where_they_are(
+    page: Any, url: str, shown: dict[str, EstateView]
+) -> None:
+    page.clock.install()
+    page.goto(url)
+    page.get_by_text("Each of 2 flows").click()
+    page.evaluate("window.scrollTo(0, 120)")
+    link = page.locator(".entry a").first
+    link.evaluate("element => element.focus({preventScroll: true})")
+    look = shown["view"].look
+    assert look
+    status = replace(look.status, flows=look.status.flows[:-1])
+    shown["view"] = replace(shown["view"], look=replace(look, status=status))
+    load_soon(page)
+    page.get_by_text("5 problems").wait_for(timeout=5000)
+    assert page.title() == "(5) mm2mgr: overview"
+    assert page.get_by_text("task 1 FAILED").last.is_visible(), "what was opened stays open"
+    assert page.evaluate("document.activeElement.textContent") == "orders:dc1->agg-east"
+    assert page.evaluate("window.scrollY") == 120
+
+
+def test_a_pause_is_in_the_address_and_the_links_and_ends(page: Any, url: str, shown: dict[str, EstateView]) -> None:
+    page.clock.install()
+    page.goto(url)
+    page.get_by_role("button", name="Pause").click()
+    assert page.url.endswith("/?live=off")
+    asked = list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(120_000)
+    assert asked == [], "a page that is paused loads nothing"
+    page.get_by_role("link", name="Losses").click()
+    page.wait_for_url("**/losses?live=off")
+    page.get_by_role("button", name="Live").click()
+    assert page.url.endswith("/losses")
+    with page.expect_request("**/losses"):
+        load_soon(page)
+
+
+def test_a_selection_is_not_taken_away(page: Any, url: str) -> None:
+    page.clock.install()
+    page.goto(url)
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('.say'))")
+    asked = list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    load_soon(page)
+    assert asked == []
+    page.evaluate("getSelection().removeAllRanges()")
+    with page.expect_request(f"{url}/"):
+        page.clock.run_for(2_000)
+
+
+def test_a_server_that_is_gone_is_said_and_what_is_shown_is_grey(page: Any, url: str) -> None:
+    page.clock.install()
+    page.goto(url)
+    page.route("**/*", lambda route: route.abort())
+    load_soon(page)
+    page.get_by_text(re.compile("No answer since .* UTC")).wait_for(timeout=5000)
+    assert page.evaluate("document.getElementById('main').className") == "stale"
+    page.unroute("**/*")
+    load_soon(page)
+    page.locator("#answer").wait_for(state="hidden", timeout=5000)
+    assert page.evaluate("document.getElementById('main').className") == ""
+
+
+def test_live_loads_are_no_visit(page: Any, url: str) -> None:
+    page.clock.install()
+    page.goto(url)
+    (before,) = page.context.cookies()
+    assert (before["name"], before["httpOnly"], before["sameSite"]) == ("mm2mgr_visit", True, "Strict")
+    with page.expect_response(f"{url}/") as answered:
+        load_soon(page)
+    assert "set-cookie" not in answered.value.headers
+    assert page.context.cookies() == [before]
+
+
+def test_a_slash_searches_and_a_button_copies_the_command(page: Any, url: str) -> None:
+    page.goto(url)
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "q"
+    page.keyboard.type("a/b")
+    assert page.evaluate("document.activeElement.value") == "a/b"
+    page.locator("button.copy").first.click()
+    page.get_by_role("button", name="Copied").or_(page.get_by_text("Copied")).first.wait_for(timeout=5000)
+    assert page.evaluate("navigator.clipboard.readText()") == "mm2mgr losses 'orders:dc1->agg-east'"
+    page.locator("#q").press("Enter")
+    page.wait_for_url("**/flows?q=a%2Fb")
+
+
+def test_without_script_the_page_is_whole(browser: Any, url: str, shown: dict[str, EstateView]) -> None:
+    shown["view"] = nine_flows(time.time())
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"{url}/?refresh=60")
+    assert page.locator(".entry").count() == 5
+    assert page.locator("#pause").is_hidden()
+    assert "The page loads again every 60 s." in page.locator("main noscript").inner_text()
+    assert page.locator("noscript meta").get_attribute("content") == "60; url=/?refresh=60&again=1"
+    page.close()

@@ -1,0 +1,292 @@
+"""The first screen: what is wrong now, what changed since the last visit, what will hurt, and the head of each page."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mm2mgr import timing
+from mm2mgr.errors import Failure
+from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, FlowNeed
+from mm2mgr.observe.lag import LastStored
+from mm2mgr.observe.lag_report import Amount
+from mm2mgr.observe.trend import TimeForecast
+from mm2mgr.operations.serve import EstateView, after_look, tree_name
+from mm2mgr.plan.changes import Plan
+from mm2mgr.problems.failover import FailoverNotRehearsed
+from mm2mgr.problems.kind import LiveProblem, ProblemSubject
+from mm2mgr.serve.app import application
+from mm2mgr.serve.pages.base import LoadPace, static_files
+from mm2mgr.serve.pages.changed import recent_changes
+from mm2mgr.serve.pages.wrong import ahead, wrong
+from mm2mgr.serve.visits import FIRST_SECONDS, VISIT_SECONDS, Visit
+from tests.clock import ShownClock
+from tests.observe.examples import example_problem
+from tests.serve.estate import NOW, SURVEY, ask_application, facts, flow_status, look_of, nine_flows, problem, view_of
+
+FLOW = "orders:a->b"
+
+
+def ask(view: EstateView, path: str = "/", *, now: float = NOW + 5, **more: object) -> httpx.Response:
+    with timing.use(ShownClock(lambda: now)):
+        app = application(lambda: view, clock=lambda: now)
+        return ask_application(app, path, **more)
+
+
+def shown_text(view: EstateView, path: str = "/", *, now: float = NOW + 5) -> str:
+    """Return what a page says, without its markup."""
+    text = ask(view, path, now=now).text
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text.partition("</head>")[2])))
+
+
+def entries(view: EstateView) -> list[tuple[object, ...]]:
+    found = wrong(view)
+    rows = [*found["shown"], *found["folded"]]  # type: ignore[misc]
+    return [(row.word, row.is_danger, row.count, row.command) for row in rows]
+
+
+def test_the_worst_is_first_and_each_entry_has_its_command() -> None:
+    assert entries(nine_flows()) == [
+        ("loss", True, "", "mm2mgr losses 'orders:dc1->agg-east'"),
+        ("FAILED", True, "2 flows", "mm2mgr restart --failed 'payments:dc1->dr-west' 'payments:dc2->dr-west'"),
+        ("no progress", False, "", "mm2mgr resume 'audit:agg-east->dr-west'"),
+        ("late", False, "", "mm2mgr lag 'logging:dc2->agg-east' --by task"),
+        ("differs", False, "", "mm2mgr plan"),
+    ]
+    said = shown_text(nine_flows())
+    assert "6 problems, 3 with data in danger" in said
+    assert said.index("What changed") > said.index("mm2mgr plan") > said.index("mm2mgr losses"), "problems come first"
+    assert said.index("What changed") < said.index("What will hurt") < said.index("The estate")
+
+
+def test_the_title_of_every_page_counts_what_is_wrong() -> None:
+    for path in ("/", "/flows", "/losses", "/plan"):
+        assert "<title>(6) mm2mgr: " in ask(nine_flows(), path).text
+    assert "<title>mm2mgr: overview</title>" in ask(view_of(look_of([flow_status(FLOW, "a->b")]))).text
+
+
+def test_clusters_that_cannot_be_read_and_a_tree_that_is_not_applied_are_wrong_too() -> None:
+    down = flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=())
+    view = view_of(look_of([down], failures={"connect main": Failure("no answer", "start it")}), survey=SURVEY)
+    assert entries(view) == [("not read", False, "", "mm2mgr check"), ("differs", False, "", "mm2mgr plan")]
+    said = shown_text(view)
+    assert "connect main cannot be read: no answer; start it; 1 flow on it not known now" in said
+    assert "what runs differs from the tree: 1 to update (main/mm2.a.b.source.orders)" in said
+
+
+def test_a_change_that_a_problem_names_already_is_no_second_entry() -> None:
+    name = "mm2.a.b.source.orders"
+    status = flow_status(FLOW, "a->b", health="problem", problems=(problem(FLOW, name),))
+    assert entries(view_of(look_of([status]), survey=SURVEY)) == [("differs", False, "", "mm2mgr apply")]
+
+
+def test_a_late_flow_is_a_danger_once_retention_overtakes_it() -> None:
+    view = nine_flows()
+    assert view.look
+    late = "logging:dc2->agg-east"
+    total = replace(view.look.totals[late], overtaken=TimeForecast(7200.0, 3600.0, None))
+    view = replace(view, look=replace(view.look, totals={**view.look.totals, late: total}))
+    assert ("late", True, "", f"mm2mgr lag '{late}' --by task") in entries(view)
+    assert "retention deletes records that wait in 2 h at present rates" in shown_text(view)
+
+
+def test_many_problems_are_eight_entries_and_the_rest_is_folded() -> None:
+    kinds = ("records-lost", "task-failed", "no-progress", "no-task", "config-differs", "orphan", "overlap",
+             "not-audited", "often-interrupted", "slower-than-production", "state-differs")  # fmt: skip
+    flows = [
+        flow_status(
+            f"f{number}:s{number}->t",
+            f"s{number}->t",
+            health="problem",
+            problems=(
+                example_problem(kinds[number % len(kinds)], ProblemSubject("east", "m", f"f{number}:s{number}->t")),
+            ),
+        )
+        for number in range(240)
+    ]
+    found = wrong(view_of(look_of(flows)))
+    assert (len(found["shown"]), len(found["folded"])) == (8, 3)  # type: ignore[arg-type]
+    said = shown_text(view_of(look_of(flows)))
+    assert "240 problems" in said
+    assert "mm2mgr restart --failed --all" in said
+
+
+def test_an_estate_without_a_problem_says_since_when_and_how_often_it_was_seen() -> None:
+    well = flow_status(FLOW, "a->b")
+    ill = replace(well, health="problem", problems=(problem(FLOW),))
+    view = view_of(look_of([ill], at=NOW - 120))
+    assert view.quiet_since is None
+    for number in range(120):
+        view = after_look(view, look_of([well], at=NOW + 30 * number))
+    assert "No problem in 120 looks since 2023-11-14 22:13 UTC." in shown_text(view, now=NOW + 3600)
+    assert after_look(view, look_of([ill])).quiet_looks == 0
+
+
+def test_what_will_hurt_has_only_lines_that_are_there() -> None:
+    well = view_of(look_of([flow_status(FLOW, "a->b")]))
+    assert ahead(well) == []
+    assert "What will hurt" not in shown_text(well)
+    need = FlowNeed(3, 1e6, None, limits_in_seconds={"one task": 86_400.0, "in a year": 3e7})
+    needs = EstateNeeds({FLOW: need}, {"main": ConnectNeed(3, 3), "roomy": ConnectNeed(2, 5), "few": ConnectNeed(4, 2)})
+    rehearsed = FailoverNotRehearsed("a->b", 9e6, 2.6e6, "", "")
+    late = LiveProblem(rehearsed, ProblemSubject("main", "mm2.checkpoint", FLOW))
+    status = flow_status(FLOW, "a->b", health="problem", problems=(late,))
+    view = view_of(look_of([status]), survey=replace(SURVEY, plan=Plan("ann", ()), needs=needs))
+    assert view.look
+    view = replace(
+        view, look=replace(view.look, status=replace(view.look.status, failover={"a->b": None, "c->d": None}))
+    )
+    lines = [(line["name"], line["text"], line["command"]) for line in ahead(view)]
+    assert lines == [
+        ("few", "2 workers at work, 4 needed: too few", "mm2mgr fleet"),
+        ("main", "3 workers at work, 3 needed: without a spare", "mm2mgr fleet"),
+        (FLOW, "growth passes its one task in 24 h, as forecast", f"mm2mgr size '{FLOW}'"),
+        (FLOW, late.sentence, "mm2mgr failover rehearse 'a->b'"),
+        ("failover", "failover is declared and was not checked yet: c->d", "mm2mgr failover check 'c->d'"),
+    ]
+    assert entries(view) == [], "what hurts one day is not wrong now"
+    assert "Nothing is wrong" in shown_text(view)
+
+
+# --- what changed -----------------------------------------------------------------------------------------------------
+
+
+def lines(view: EstateView, since: float) -> list[str]:
+    shown = recent_changes(NOW, view, Visit(since, False))["lines"]
+    return [str(line["text"]) for line in shown]  # type: ignore[attr-defined]
+
+
+def test_an_apply_is_one_line_and_restarts_and_losses_have_their_own() -> None:
+    restart = "watchdog: orders:dc2->agg-east: task 2 FAILED (unavailable): restarted (1): no leader"
+    loss = "orders:dc1->agg-east: 1 loss in topic app.orders"
+    apply = "apply by ann at commit ab12cd34ef56: 3 × update — more partitions"
+    assert lines(nine_flows(), NOW - 86_400) == [restart, loss, apply]
+    assert lines(nine_flows(), NOW - 1400) == [restart]
+    assert lines(nine_flows(), NOW - 60) == []
+    (apply_line,) = recent_changes(NOW, nine_flows(), Visit(NOW - 86_400, True))["lines"][2:]  # type: ignore[index]
+    assert len(apply_line["details"]) == 3
+    assert "No apply, restart or loss is known" in shown_text(view_of(look_of([flow_status(FLOW, "a->b")])))
+
+
+def test_a_restart_that_the_history_has_is_one_line() -> None:
+    view = nine_flows()
+    assert view.survey
+    assert view.watchdog
+    assert not isinstance(view.survey.history, str)
+    at, action = view.watchdog.actions[0]
+    first = view.survey.history.entries[0]
+    when = "2023-11-14T21:53:25.000+00:00"
+    entry = replace(
+        first, id="9a-0", when=when, command="watch", action="restart", connector=action.problem.subject.connector
+    )
+    assert abs(entry.at_seconds - at) < 120
+    history = replace(view.survey.history, entries=(entry,))
+    view = replace(view, survey=replace(view.survey, history=history))
+    assert lines(view, NOW - 1400) == [f"watch by ann at commit {first.commit}: 1 × restart — more partitions"]
+
+
+# --- visits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_visit_ends_after_half_an_hour_and_the_next_one_knows_when() -> None:
+    first = Visit.from_cookie("", NOW)
+    assert (first.since, first.is_first) == (NOW - FIRST_SECONDS, True)
+    same = Visit.from_cookie(first.cookie, NOW + VISIT_SECONDS)
+    assert same.is_first
+    later = Visit.from_cookie(same.cookie, NOW + VISIT_SECONDS + 10_000)
+    assert (later.since, later.is_first) == (NOW + VISIT_SECONDS, False)
+    assert Visit.from_cookie(later.cookie, NOW + VISIT_SECONDS + 10_060).since == NOW + VISIT_SECONDS
+
+
+def test_what_loads_by_itself_is_no_visit() -> None:
+    cookie = Visit.from_cookie("", NOW).cookie
+    all_night = Visit.from_cookie(cookie, NOW + 40_000, is_live=True)
+    assert all_night.cookie == ""
+    assert Visit.from_cookie(cookie, NOW + 40_010).since == NOW, "the morning sees what the night did"
+
+
+@pytest.mark.parametrize("cookie", ["x", "1.2.3", "9999999999.9999999999", "5.4", "-1.5", "١.٢", "1" * 40, "0.0"])
+def test_a_cookie_that_is_none_is_a_first_visit(cookie: str) -> None:
+    visit = Visit.from_cookie(cookie, NOW)
+    assert (visit.since, visit.is_first, visit.cookie) == (NOW - FIRST_SECONDS, True, f"0.{NOW:.0f}")
+
+
+def test_the_cookie_stays_here_and_live_loads_get_none() -> None:
+    cookie = ask(nine_flows()).headers["set-cookie"]
+    assert cookie.startswith(f"mm2mgr_visit=0.{NOW + 5:.0f};")
+    assert all(part in cookie for part in ("HttpOnly", "Path=/", "SameSite=strict"))
+    assert "set-cookie" not in ask(nine_flows(), "/?again=1").headers
+    assert "set-cookie" not in ask(nine_flows(), headers={"X-Mm2mgr-Live": "1"}).headers
+    assert "set-cookie" not in ask(nine_flows(), "/api/status").headers
+    past = {"Cookie": f"mm2mgr_visit={NOW - 9000:.0f}.{NOW - 8000:.0f}"}
+    assert "since your last visit, 2.22 h ago" in ask(nine_flows(), headers=past).text
+
+
+# --- head and pace ----------------------------------------------------------------------------------------------------
+
+
+def test_the_head_says_whose_estate_it_is_and_how_old() -> None:
+    assert "shop · clusters · commit ab12cd34ef56 · ops-1 Looked 5 s ago" in shown_text(nine_flows())
+    assert tree_name([Path("clusters")]) == "clusters"
+    assert tree_name([Path("/srv/secret-project/clusters"), Path("a/b.yaml")]) == "clusters, a/b.yaml"
+
+
+@pytest.mark.parametrize(
+    ("query", "live", "carried"),
+    [("", "30", ""), ("?live=off", "0", "live=off"), ("?refresh=60", "60", "refresh=60"), ("?live=on", "30", "")],
+)
+def test_links_carry_the_pace(query: str, live: str, carried: str) -> None:
+    text = ask(nine_flows(), f"/{query}").text
+    assert f'data-live="{live}"' in text
+    links = re.findall(r'href="(/[^"]*)"', text)
+    assert all(link.partition("#")[0].endswith(carried) for link in links)
+    assert f"/flow?id=orders%3Adc1-%3Eagg-east{'&amp;' if carried else ''}{carried}" in links
+    assert ('name="' + carried.partition("=")[0] in text) or not carried, "the search keeps it too"
+    assert ask(nine_flows(), html.unescape(links[3])).status_code == 200
+
+
+def test_the_pace_of_links_is_written_once() -> None:
+    assert LoadPace(60).carry('<a href="/flow?id=1#lag">') == '<a href="/flow?id=1&amp;refresh=60#lag">'
+    assert LoadPace(60).carry('<a href="/?live=off">') == '<a href="/?live=off">'
+    assert LoadPace(60).carry('<a href="https://example.org/">') == '<a href="https://example.org/">'
+
+
+def test_a_stale_view_is_grey_and_says_so() -> None:
+    text = ask(nine_flows(), now=NOW + 400).text
+    assert '<main id="main" class="stale">' in text
+    assert "What is shown is stale: the last complete look ended 6.67 min ago" in text
+    assert 'class="stale"' not in ask(nine_flows()).text.partition("</style>")[2]
+
+
+def test_script_is_a_file_of_its_own_that_browsers_keep() -> None:
+    (address,) = re.findall(r'<script src="([^"]+)" defer>', ask(nine_flows()).text)
+    got = ask(nine_flows(), address)
+    assert (got.status_code, got.headers["content-type"]) == (200, "text/javascript; charset=utf-8")
+    assert "immutable" in got.headers["cache-control"]
+    assert "script-src 'self'" in got.headers["content-security-policy"]
+    assert ask(nine_flows(), "/static/nothing.js").status_code == 404
+    assert ask(nine_flows(), "/static/..%2fapp.py").status_code == 404
+    assert ask(nine_flows()).headers["cache-control"] == "no-store"
+    assert sum(map(len, static_files().values())) < 150_000
+
+
+def test_dead_workers_leave_a_lag_that_is_at_least_so_much() -> None:
+    well = flow_status(FLOW, "a->b")
+    down = flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=(), connector="")
+    view = view_of(look_of([well], {FLOW: {"orders": 7}}))
+    look = look_of([down], at=NOW + 120, failures={"connect main": Failure("no answer", "")})
+    counted = facts(replace(down, state="RUNNING"), {"orders": 900})
+    lag = replace(counted.lag, last_stored=LastStored(NOW, False))
+    counted = replace(counted, state="unknown", lag=lag, taken_at=NOW + 120)
+    look = replace(look, lag=replace(look.lag, flows=(counted,)), totals={FLOW: counted.total})
+    assert counted.total.records == Amount(900, True)
+    view = after_look(view, look)
+    assert "at least 900 records" in shown_text(view, "/?view=matrix", now=NOW + 125)
+    said = shown_text(view, "/flow?id=orders:a->b", now=NOW + 125)
+    assert "at least 900" in said
+    assert "tasks are as they were known 2.08 min ago" in said
