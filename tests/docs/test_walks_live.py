@@ -22,6 +22,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import confluent_kafka
 import pytest
+import trustme
 import yaml
 
 from mm2mgr.sandbox.server import free_ports
@@ -175,7 +176,11 @@ FOLDERS = {"docs/how-to/existing-mirrors.md": "taken", "docs/how-to/your-own-ope
 # Exit codes that are not 0 on this estate, by page and beginning of the command, with a part of what is told.
 CODES: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {
     ("audit", "mm2mgr audit app.orders --partition 3"): ((1,), "Not judged"),  # nothing was written yesterday
-    ("existing-mirrors", "mm2mgr import mm2"): ((3,), "needs a decision"),
+    ("cluster-mirroring", "mm2mgr import"): ((3,), "Cluster Mirroring"),
+    ("existing-mirrors", "mm2mgr lint connector.json mm2"): ((1,), "overlap"),  # both files have the same mirror
+    ("existing-mirrors", "mm2mgr import dumps"): ((3,), "the tree of sandbox writes this connector"),
+    ("existing-mirrors", "mm2mgr import http"): ((3,), "the tree of sandbox writes this connector"),
+    ("existing-mirrors", "mm2mgr import connector.json --check"): ((2,), "heartbeats of this pair are written"),
     ("declare", "mm2mgr plan --out"): ((2,), "plan written"),
     ("something-is-red", "mm2mgr losses  "): ((1,), "extra"),
     ("your-own-operator", "mm2mgr render --format properties  "): ((1,), "one value for the pair"),
@@ -191,7 +196,7 @@ CODES: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {
             ("failover-disaster", "run", ""),
         )
     },
-    ("failover-back", "mm2mgr failover back"): ((1,), "no way back"),
+    ("failover-back", "mm2mgr failover back"): ((1,), "The tree declares no flow that mirrors"),
 }
 # What is done before a command: what the page says in words, or takes for granted. The first may fail.
 BEFORE = {
@@ -307,6 +312,7 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
         )
         here.must("mm2mgr throughput")
         write_mirrors_of_others(here)
+        write_logins(here)
         yield here
     finally:
         here.run(f"{sandbox} down")
@@ -324,6 +330,16 @@ def write_mirrors_of_others(here: Estate) -> None:
     for name, url in here.connects.items():
         with build_opener(ProxyHandler({})).open(f"{url}/connectors?expand=info&expand=status") as answer:
             (here.folder / "taken" / "dumps" / f"{name}.json").write_bytes(answer.read())
+
+
+def write_logins(here: Estate) -> None:
+    """Write the password, the token and the certificate that a page for other machines needs."""
+    issued = trustme.CA().issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(here.folder / "tls.crt")
+    issued.private_key_pem.write_to_path(here.folder / "tls.key")
+    for name in ("password", "token"):
+        (here.folder / name).write_text(f"a long {name} of a test\n")
+        (here.folder / name).chmod(0o600)
 
 
 def commit_half(broker: str, group: str, topic: str) -> None:
