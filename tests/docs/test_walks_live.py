@@ -126,17 +126,19 @@ def test_every_command_of_the_page_does_what_it_says(name: str, tmp_path: Path) 
     script = at_this_sandbox(script_of(page), page).replace(
         "mm2mgr serve &", f"mm2mgr serve --listen 127.0.0.1:{port} &\n{LOOK}"
     )
-    done = subprocess.run(
-        ["timeout", "--kill-after=60", str(SECONDS), "bash", "-c", stop + script],
-        cwd=tmp_path,
-        env=environment_in(tmp_path, PORT=str(port)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    print(done.stdout, done.stderr, sep="\n--- stderr ---\n")
+    log = tmp_path / "said.log"
+    with log.open("w") as out:
+        done = subprocess.run(
+            ["timeout", "--kill-after=60", str(SECONDS), "bash", "-c", stop + script],
+            cwd=tmp_path,
+            env=environment_in(tmp_path, PORT=str(port)),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    print(log.read_text())
     assert done.returncode == 0
-    said = " ".join((done.stdout + done.stderr).replace(f":{port}", f":{PORT}").split())
+    said = " ".join(log.read_text().replace(f":{port}", f":{PORT}").split())
     for heading in headings(page):
         assert " ".join(heading.split()) in said
 
@@ -246,12 +248,12 @@ class Estate:
         )
         return done.returncode, done.stdout
 
-    def must(self, command: str, *, within: str = ".") -> str:
+    def succeed(self, command: str, *, within: str = ".") -> str:
         code, said = self.run(command, within=within)
         assert code == 0, f"{command}\n{said}"
         return said
 
-    def run_a_while(self, command: str, *, seconds: float = 60) -> tuple[int, str]:
+    def run_a_while(self, command: str, *, seconds: float = 20) -> tuple[int, str]:
         """Run what has no end until it has said something, then end it as Ctrl-C does."""
         log = self.folder / "endless.log"
         with log.open("w") as out:
@@ -286,7 +288,7 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
     here = Estate(beside, environment_in(top, **names), {}, {}, port)
     sandbox = f"cd {shlex.quote(str(top / 'sandbox'))} && mm2mgr sandbox"
     try:
-        here.must(f"{sandbox} up")
+        here.succeed(f"{sandbox} up")
         written = (top / "sandbox/.mm2mgr/sandbox/clusters/clusters.yaml").read_text()
         declared = yaml.safe_load(written)
         here.connects |= {name: connect["url"][0] for name, connect in declared["connect"].items()}
@@ -296,21 +298,21 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
         for file, text in (("clusters.yaml", written), ("flows.yaml", ONE_FLOW)):
             (beside / "one" / "clusters").mkdir(parents=True, exist_ok=True)
             (beside / "one" / "clusters" / file).write_text(text)
-        here.must("git init --quiet . && git add clusters && git commit --quiet --message tree")
+        here.succeed("git init --quiet . && git add clusters && git commit --quiet --message tree")
         for cluster in ("dc1-logging", "dc2-logging", "agg-east"):
-            here.must(f"{sandbox} topic create {cluster} app.orders --partitions 4")
+            here.succeed(f"{sandbox} topic create {cluster} app.orders --partitions 4")
         for source in ("dc1-logging", "dc2-logging"):
-            here.must(f"{sandbox} topic create {source} audit.log --partitions 1")
-        here.must(f"{sandbox} produce agg-east app.orders --records 2000 --size 1000")
-        here.must(f"{sandbox} produce dc1-logging audit.log --records 1000")
-        here.must(f"{sandbox} produce dc1-logging app.orders --records 2000")
+            here.succeed(f"{sandbox} topic create {source} audit.log --partitions 1")
+        here.succeed(f"{sandbox} produce agg-east app.orders --records 2000 --size 1000")
+        here.succeed(f"{sandbox} produce dc1-logging audit.log --records 1000")
+        here.succeed(f"{sandbox} produce dc1-logging app.orders --records 2000")
         for group in ("billing.app", "mirrormaker1"):
             commit_half(here.brokers["dc1-logging"], group, "app.orders")
-        here.must("mm2mgr apply --yes")
-        here.must(
+        here.succeed("mm2mgr apply --yes")
+        here.succeed(
             f"{sandbox} produce dc1-logging app.orders --records 1200 --rate 150 & mm2mgr sample --interval 2s --duration 7s"
         )
-        here.must("mm2mgr throughput")
+        here.succeed("mm2mgr throughput")
         write_mirrors_of_others(here)
         write_logins(here)
         yield here
@@ -320,7 +322,7 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
 
 def write_mirrors_of_others(here: Estate) -> None:
     """Write what runs there as files of the forms in which people have their mirrors, into the folder `taken` and beside it."""
-    here.must(
+    here.succeed(
         "mkdir -p taken/dumps && mm2mgr --clusters one/clusters render --format properties > mm2.properties && "
         "mm2mgr --clusters one/clusters render --format json --out connectors && cp -r connectors taken/mirrors && "
         "cp connectors/*source* taken/connector.json && cp mm2.properties taken && "
@@ -383,7 +385,7 @@ def on_this_estate(command: str, here: Estate) -> str:
     return command
 
 
-def of(page: str, command: str, table: Mapping[tuple[str, str], T], default: T) -> T:
+def entry_for(page: str, command: str, table: Mapping[tuple[str, str], T], default: T) -> T:
     """Return what a table has for a command of a page: the entry with the longest beginning of it."""
     fitting = [words for name, words in table if name == Path(page).stem and f"{command}  ".startswith(words)]
     return table[Path(page).stem, max(fitting, key=len)] if fitting else default
@@ -395,9 +397,9 @@ def test_every_command_of_the_page_runs_on_an_estate(name: str, estate: Estate) 
     for shown in commands_of(DOCUMENTS[name]):
         if why_not_run(shown):
             continue
-        estate.must(of(name, shown, BEFORE, "true"), within=within)
+        estate.succeed(entry_for(name, shown, BEFORE, "true"), within=within)
         command, begun = on_this_estate(shown, estate), time.monotonic()
-        codes, told = of(name, shown, CODES, ((0,), ""))
+        codes, told = entry_for(name, shown, CODES, ((0,), ""))
         if ENDLESS.search(command):
             codes = (0, 130)
             code, said = estate.run_a_while(command)
