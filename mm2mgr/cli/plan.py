@@ -65,7 +65,7 @@ def plan(
 
     FLOWS, or --flow as in `apply`, limits the plan to some flows. Blocked are flows that their workers would refuse
     or write to another Kafka, and more deletes than --prune may make. Updates that only save tasks (`size` found
-    fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
+    fewer to be enough) wait for `cool_down` and `off_peak` of `tasks:` in the tree, and for its `move_budget`.
 
     Costly kinds of change are blocked, with what they cost, until --allow or the flow's `allow` permits them. `-o
     markdown` is meant for a pull request: less than 60 kB, without secrets.
@@ -78,7 +78,7 @@ def plan(
 
     options = replace(options, flows=(*flows, *options.flows))
     with _error_as_page(output) as shown:
-        plan = _plan_or_its_error(
+        plan = _make_plan(
             workspace, options, out, _shown_as(output, workspace, options, shown, full=full, explain=explain)
         )
     if out:
@@ -127,9 +127,7 @@ def _shown_as(
     return show
 
 
-def _plan_or_its_error(
-    workspace: Workspace, options: PlanOptions, out: Path | None, show: Callable[[Plan], None]
-) -> Plan:
+def _make_plan(workspace: Workspace, options: PlanOptions, out: Path | None, show: Callable[[Plan], None]) -> Plan:
     """Plan, and say on stderr what the tree ignores and what caps a flow."""
     from mm2mgr.output.console import talk
 
@@ -189,8 +187,8 @@ def apply(
 
     A second apply writes nothing. With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused
     if tree or live state changed since (inline secrets excepted, which a plan file does not hold). A Connect cluster
-    that cannot be read holds up no other. Updates that only save tasks wait for --cool-down, --off-peak and
-    --move-budget; those of a PLANFILE as it says. Connectors without this tree's owner mark are never touched, nor
+    that cannot be read holds up no other. Updates that only save tasks wait for `cool_down` and `off_peak`
+    of `tasks:` in the tree, and for its `move_budget`; those of a PLANFILE as it says. Connectors without this tree's owner mark are never touched, nor
     those whose config changed since the plan. Each Connect cluster is written in waves: heartbeats, sources,
     checkpoints, deletes. A wave that breaks a connector halts its Connect cluster (--rollback takes back what was
     written there); one whose connectors are not seen to run within --wait pauses it for a person (apply again

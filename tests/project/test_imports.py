@@ -76,7 +76,8 @@ LAYERS: dict[str, set[str]] = {
     "link_forecast": {"text", "link", "link_settings", "defaults", "topology", "truth"},
     "cluster_mirroring": {"connectors", "text", "topics", "topology", "truth"},
     "ownership_changes": {"text", "spec", "topology"},
-    "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes"},
+    "pair_settings": {"text", "secrets", "spec", "topology"},
+    "expand": {"text", "errors", "link", "defaults", "spec", "topology", "ownership_changes", "pair_settings"},
     "templating": {"errors", "files", "defaults"},
     "render": {"assignment_text", "connectors", "errors", "defaults", "log_places", "spec", "topology", "templating"},
     "formats": {"connectors", "text", "errors", "files", "secrets", "spec", "truth"},
@@ -167,7 +168,7 @@ LAYERS: dict[str, set[str]] = {
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
-        *("cluster_mirroring", "failover"),
+        *("cluster_mirroring", "failover", "spec"),  # the places of settings, for describe
     },
     "evidence": {
         "weeks",
