@@ -14,6 +14,7 @@ from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.link import BrokerLimits, Leg, Route
 from mm2mgr.ownership_changes import handed_over
+from mm2mgr.pair_settings import Statement, contradictions, statements_of_others
 from mm2mgr.spec.files import Spec, check_merged
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
@@ -44,6 +45,7 @@ class _Expansion:
         self.spec = spec
         self.tree = spec.tree
         self.problems: list[Problem] = []
+        self._taken: dict[tuple[str, str], list[Statement]] = {}
         self.clusters = {alias: self._cluster(alias) for alias in self.tree.clusters}
         self.connects = {
             name: ConnectCluster(name, model.kafka, self._connect_model(name, model))
@@ -54,7 +56,13 @@ class _Expansion:
         self._check_links()
         self._check_urls()
         self._check_addresses()
-        flows = self._exactly_once([flow for name in sorted(self.tree.flows) for flow in self._flows(name)])
+        flows = self._every_flow()
+        self._taken = statements_of_others(self.spec, flows)
+        if self._taken:
+            flows = self._every_flow()
+        flows = self._exactly_once(flows)
+        for path, message in contradictions(self.spec, flows):
+            self.problem(path, message)
         for path, message in clashes(flows):
             self.problem(path, message)
         self._refuse()
@@ -138,6 +146,10 @@ class _Expansion:
         """Merge the written values at `paths`, nearest last; return them and the origin of each leaf."""
         merged: dict[str, object] = {}
         written: dict[PathKey, Origin] = {}
+        self._lay_paths(paths, merged, written)
+        return merged, written
+
+    def _lay_paths(self, paths: list[PathKey], merged: dict[str, object], written: dict[PathKey, Origin]) -> None:
         for path in paths:
             node: object = self.spec.raw
             for key in path:
@@ -146,7 +158,6 @@ class _Expansion:
                 self._lay({"balance": node}, merged, written, path[:-1], ())
             elif isinstance(node, dict):
                 self._lay(node, merged, written, path, ())
-        return merged, written
 
     def _lay(
         self,
@@ -183,6 +194,9 @@ class _Expansion:
         return Origin("override" if place.file in self.spec.overrides else "spec", f"{place.file}:{place.line}")
 
     # --- flows --------------------------------------------------------------------------------------------------------
+
+    def _every_flow(self) -> list[Flow]:
+        return [flow for name in sorted(self.tree.flows) for flow in self._flows(name)]
 
     def _flows(self, name: str) -> list[Flow]:
         model = self.tree.flows[name]
@@ -237,7 +251,10 @@ class _Expansion:
     def _flow(self, name: str, source: str, target: str) -> Flow | None:
         own: PathKey = ("flows", name)
         pair: PathKey = (*own, "pairs", f"{source}->{target}")
-        merged, written = self._layers([_BALANCE, ("defaults", "flows"), own, pair])
+        merged, written = self._layers([_BALANCE, ("defaults", "flows")])
+        for taken in self._taken.get((name, f"{source}->{target}"), ()):
+            self._lay(taken.values, merged, written, taken.base, ())
+        self._lay_paths([own, pair], merged, written)
         for key in ("sources", "targets", "except", "pairs"):
             merged.pop(key, None)
         settings, wrong = check_merged(merged, f" of {source}->{target}, defaults included")

@@ -446,24 +446,12 @@ def config_text(value: object) -> str:
 
 Clash = tuple[PathKey, str]
 
-# Flows of a pair share its internal topics, one checkpoint and one heartbeat connector. What lands on those (see
-# render) comes from one of the flows, so another flow's setting would be lost in silence.
-_SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs", "failover")
-_SHARED_BY_CHECKPOINTS = (
-    *("checkpoint_connector", "target_consumer", "source_admin", "target_admin", "refresh_interval"),
-    "verbatim.checkpoint",
-    *("checkpoints.group_offsets", "checkpoints.interval", "checkpoints.connector_name"),
-)
-_SHARED_BY_HEARTBEATS = (
-    *("heartbeat_connector", "heartbeats.interval", "heartbeats.connector_name", "source_admin"),
-    "verbatim.heartbeat",
-)
-
 
 def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
     """Find conflicts between flows; yields the place and the message of each.
 
-    Conflicts between their topics are reported by lint's rules over the estate.
+    Conflicts between their topics are reported by lint's rules over the estate, those between what flows of a pair say
+    of what they share by `pair_settings`.
     """
     yield from _twins(flows)
     flows = [flow for flow in flows if flow.lane_of is None]  # a lane has the settings of its flow
@@ -477,10 +465,6 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
             yield ("flows", flow.name, "record_producer", "client.id"), message
     for pair, group in by_pair(flows).items():
         checked = [flow for flow in group if flow.with_checkpoints]
-        with_heartbeats = [flow for flow in group if flow.settings.heartbeats.enabled]
-        yield from _unequal(group, f"the pair {pair}", _SHARED_BY_PAIR)
-        yield from _unequal(checked, f"the checkpoint connector of {pair}", _SHARED_BY_CHECKPOINTS)
-        yield from _unequal(with_heartbeats, f"the heartbeat connector of {pair}", _SHARED_BY_HEARTBEATS)
         if group[0].failover and not checked:
             message = f"the pair {pair} declares failover, and none of its flows has checkpoints with offset syncs"
             remedy = "enable checkpoints, or write failover: false"
@@ -495,16 +479,6 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
                     " checkpoint connector, which translates the offsets of both: write run_on:"
                     f" {{{target}: {group[0].connect.name}}} here too, or move the other one as well",
                 )
-
-
-def _unequal(group: Sequence[Flow], shared: str, settings: Iterable[str]) -> Iterator[Clash]:
-    for setting in settings:
-        value = attrgetter(setting)
-        for flow in group[1:]:
-            if value(flow.settings) != value(group[0].settings):
-                names = f"flows '{flow.name}' and '{group[0].name}' share {shared} and must have the same {setting}"
-                message = f"{names}: set it in both flows or under defaults:"
-                yield ("flows", flow.name, *setting.split(".")), message
 
 
 def _twins(flows: Iterable[Flow]) -> Iterator[Clash]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -275,7 +276,7 @@ def render(
 @command("First hour", 2)
 @click.argument("folder", type=FOLDER, default="clusters")
 def init(folder: Path) -> None:
-    """Write a commented starter tree into FOLDER (default: clusters).
+    """Write a commented starter tree into FOLDER (default: clusters), and say what to do next.
 
     Existing files are never overwritten.
 
@@ -283,10 +284,20 @@ def init(folder: Path) -> None:
     Example:
       mm2mgr init && mm2mgr render --origins
     """
-    from mm2mgr.output.console import say
+    from mm2mgr.output.console import say, talk
 
     for path in operations.init(folder):
         say(str(path))
+    tree = "" if folder == Path("clusters") else f"--clusters {shlex.quote(str(folder))} "
+    talk("next: write your addresses into clusters.yaml and your topics into flows.yaml; then")
+    for words, purpose in (
+        ("lint", "what would do nothing or cause trouble; asks no cluster"),
+        ("check", "whether the clusters answer, and which rights are missing"),
+        ("plan", "what would be created; writes nothing"),
+        ("apply", "asks, then creates it"),
+    ):
+        talk(f"  mm2mgr {tree}{words}".ljust(24 + len(tree)) + f"# {purpose}")
+    talk("no clusters at hand: mm2mgr sandbox up starts some on this machine, with a tree of their own")
 
 
 @command("First hour", 4)

@@ -78,7 +78,7 @@ def plan(
 
     options = replace(options, flows=(*flows, *options.flows))
     with _error_as_page(output) as shown:
-        plan = _plan_or_its_error(
+        plan = _make_plan(
             workspace, options, out, _shown_as(output, workspace, options, shown, full=full, explain=explain)
         )
     if out:
@@ -127,9 +127,7 @@ def _shown_as(
     return show
 
 
-def _plan_or_its_error(
-    workspace: Workspace, options: PlanOptions, out: Path | None, show: Callable[[Plan], None]
-) -> Plan:
+def _make_plan(workspace: Workspace, options: PlanOptions, out: Path | None, show: Callable[[Plan], None]) -> Plan:
     """Plan, and say on stderr what the tree ignores and what caps a flow."""
     from mm2mgr.output.console import talk
 

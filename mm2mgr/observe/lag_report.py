@@ -230,7 +230,7 @@ class FlowFacts:
             self._level(by, behind, mine) if of and not gone and self.moves else None,
             self._overtaken(behind),
             unknown,
-            of[0] if by is LagLevel.PARTITION and of else None,
+            of[0] if by == LagLevel.PARTITION and of else None,
             self.moves,
         )
 
@@ -245,7 +245,7 @@ class FlowFacts:
 
     def _level(self, by: LagLevel, behind: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
         """A flow is level when its last task is, for a sum shrinks fastest before the slow ones are left."""
-        if by is LagLevel.FLOW:
+        if by == LagLevel.FLOW:
             tasks = {
                 partition.task: [other for other in behind if other.task == partition.task] for partition in behind
             }
@@ -287,11 +287,11 @@ class FlowFacts:
 def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]]:
 
     def name(partition: TopicPartition) -> RowName:
-        if by is LagLevel.PARTITION:
+        if by == LagLevel.PARTITION:
             return RowName(partition.topic, partition.partition, lag.assignment.task_of.get(partition))
-        if by is LagLevel.TOPIC:
+        if by == LagLevel.TOPIC:
             return RowName(partition.topic)
-        return RowName(task=lag.assignment.task_of.get(partition)) if by is LagLevel.TASK else RowName()
+        return RowName(task=lag.assignment.task_of.get(partition)) if by == LagLevel.TASK else RowName()
 
     groups: dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]] = {}
     for partition_lag in lag.counted_partitions:

@@ -304,8 +304,8 @@ class LossEntry:
     @property
     def sentence(self) -> str:
         """What may never arrive, why, and what to do."""
-        what = "records" if self.records is None else number_of(self.records, "record")
-        most = what if self.records == self.least_records else f"up to {what}" if self.records else f"unknown {what}"
+        count = "an unknown number of records" if self.records is None else number_of(self.records, "record")
+        most = f"up to {count}" if self.records and self.records != self.least_records else count
         return (
             f"{self.flow}: {most} of '{self.partition}' on '{self.cluster}', offsets {self.offsets_text}, may never"
             f" arrive ({self.cause}); mm2mgr losses --ack {self.id} acknowledges it"

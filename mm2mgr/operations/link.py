@@ -70,7 +70,7 @@ def link_read(
     """
     topology = workspace.topology
     chosen = [known_cluster(topology, alias) for alias in clusters] or list(topology.clusters.values())
-    path = BROKERS.path(workspace.files)
+    path = BROKERS.path(workspace.files, write=write)
     if write:
         override_target(path)
     before = BROKERS.read(path)

@@ -132,7 +132,7 @@ class LastKnown:
 
 
 @dataclass(frozen=True)
-class DeclaredFlow:
+class WrittenFlow:
     """What the tree says of a flow: its settings as key, value and origin (masked), and its connectors as Connect
     cluster and name."""
 
@@ -146,7 +146,8 @@ class Survey:
     made.
 
     `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for;
-    `workers`: those of each Connect cluster; `traffic`: lag and rates of 31 days; `declared`: flows as the tree has them.
+    `workers`: those of each Connect cluster; `traffic`: lag and rates of 31 days; `declared`: flows as the tree has
+    them.
     """
 
     taken_at: float
@@ -157,7 +158,7 @@ class Survey:
     needs: EstateNeeds = field(default_factory=EstateNeeds)
     workers: Mapping[str, SeenWorkers] = field(default_factory=dict)
     traffic: TrafficHistory = field(default_factory=TrafficHistory)
-    declared: Mapping[str, DeclaredFlow] = field(default_factory=dict)
+    declared: Mapping[str, WrittenFlow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -459,7 +460,7 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
         estate_needs(workspace, store),
         estate_workers(workspace),
         traffic_history(str(workspace.topology.owner), flows, store, now),
-        {flow.id: DeclaredFlow(tuple(flow_settings(flow)), connectors[flow.id]) for flow in flows},
+        {flow.id: WrittenFlow(tuple(flow_settings(flow)), connectors[flow.id]) for flow in flows},
     )
 
 
@@ -481,10 +482,8 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
     }
     looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
     recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
-    known = {**declared, **read}
-    view = replace(
-        view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known=known, recent=recent
-    )
+    view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", recent=recent)
+    view = replace(view, known={**declared, **read})
     if not is_quiet:
         return replace(view, quiet_looks=0, quiet_since=None)
     return replace(view, quiet_looks=view.quiet_looks + 1, quiet_since=view.quiet_since or newest.ended_at)
@@ -496,13 +495,14 @@ def tree_name(files: Sequence[Path]) -> str:
 
 
 def _recent(earlier: tuple[LagPoint, ...], points: Sequence[LagPoint]) -> tuple[LagPoint, ...]:
-    """Return the looks of the last hour; `points` are thinned out, and those of a clock that was set back begin anew."""
+    """Return the looks of the last hour. `points` are thinned out; those of a clock that was set back begin anew."""
     if not points:
         return earlier
     newest = points[-1].time
-    kept = [point for point in earlier if newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS <= point.time < points[-1].time]
-    last = kept[-1].time if kept else 0.0
-    return (*kept, *(point for point in points if point.time > max(last, newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS)))
+    oldest = newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS
+    before = [point for point in earlier if oldest <= point.time < newest]
+    last = before[-1].time if before else oldest
+    return (*before, *(point for point in points if point.time > last))
 
 
 class EstateWatch:

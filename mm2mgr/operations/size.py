@@ -116,7 +116,7 @@ def size(
     `options.notify` gets warnings about the file too.
     """
     chosen = workspace.flows(flows)
-    path = SIZING.path(workspace.files)
+    path = SIZING.path(workspace.files, write=write)
     before = SIZING.read(path)
     if write:
         override_target(path)  # refused now, not after minutes of work

@@ -199,7 +199,7 @@ class LagReport:
     def rows(self) -> tuple[LagRow, ...]:
         """The rows of all flows, by flow, most behind first."""
         return tuple(
-            row for flow in self.flows for row in ((flow.total,) if self.by is LagLevel.FLOW else flow.rows(self.by))
+            row for flow in self.flows for row in ((flow.total,) if self.by == LagLevel.FLOW else flow.rows(self.by))
         )
 
     @property

@@ -32,6 +32,7 @@ from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
+from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.text import few, span_text
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
@@ -655,12 +656,25 @@ class Description:
 
     @property
     def settings(self) -> Iterator[tuple[str, str, str]]:
-        """Setting, value and origin; of the clients only what differs from Kafka's own defaults."""
+        """Setting, value and origin, as `flow_settings` has them."""
         return flow_settings(self.flow)
 
 
 def flow_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
-    """Setting, value and origin; of the clients only what differs from Kafka's own defaults."""
+    """Setting, value and origin, secrets masked: the main ones, of the clients what differs from Kafka's own defaults,
+    and then every other one that is written in the tree, with its place."""
+    yield from (shown := list(_main_settings(flow)))
+    names = {name for name, _, _ in shown}
+    ends: dict[PathKey, object] = {("sources",): flow.source.alias, ("targets",): flow.target.alias}
+    for path, origin in flow.written.items():
+        name = ".".join(map(str, path))
+        if name not in names and origin.kind != "default" and path[0] not in {"except", "pairs"}:
+            value = ends.get(path[:1]) or _written_value(flow, path)
+            text = "null" if value is None else _setting_text(path, value)
+            yield name, secrets.mask(str(path[-1]), text), str(origin)
+
+
+def _main_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
     settings = flow.settings
     values: dict[tuple[str, ...], object] = {
         ("topics", "include"): ", ".join(settings.topics.include),
@@ -683,6 +697,24 @@ def flow_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
     for block in _CLIENTS:
         for key, text in flow.client(block).items():
             yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)
+
+
+def _written_value(flow: Flow, path: Sequence[Key]) -> object:
+    """Return a setting by its path in the tree: of the flow, or of its link."""
+    value: object = flow if path[0] == "link" else flow.settings
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else getattr(value, str(key), None)
+    return value
+
+
+_TIMES = frozenset({"max_lag", "interval", "check_every", "rehearse_every", "cool_down"})
+"""Settings in seconds."""
+
+
+def _setting_text(path: Sequence[Key], value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(config_text, value))
+    return f"{config_text(value)} s" if path[-1] in _TIMES and isinstance(value, int | float) else config_text(value)
 
 
 def trace_lines(trace: str | None) -> list[str]:

@@ -331,9 +331,13 @@ class OverrideFile:
         """The line by which files of the command are known from files of people."""
         return f"# Written by `mm2mgr {self.command}` from {self.source}: review it like any change, then commit.\n"
 
-    def path(self, sources: Collection[Path]) -> Path:
-        """Return where the file belongs: the overrides folder of the tree's first folder."""
-        folder = next((source for source in sources if source.is_dir()), None)
+    def path(self, sources: Collection[Path], *, write: bool = True) -> Path:
+        """Return where the file belongs: the overrides folder of the tree's first folder.
+
+        A tree of single files has none: Mm2mgrError, or where nothing is to be written the place beside the first.
+        """
+        beside = None if write else next(iter(sources)).parent
+        folder = next((source for source in sources if source.is_dir()), beside)
         if folder is None:
             problem = "the tree consists of single files, so there is no folder for overrides"
             raise Mm2mgrError(problem, hint=f"use its folder: mm2mgr --clusters FOLDER {self.command}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mm2mgr import __version__
@@ -24,7 +26,9 @@ SECRETS = BASE.replace(
 def test_init_writes_a_tree_that_renders(mm2mgr: Command) -> None:
     said = mm2mgr("init")
     assert said.lines == ["clusters/clusters.yaml", "clusters/flows.yaml"]
-    assert said.err == ""
+    assert "next: write your addresses into clusters.yaml and your topics into flows.yaml; then" in said.err
+    assert re.findall(r"^  mm2mgr (\w+) +#", said.err, re.MULTILINE) == ["lint", "check", "plan", "apply"]
+    assert "mm2mgr --clusters 'my tree' plan" in mm2mgr("init", "my tree").err
     rendered = mm2mgr("render", "-o", "json").json
     assert sorted(each["type"] for each in rendered) == ["checkpoint", "heartbeat", "source"]
 

@@ -178,6 +178,16 @@ def test_a_tree_of_single_files_has_no_place_for_overrides(ready: Command) -> No
     assert "hint: use its folder: mm2mgr --clusters FOLDER size" in said.err
 
 
+def test_a_tree_of_single_files_is_sized_where_nothing_is_written(ready: Command) -> None:
+    file = str(next(ready.tree.glob("*.yaml")))
+    ready("--clusters", file, "size", *RESULT, code=1)
+    before = ready.files()
+    said = ready("--clusters", file, "size", *RESULT, "--dry-run")
+    assert "logs:a->hub" in said.out
+    ready("--clusters", file, "size", *RESULT, "--check", code=2)
+    assert ready.files() == before
+
+
 def test_check_fails_when_a_flow_has_become_too_small_and_writes_nothing(ready: Command) -> None:
     ready("size", *RESULT)
     before = file_of(ready).read_bytes()

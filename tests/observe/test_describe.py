@@ -50,6 +50,33 @@ def test_settings_say_who_said_them_and_hide_secrets(tmp_path: Path) -> None:
     assert "hunter2" not in json.dumps(data)
 
 
+def test_every_setting_that_was_written_is_shown_with_its_place(tmp_path: Path) -> None:
+    more = """max_lag: 5min
+    audit: 2%
+    balance: plugin
+    source_connector: {offset.lag.max: 7}
+    checkpoint_connector: {offset.lag.max: 5, some.password: hunter2}
+    heartbeats: {interval: 9s}
+    failover: {check_every: 10min}
+    sync: {topic_acls: true}
+    silence: {one-task: "it is small"}
+    record_producer: {acks: null}"""
+    with estate(tmp_path, more=more) as one:
+        data = told(one)
+    rows = [(each["setting"], each["value"], each["origin"]) for each in data["settings"]]  # type: ignore[attr-defined]
+    settings = {name: (value, origin) for name, value, origin in rows}
+    assert len(settings) == len(rows), "none twice"
+    wanted = {
+        "sources": "A", "targets": "B", "max_lag": "300 s", "audit": "0.02", "balance.by": "plugin", "source_connector.offset.lag.max": "7",
+        "checkpoint_connector.offset.lag.max": "5", "heartbeats.interval": "9 s", "failover.check_every": "600 s",
+        "sync.topic_acls": "true", "silence.one-task": "it is small", "record_producer.acks": "null",
+    }  # fmt: skip
+    assert {name: settings[name][0] for name in wanted} == wanted
+    assert all("tree.yaml:" in settings[name][1] for name in wanted)
+    assert "hunter2" not in json.dumps(data)
+    assert settings["checkpoint_connector.some.password"][0] != "hunter2"
+
+
 def test_a_dead_connect_cluster_still_gives_a_description(tmp_path: Path) -> None:
     with estate(tmp_path) as gone:
         pass

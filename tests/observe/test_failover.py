@@ -179,8 +179,9 @@ def test_what_cannot_be_meant_is_named_with_its_place(tmp_path: Path, more: str,
 def test_flows_of_a_pair_agree_and_a_flow_switches_the_default_off(tmp_path: Path) -> None:
     text = TREE.format(url="http://127.0.0.1:1", more="failover: true")
     both = text + '  clicks: {sources: [A], targets: [B], topics: {include: ["clicks"]}}\n'
-    with pytest.raises(SpecError, match="must have the same failover"):
-        topology_of(both, tmp_path)
+    assert {flow.settings.failover is not None for flow in topology_of(both, tmp_path).flows} == {True}
+    with pytest.raises(SpecError, match="which has one failover"):
+        topology_of(both.replace('"clicks"]}', '"clicks"]}, failover: false'), tmp_path)
     shared = "defaults: {flows: {failover: {check_every: 5min}}}\n" + both.replace("failover: true", "")
     assert topology_of(shared, tmp_path).failover_pairs["A->B"].check_every == 300
     off = shared.replace("tasks: {max: 2}", "failover: false").replace('"clicks"]}', '"clicks"]}, failover: false')

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
+from mm2mgr.render import render
+from mm2mgr.spec.models import FlowSettings, Topics
 from tests.spec.trees import complaint, complaints, expanded
 
 BASE = """\
@@ -18,6 +21,9 @@ connect:
   on-a: {url: "http://a:8083", kafka: a}
   on-b: {url: "http://b:8083", kafka: b}
 """
+
+
+DEFAULTS = FlowSettings(topics=Topics(include=["t"]))
 
 
 def flow(name: str, ends: str, include: str, more: str = "") -> str:
@@ -42,23 +48,93 @@ def flow(name: str, ends: str, include: str, more: str = "") -> str:
         ("heartbeat_connector: {some.key: 5}", "heartbeat", "heartbeat_connector"),
     ],
 )
-def test_what_lands_on_a_shared_connector_is_said_alike(tmp_path: Path, setting: str, shared: str, key: str) -> None:
-    one = flow("f", "a->b", "t")
-    found = complaint(tmp_path, x=BASE, y=one, z=flow("g", "a->b", "u", f", {setting}"))
-    assert found.startswith("z.yaml:1:")
-    assert found.split(": ", 1)[1] == (
-        f"flows 'g' and 'f' share the {shared} connector of a->b and must have the same {key}: "
-        "set it in both flows or under defaults:"
+def test_what_one_flow_says_of_a_shared_connector_holds_for_the_pair(
+    tmp_path: Path, setting: str, shared: str, key: str
+) -> None:
+    silent, speaking = flow("f", "a->b", "t"), flow("g", "a->b", "u", f", {setting}")
+    topology = expanded(tmp_path, x=BASE, y=silent, z=speaking)
+    both = expanded(tmp_path, y=flow("f", "a->b", "t", f", {setting}"))
+    assert [one.settings for one in topology.flows] == [one.settings for one in both.flows]
+    configs = [{one.name: one.config for one in render(made)} for made in (topology, both)]
+    assert configs[0] == configs[1]
+    (line,) = [one for one in render(topology) if one.type == shared]
+    assert any(str(origin.where).endswith("z.yaml:1") for origin in line.origins.values()), (
+        "it is explained by its line"
     )
-    assert len(expanded(tmp_path, y=one.replace("}}\n", f", {setting}}}}}\n")).flows) == 2
-    alone = {"z": flow("g", "a->b", "u", f", {setting}"), "y": flow("f", "a->b", "t", f", {shared}s: false")}
-    assert len(expanded(tmp_path, **alone).flows) == 2
+    alone = {"z": speaking, "y": flow("f", "a->b", "t", f", {shared}s: false")}
+    off = {one.name: one for one in expanded(tmp_path, **alone).flows}
+    value = attrgetter(key)
+    assert value(off["f"].settings) == value(DEFAULTS), (
+        "a flow without such a connector says nothing of it, nor takes it"
+    )
+    assert not getattr(off["f"].settings, f"{shared}s").enabled
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            ("checkpoints: {interval: 9s}", "checkpoints: {interval: 5s}"),
+            "flows 'f', 'g' share the checkpoint connector of a->b, which has one checkpoints.interval: 'f' says"
+            " checkpoints: {interval: 9s} and 'g' says checkpoints: {interval: 5s}; write it in one of them alone: flows:"
+            " {f: {checkpoints: {interval: 9s}}}",
+        ),
+        (
+            ("failover: true", "failover: false"),
+            "flows 'f', 'g' share the pair a->b, which has one failover: 'f' says failover: true and 'g' says failover:"
+            " false; write it in one of them alone: flows: {f: {failover: true}}",
+        ),
+        (
+            ("", "separator: _"),
+            "flows 'f', 'g' share the pair a->b, which has one separator: 'f' says nothing and 'g' says separator: _;"
+            " write separator: _ in all of them, or in none",
+        ),
+    ],
+)
+def test_a_contradiction_is_one_sentence_with_what_to_write(
+    tmp_path: Path, settings: tuple[str, str], says: str
+) -> None:
+    first, second = (f", {setting}" if setting else "" for setting in settings)
+    found = complaint(tmp_path, x=BASE, y=flow("f", "a->b", "t", first), z=flow("g", "a->b", "u", second))
+    assert found.startswith("z.yaml:1:")
+    assert found.split(": ", 1)[1] == says
+    third = flow("h", "a->b", "v")
+    if first:
+        assert len(complaints(tmp_path, w=third)) == 1, "who says nothing is not blamed"
+    wide = {
+        name: text.replace("targets: [b]", "targets: [b, a]").replace("sources: [a]", "sources: [a, b]")
+        for name, text in (("y", flow("f", "a->b", "t", first)), ("z", flow("g", "a->b", "u", second)))
+    }
+    wide = {name: text.replace("topics:", "except: [a->a, b->b], topics:") for name, text in wide.items()}
+    (tmp_path / "w.yaml").unlink(missing_ok=True)
+    assert "a->b and 1 more, which has" in complaint(tmp_path, **wide).replace("b->a and 1 more", "a->b and 1 more")
+
+
+def test_what_a_second_flow_adds_to_a_setting_of_keys_is_for_both(tmp_path: Path) -> None:
+    topology = expanded(
+        tmp_path, x=BASE,
+        y=flow("f", "a->b", "t", ", target_consumer: {fetch.max.bytes: 5}"),
+        z=flow("g", "a->b", "u", ", target_consumer: {max.poll.records: 7}"),
+    )  # fmt: skip
+    assert [one.settings.target_consumer for one in topology.flows] == [
+        {"fetch.max.bytes": "5", "max.poll.records": "7"}
+    ] * 2
+
+
+def test_a_contradiction_shows_no_secret(tmp_path: Path) -> None:
+    jaas = 'target_consumer: {{sasl.jaas.config: "x required password=\\"{}\\";"}}'
+    texts = (", " + jaas.format("pa55-one"), ", " + jaas.format("pa55-two"))
+    found = complaint(tmp_path, x=BASE, y=flow("f", "a->b", "t", texts[0]), z=flow("g", "a->b", "u", texts[1]))
+    assert "which has one target_consumer" in found
+    assert "pa55" not in found
 
 
 def test_the_admin_client_of_the_source_serves_both_shared_connectors(tmp_path: Path) -> None:
-    found = complaints(
+    topology = expanded(
         tmp_path, x=BASE, y=flow("f", "a->b", "t"), z=flow("g", "a->b", "u", ", source_admin: {retries: 5}")
     )
+    assert [one.settings.source_admin for one in topology.flows] == [{"retries": "5"}] * 2
+    found = complaints(tmp_path, y=flow("f", "a->b", "t", ", source_admin: {retries: 6}"))
     assert [one.split(" share the ")[1].split()[0] for one in found] == ["checkpoint", "heartbeat"]
 
 

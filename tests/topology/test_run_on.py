@@ -74,20 +74,24 @@ def test_two_flows_may_share_a_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("replication_policy: identity", "must have the same replication_policy"),
-        ("separator: _", "must have the same separator"),
-        ("offset_syncs: {location: target}", "must have the same offset_syncs"),
-        ("offset_syncs: false", "must have the same offset_syncs"),
-        ("run_on: far", "must run on the same Connect cluster"),
+        ("replication_policy: identity", "flows 'f', 'g' share the pair a->b, which has one replication_policy"),
+        ("separator: _", "flows 'f', 'g' share the pair a->b, which has one separator"),
+        ("run_on: far", "flows 'g' and 'f' share the pair a->b and must run on the same Connect cluster"),
     ],
 )
 def test_but_they_must_agree_on_what_names_their_internal_topics(tmp_path: Path, setting: str, says: str) -> None:
     found = complaints(tmp_path, x=CLUSTERS, y=FLOW, z=f"{SECOND}    {setting}\n")
-    start = f"z.yaml:6:5: flows 'g' and 'f' share the pair a->b and {says}"
-    assert any(problem.startswith(start) for problem in found)
+    assert any(problem.startswith(f"z.yaml:6:5: {says}") for problem in found)
     if "run_on" in setting:
         assert "since they share one heartbeat and one checkpoint connector" in " ".join(found)
         assert "write run_on: {b: near} here too" in " ".join(found)
+
+
+@pytest.mark.parametrize("setting", ["offset_syncs: {location: target}", "offset_syncs: false"])
+def test_where_offset_syncs_are_holds_for_the_pair(tmp_path: Path, setting: str) -> None:
+    first, second = expanded(tmp_path, x=CLUSTERS, y=FLOW, z=f"{SECOND}    {setting}\n").flows
+    assert first.settings.offset_syncs == second.settings.offset_syncs
+    assert first.settings.offset_syncs.enabled is (setting != "offset_syncs: false")
 
 
 def test_what_concerns_one_flow_only_may_differ(tmp_path: Path) -> None:
