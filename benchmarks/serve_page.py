@@ -22,7 +22,7 @@ from mm2mgr.operations.serve import EstateView
 from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.app import application
 from mm2mgr.serve.pages import flow_link
-from tests.serve.estate import CHROMIUM, NOW, SURVEY, flow_status, look_of, serving, view_of
+from tests.serve.estate import CHROMIUM, NOW, SURVEY, flow_status, look_of, problem, serving, view_of
 
 SOURCES, TARGETS, TASKS = 40, 6, 8
 # Milliseconds from the start of the request to the first paint of text.
@@ -31,10 +31,13 @@ FIRST_PAINT = """() => new Promise(done => new PerformanceObserver(
 
 
 def estate() -> tuple[EstateView, str]:
-    """Return the view of 240 pairs, and the path of the page of one flow."""
+    """Return the view of 240 pairs, a third of them with a problem, and the path of the page of one flow."""
     names = [f"orders:dc{source:02}->agg-{target}" for source in range(SOURCES) for target in range(TARGETS)]
     tasks = tuple(TaskState(task, "RUNNING", "worker.example:8083", 4) for task in range(TASKS))
-    flows = [flow_status(name, name.partition(":")[2], tasks=tasks) for name in names]
+    flows = [
+        flow_status(name, name.partition(":")[2], tasks=tasks, problems=(problem(name),) if number % 3 == 0 else ())
+        for number, name in enumerate(names)
+    ]
     lags = {name: {f"topic-{topic}": topic for topic in range(32)} for name in names}
     return view_of(look_of(flows, lags), survey=SURVEY), flow_link(names[0])
 

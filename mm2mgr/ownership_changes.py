@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 from mm2mgr.spec.files import Spec
 from mm2mgr.spec.models import DedicatedPair, MovedFlow
@@ -25,6 +27,11 @@ def handed_over(
     """Return what is adopted, moved and released, as written; `problem` and `unknown` get what is wrong, and where."""
     reading = _Reading(spec, flows, problem, unknown)
     return tuple(reading.adoptions()), tuple(reading.moves()), tuple(reading.releases())
+
+
+def _is_pair(text: str) -> bool:
+    source, arrow, target = text.partition("->")
+    return bool(source and arrow and target)
 
 
 class _Reading:
@@ -77,7 +84,7 @@ class _Reading:
 
     def moves_away(self, named: tuple[str, str]) -> bool:
         """Tell whether an entry of `moved:` may mean this connector: by its name, or by that of a flow that is gone."""
-        froms = [moved.from_ for moved in self.tree.moved if isinstance(moved.from_, str)]
+        froms = [moved.from_ for _, moved in self.moved_flows if isinstance(moved.from_, str)]
         return "/".join(named) in froms or any("/" not in giver and giver not in self.flows for giver in froms)
 
     def releases(self) -> Iterable[ListedConnector]:
@@ -99,9 +106,9 @@ class _Reading:
 
     def moves(self) -> Iterable[Moved]:
         places: dict[tuple[str, str | None], PathKey] = {}
-        gone = {entry.from_: entry for entry in self.tree.moved if isinstance(entry.from_, str) and not entry.topics}
-        for index, entry in enumerate(self.tree.moved):
-            path: PathKey = ("moved", index)
+        entries = [entry for _, entry in self.moved_flows]
+        gone = {entry.from_: entry for entry in entries if isinstance(entry.from_, str) and not entry.topics}
+        for path, entry in self.moved_flows:
             move = self.one_moved(entry, path)
             if move is None:
                 continue
@@ -118,7 +125,36 @@ class _Reading:
                 if first != path:
                     subject = f"'{move.written}'" if topic is None else f"topic '{topic}' of '{move.written}'"
                     self.problem(path, f"{subject} already moves at {self.place(*first)}: keep one")
-            yield move
+            yield replace(move, of_pair=":" not in self.tree.moved[int(path[1])].to)
+
+    @cached_property
+    def moved_flows(self) -> list[tuple[PathKey, MovedFlow]]:
+        """The entries of `moved:`, each that is for a pair as one of each of its flows."""
+        return list(self._moved_flows())
+
+    def _moved_flows(self) -> Iterator[tuple[PathKey, MovedFlow]]:
+        for index, entry in enumerate(self.tree.moved):
+            path: PathKey = ("moved", index)
+            if ":" in entry.to:
+                yield path, entry
+                continue
+            connect, slash, pair = entry.from_.rpartition("/") if isinstance(entry.from_, str) else ("", "", "")
+            flows = [flow for flow in self.flows.values() if flow.pair == entry.to]
+            if entry.topics or ":" in pair or not _is_pair(pair):
+                forms = f"the pair that it was ({entry.to}) or the Connect cluster and the pair (main/{entry.to})"
+                message = f"'{entry.to}' is a pair, so write as from: {forms}, without topics:"
+                self.problem((*path, "from"), message)
+            elif slash and pair != entry.to:
+                message = f"a pair that gets another name stays on its Connect cluster: write from: {pair}"
+                self.problem((*path, "from"), message)
+            elif not flows:
+                self.unknown((*path, "to"), "pair", entry.to, sorted({flow.pair for flow in self.flows.values()}))
+            else:
+                for flow in flows:
+                    was = (
+                        f"{connect}/{flow.connector_name('source')}" if slash else f"{flow.id.partition(':')[0]}:{pair}"
+                    )
+                    yield path, entry.model_copy(update={"from_": was, "to": flow.id})
 
     def one_moved(self, entry: MovedFlow, path: PathKey) -> Moved | None:
         """Return an entry as a value; None, and a problem, when its `from` is neither flow nor connector."""

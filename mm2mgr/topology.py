@@ -315,6 +315,8 @@ class Moved:
     from_owner: str | None
     place: str
     written: str
+    of_pair: bool = False
+    """Whether the entry is for a whole pair, and this is one flow of it."""
 
 
 @dataclass(frozen=True)
@@ -470,7 +472,13 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
         for flow in group[1:]:
             if flow.connect != group[0].connect:
                 names = f"flows '{flow.name}' and '{group[0].name}' share the pair {pair}"
-                yield ("flows", flow.name, "run_on"), f"{names} and must run on the same Connect cluster"
+                target = pair.partition("->")[2]
+                yield (
+                    ("flows", flow.name, "run_on"),
+                    f"{names} and must run on the same Connect cluster, since they share one heartbeat and one"
+                    " checkpoint connector, which translates the offsets of both: write run_on:"
+                    f" {{{target}: {group[0].connect.name}}} here too, or move the other one as well",
+                )
 
 
 def _twins(flows: Iterable[Flow]) -> Iterator[Clash]:

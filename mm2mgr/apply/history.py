@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, digest
 from mm2mgr.comparison.differences import Named
@@ -30,8 +30,20 @@ from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.read import ask_all
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.plan.changes import Change, ClusterPlan
-from mm2mgr.plan.history import CONFIG, ENTRY, Claim, History, HistoryEntry, adopting, read_claims, read_history
+from mm2mgr.plan.history import (
+    CONFIG,
+    ENTRY,
+    Claim,
+    Claims,
+    History,
+    HistoryEntry,
+    Pair,
+    adopting,
+    read_claims,
+    read_history,
+)
 from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.render import LANE_OF_KEY, flow_of_lane
 from mm2mgr.secrets import mask_config, mask_text
@@ -162,6 +174,20 @@ class Recorder:
             action=change.action,
             keys=({"key": f"{RATE_KEY} on {change.kafka}", "before": before, "after": after},),
             state=None,
+            outcome="done",
+            **self._common,
+        )
+        self.put(entry)
+
+    def hand_over(self, action: Literal["adopt", "release"], named: Named, flows: tuple[str, ...]) -> None:
+        """Record that a connector came under the tree's management, or left it; nothing is written to it."""
+        entry = HistoryEntry(
+            f"{self._run}-{action}-{uuid.uuid4().hex[:8]}",
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            connect=named[0],
+            connector=named[1],
+            flows=flows,
+            action=action,
             outcome="done",
             **self._common,
         )
@@ -307,12 +333,14 @@ def _safe(text: str) -> str:
 
 
 async def settle_claims(topology: Topology, parts: Sequence[ClusterPlan], recorder: Recorder) -> None:
-    """Leave a claim on what is adopted, or would be if no other owner claimed it, and withdraw those that are over."""
+    """Leave a claim on what is adopted, or would be if no other owner claimed it, and withdraw those that are over;
+    what is new of it is in the history."""
     owners = Ownership.of_tree(topology)
     readable = {part.connect for part in parts if not part.error}
     concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable
     adopted = adopting(owners, parts)
-    claims = await ask_all(read_claims(topology, adopted, concerned), topology)
+    claims, history = await ask_all(_read_claims_and_history(topology, adopted, concerned), topology)
+    newest = {(entry.connect, entry.connector): entry.action for entry in history.entries if entry.action in _HANDOVERS}
     planned = {change.full_name: change.action for part in parts for change in part.changes}
     mine = {claim.full_name: claim for claim in claims.own}
     for named, pair in adopted.items():
@@ -323,10 +351,30 @@ async def settle_claims(topology: Topology, parts: Sequence[ClusterPlan], record
             by = recorder.author
             claim = Claim(str(topology.owner), *named, pair, urls, by.who, by.commit, when)
             recorder.write(claim.connect, claim.key, json.dumps(asdict(claim)))
+            if named not in claims.others:
+                change = next(change for part in parts for change in part.changes if change.full_name == named)
+                recorder.hand_over("adopt", named, change.flows)
+    for part in parts:
+        for entry in part.lists if part.connect in readable - history.unread.keys() else ():
+            named = part.connect, entry.connector
+            # One whose line can go carries no mark of this tree: it is somebody else's, or nobody's, for longer.
+            is_new = newest.get(named) != "release" and (named in mine or not entry.done)
+            if entry.list == "release" and is_new:
+                recorder.hand_over("release", named, ())
     for named, claim in mine.items():
         is_marked = named in planned and named not in adopted
         if named not in owners.adopted or is_marked:
             recorder.write(claim.connect, claim.key, None)
+
+
+_HANDOVERS = frozenset({"adopt", "release"})
+
+
+def _read_claims_and_history(
+    topology: Topology, pairs: Mapping[Named, Pair], connects: Iterable[str]
+) -> Steps[tuple[Claims, History]]:
+    claims = yield from read_claims(topology, pairs, connects)
+    return claims, (yield from read_history(topology, {connect for connect, _ in pairs} | set(connects)))
 
 
 async def read_undeclared_claims(topology: Topology, connects: Iterable[str]) -> list[Claim]:

@@ -103,6 +103,7 @@ def read_connectors(connect: str, names: Iterable[str]) -> Steps[dict[str, Runni
 _NO_TASKS = "no topic matches, or the source cluster does not answer"
 _AS_BEFORE = ", as before the update"
 _NUMBERS = re.compile(r"\d+")
+_PARTITIONS = re.compile(r"[A-Za-z0-9._-]+-#")  # of another topic it is the same cause
 
 
 # --- a state that was asked for ---------------------------------------------------------------------------------------
@@ -380,7 +381,8 @@ class WrittenConnector:
 
 
 def _failures(status: ConnectorStatus) -> set[tuple[bool, str]]:
-    """Return what failed, connector or task, each with the root of its trace; numbers in it may differ each time."""
+    """Return what failed, connector or task, each with the root of its trace; numbers and partitions in it may differ
+    each time."""
     failures = [(True, status.trace)] if status.state == "FAILED" else []
     failures += [(False, task.trace) for task in status.tasks if task.state == "FAILED"]
     return {(is_connector, _root(trace or "")) for is_connector, trace in failures}
@@ -388,7 +390,8 @@ def _failures(status: ConnectorStatus) -> set[tuple[bool, str]]:
 
 def _root(trace: str) -> str:
     lines = trace.splitlines() or [""]
-    return _NUMBERS.sub("#", next((line for line in reversed(lines) if line.startswith("Caused by: ")), lines[0]))
+    root = next((line for line in reversed(lines) if line.startswith("Caused by: ")), lines[0])
+    return _PARTITIONS.sub("#", _NUMBERS.sub("#", root))
 
 
 def _has_records_to_copy(change: Change) -> bool:

@@ -131,6 +131,16 @@ _ELSEWHERE = {
     **dict.fromkeys(("--grafana", "--grafana-dashboard"), _DASHBOARD),
 }
 """Options of other tools, each with what to write where a command has such an option."""
+_IN_THE_TREE = frozenset({"plan", "apply", "reconcile", "size"})
+_GONE = {
+    "--mirror-again": (frozenset({"plan", "apply", "reconcile"}), "write --allow mirror-again"),
+    "--ack": (frozenset({"status"}), "write mm2mgr losses --ack ID"),
+    "--watchdog": (frozenset({"serve"}), "write --with watch"),
+    "--cool-down": (_IN_THE_TREE, "it is in the tree now: write `tasks: {cool_down: 1d}` for a flow"),
+    "--off-peak": (_IN_THE_TREE, "it is in the tree now: write `tasks: {off_peak: 22-5}` for a flow"),
+    "--move-budget": (_IN_THE_TREE, "it is in the tree now: write `defaults: {move_budget: 40}`"),
+}
+"""Options that are gone: of which commands, and what to write instead."""
 
 
 def _say_usage(error: click.ClickException) -> None:
@@ -142,7 +152,12 @@ def _say_usage(error: click.ClickException) -> None:
     elif isinstance(error, click.NoSuchOption) and error.ctx:
         known_options = {name for option in error.ctx.command.params for name in option.opts}
         hints = (hint for needed, hint in _ELSEWHERE.get(error.option_name, ()) if needed in known_options)
-        message = "; ".join(filter(None, (message, next(hints, ""))))
+        commands, instead = _GONE.get(error.option_name, ((), ""))
+        if error.ctx.info_name in commands:
+            message = f"{error.option_name} is gone; {instead}"
+            vars(error)["possibilities"] = None
+        else:
+            message = "; ".join(filter(None, (message, next(hints, ""))))
     vars(error)["message"] = visible(mask_text(message))  # it quotes what was typed, such as a URL
     error.show(file=(text := io.StringIO()))
     for line in text.getvalue().removesuffix("\n").expandtabs().split("\n"):

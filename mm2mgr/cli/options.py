@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
+from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FleetReport, FlowView, OffPeak, OtherLine, Statistic
+    from mm2mgr.operations import FleetReport, FlowView, OtherLine, Statistic
     from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
@@ -312,21 +313,12 @@ def evidence_options(function: Callable[..., object]) -> Callable[..., object]:
     return with_options(command, *options)
 
 
-def _hours(text: str) -> OffPeak:
-    from mm2mgr.operations import OffPeak
-
-    return OffPeak.parse(text)
-
-
 def _kind(text: str) -> str:
     from mm2mgr.operations import KINDS
 
     if text not in KINDS:
         raise ValueError(f"is not one of {', '.join(KINDS)}")
     return text
-
-
-HOURS = Parsed("hours", _hours)
 
 
 def change_options(function: Callable[..., object]) -> Callable[..., object]:
@@ -343,7 +335,6 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             "deletes (any number), tasks-per-worker (more tasks than the workers are declared to carry). A flow may "
             "carry the first three as `allow: [KIND]`.",
         ),
-        option("--mirror-again", is_flag=True, help="Short for --allow mirror-again."),
         option(
             "--allow-deletes",
             type=Count(min=0),
@@ -359,19 +350,6 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             metavar="N",
             help="Write nothing where there are more changes than this.",
         ),
-        option(
-            "--cool-down",
-            type=Duration(),
-            default="1d",
-            help="Apply a step down of `size` so long after its number changed.",
-        ),
-        option("--off-peak", type=HOURS, help="Apply steps down of `size` only in these hours, UTC, such as 22-5."),
-        option(
-            "--move-budget",
-            type=Count(0),
-            metavar="N",
-            help="Apply steps down of `size` that move up to N partitions together; the others wait.",
-        ),
     )
 
     @wraps(function)
@@ -380,25 +358,65 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
         only_flows: tuple[str, ...],
         prune: bool,
         allow: tuple[str, ...],
-        mirror_again: bool,
         allow_deletes: int,
         max_changes: int | None,
-        cool_down: float,
-        off_peak: OffPeak | None,
-        move_budget: int | None,
         **more: object,
     ) -> object:
-        from mm2mgr.operations import PlanOptions, RestartRules
+        from mm2mgr.operations import PlanOptions
 
-        allow = (*allow, *(["mirror-again"] if mirror_again else []))
-        restarts = RestartRules(cool_down, off_peak, move_budget)
-        chosen = PlanOptions(only_flows, prune, allow, allow_deletes, max_changes, restarts)
+        chosen = PlanOptions(only_flows, prune, allow, allow_deletes, max_changes)
         return function(*values, options=chosen, **more)
 
     return with_options(command, *options)
 
 
-WATCHDOG_NAMES = ("dry_run", "freeze_file", "first_wait", "restarts", "window", "reason", "events")
+def sample_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options that `sample` and `serve` share, as its argument `sampling`: an order for a store that
+    the command names, without an end."""
+    past = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)
+    options = (
+        option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples."),
+        option("--cluster", "aliases", multiple=True, help="Sample only this source cluster (repeatable)."),
+        option(
+            "--keep",
+            type=DurationWithUnit(LEAST_SECONDS),
+            help="Remove samples older than this, such as 90d. Default: none.",
+        ),
+        option(
+            "--from",
+            "kind",
+            type=click.Choice(["kafka", *(kind.name for kind in METRIC_SOURCES)]),
+            default="kafka",
+            help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
+        ),
+        option(
+            "--back",
+            type=Duration(),
+            default="0s",
+            show_default=False,
+            help=f"How much of the past a first run takes from {past}, such as 24h.",
+        ),
+        spark_option,
+    )
+
+    @wraps(function)
+    def command(
+        *values: object,
+        store: Path | str,
+        interval: float,
+        aliases: tuple[str, ...],
+        keep: float | None,
+        kind: str,
+        back: float,
+        spark: bool | None,
+        **more: object,
+    ) -> object:
+        from mm2mgr.operations.sample import SampleOrder
+
+        sampling = SampleOrder(store, interval, None, aliases, keep, kind, back, spark)
+        return function(*values, store=store, sampling=sampling, **more)
+
+    return with_options(command, *options)
 
 
 def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
@@ -436,7 +454,8 @@ def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
         from mm2mgr.operations import RestartPolicy, WatchOrder
 
         policy = RestartPolicy(first_wait, restarts=restarts, window_seconds=window)
-        return function(*values, order=WatchOrder((), policy, dry_run, freeze_file, reason), **more)
+        order = WatchOrder((), policy, dry_run, freeze_file, reason)
+        return function(*values, order=order, **more)
 
     return with_options(command, *options)
 

@@ -65,7 +65,7 @@ def plan(
 
     FLOWS, or --flow as in `apply`, limits the plan to some flows. Blocked are flows that their workers would refuse
     or write to another Kafka, and more deletes than --prune may make. Updates that only save tasks (`size` found
-    fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
+    fewer to be enough) wait for `cool_down` and `off_peak` of `tasks:` in the tree, and for its `move_budget`.
 
     Costly kinds of change are blocked, with what they cost, until --allow or the flow's `allow` permits them. `-o
     markdown` is meant for a pull request: less than 60 kB, without secrets.
@@ -187,8 +187,8 @@ def apply(
 
     A second apply writes nothing. With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused
     if tree or live state changed since (inline secrets excepted, which a plan file does not hold). A Connect cluster
-    that cannot be read holds up no other. Updates that only save tasks wait for --cool-down, --off-peak and
-    --move-budget; those of a PLANFILE as it says. Connectors without this tree's owner mark are never touched, nor
+    that cannot be read holds up no other. Updates that only save tasks wait for `cool_down` and `off_peak`
+    of `tasks:` in the tree, and for its `move_budget`; those of a PLANFILE as it says. Connectors without this tree's owner mark are never touched, nor
     those whose config changed since the plan. Each Connect cluster is written in waves: heartbeats, sources,
     checkpoints, deletes. A wave that breaks a connector halts its Connect cluster (--rollback takes back what was
     written there); one whose connectors are not seen to run within --wait pauses it for a person (apply again

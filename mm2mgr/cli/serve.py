@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,27 +15,30 @@ from click.core import ParameterSource
 from mm2mgr import operations
 from mm2mgr.cli import interrupts
 from mm2mgr.cli.options import (
-    WATCHDOG_NAMES,
     Duration,
     Parsed,
+    change_options,
     command,
     invalid_arguments,
     option,
+    sample_options,
     store_option,
     watchdog_options,
 )
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.text import list_names
 
 if TYPE_CHECKING:
     import asyncio
 
-    from mm2mgr.operations import WatchOrder
+    from mm2mgr.operations import PlanOptions, WatchOrder
+    from mm2mgr.operations.sample import SampleOrder
     from mm2mgr.serve.app import Login
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
 _CLOSE_SECONDS = 1.4  # after the signal
-_WRITE_SECONDS = 20.0  # where an assignment is being written, which Connect answers and the history records
+_WRITE_SECONDS = 20.0  # where connectors are being written, which Connect answers and the history records
 _MOST_SECRET_BYTES = 1 << 20
 _File = click.Path(path_type=Path, dir_okay=False, exists=True)
 
@@ -45,6 +49,29 @@ def _address(text: str) -> tuple[str, int]:
     if not is_port or not host or (":" in host) != host.startswith("["):
         raise ValueError("is not an address such as 127.0.0.1:8642 or [::]:8642")
     return host.strip("[]"), int(port)
+
+
+PARTS = ("watch", "reconcile", "sample", "throughput", "audit", "rebalance", "failover")
+_WRITERS = ("watch", "reconcile", "rebalance")
+_TABLES = ("sample", "throughput", "audit")
+_PARTS_OF = {
+    **dict.fromkeys(("dry_run", "first_wait", "restarts", "window"), ("watch",)),
+    **dict.fromkeys(("only_flows", "prune", "allow", "allow_deletes", "max_changes"), ("reconcile",)),
+    **dict.fromkeys(("report_only", "wait", "rollback"), ("reconcile",)),
+    **dict.fromkeys(("interval", "aliases", "keep", "kind", "back"), ("sample",)),
+    **dict.fromkeys(("reason", "events"), _WRITERS),
+    "freeze_file": ("watch", "rebalance"),
+    "spark": _TABLES,
+}
+"""Options of parts, each with the parts that it is for."""
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in PARTS:
+            raise ValueError(f"names '{name}', which is none of {', '.join(PARTS)}")
+    return names
 
 
 @command("Every day", 15)
@@ -71,19 +98,18 @@ def _address(text: str) -> tuple[str, int]:
     "--with",
     "beside",
     multiple=True,
-    type=click.Choice(["audit", "failover", "rebalance", "throughput"]),
+    type=Parsed("part,…", _parts),
     show_default=False,
-    help="Do this too (repeatable). audit: every hour, what `mm2mgr audit --follow` does; failover: check pairs that"
-    " declare it, every 15 minutes or as they say; throughput: roll samples up, every hour; rebalance: write"
-    " assignments with every look, where and when `balance` of the tree allows it.",
-)
-@option(
-    "--watchdog",
-    is_flag=True,
-    help="Restart FAILED tasks too, as `mm2mgr watch` does. The options below are for this; --freeze-file, --reason and"
-    " --events for --with rebalance, too.",
+    help="Do this too: one or several, with commas, of watch, reconcile, sample, throughput (roll samples up, every"
+    " hour), audit (every hour), rebalance (with every look) and failover (check pairs, every 15 minutes or as they"
+    " say), each as its own command does. The options below are for these parts.",
 )
 @watchdog_options
+@change_options
+@option("--report-only", is_flag=True, help="Write nothing, and take no lease.")
+@option("--wait", type=Duration(), default="30s", help="Time to see written connectors run.")
+@option("--rollback", is_flag=True, help="Take back what a wave that breaks a connector wrote.")
+@sample_options
 @click.pass_obj
 def serve(
     workspace: Workspace,
@@ -97,63 +123,69 @@ def serve(
     tls_certificate: Path | None,
     tls_key: Path | None,
     store: Path,
-    beside: tuple[str, ...],
-    watchdog: bool,
+    beside: tuple[tuple[str, ...], ...],
     order: WatchOrder,
     events: Path | None,
+    options: PlanOptions,
+    report_only: bool,
+    wait: float,
+    rollback: bool,
+    sampling: SampleOrder,
 ) -> int:
     """Serve a page, Prometheus metrics and JSON about all flows.
 
     Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster.
-    Nothing is written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does,
-    beside other processes that watch too (one of them restarts, the others stand by), and by `--with rebalance`. The
-    page has the flows by source and target, each flow with tasks, lag over time and partitions, losses, findings of
-    lint, recent changes and the plan. With `--with audit`, flows that declare `audit: 2%` are sampled every hour; with
-    `--with throughput`, each hour of the samples is rolled up when it is over, on Spark where `mm2mgr throughput` would
-    be; with `--with rebalance`, flows with `balance: plugin` get another assignment as `mm2mgr rebalance` writes it;
-    with `--with failover`, pairs that declare `failover` are checked as `mm2mgr failover check` does, and what is read
-    of their sources is kept for the day on which they do not answer. /metrics is for Prometheus, /api/status,
-    /api/flow?id=FLOW, /api/findings, /api/plan, /api/history, /api/watchdog, /api/rebalance and /api/failover are JSON,
-    /healthz tells whether looks succeed (503 where they do not). Listens on this machine alone; elsewhere only with a
-    login, or --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the package.
+    The page has the flows by source and target, each flow with tasks, lag over time and partitions, losses, findings of
+    lint, recent changes and the plan. /metrics is for Prometheus, /api/status, /api/flow?id=FLOW, /api/findings,
+    /api/plan, /api/history, /api/watchdog, /api/reconcile, /api/rebalance, /api/sample and /api/failover are JSON,
+    /healthz tells whether looks succeed (503 where they do not).
+
+    Nothing is written to Kafka or Connect, except by parts that --with names: watch restarts what FAILED, reconcile
+    applies the tree every minute within the gates of `apply`, rebalance writes assignments where `balance` of the tree
+    allows it. Beside other processes of the owner with the same part one writes and the others stand by, each part by
+    a lease of its own; rebalance shares that of reconcile. sample records traffic, throughput rolls each hour up, and
+    audit samples flows that declare `audit: 2%`, all in one Spark session where they use one; failover checks pairs
+    that declare it. Best is a process for the page and another one with the parts that write.
+
+    Listens on this machine alone; elsewhere only with a login, or --no-auth. Ctrl-C or SIGTERM end it. Needs the extra
+    `serve` of the package.
 
     \b
     Example:
       mm2mgr serve
-      mm2mgr serve --watchdog --freeze-file /run/mm2mgr/freeze
+      mm2mgr serve --with watch,sample,throughput --keep 90d --freeze-file /run/mm2mgr/freeze
       mm2mgr serve --listen 0.0.0.0:8642 --password-file password --tls-certificate tls.crt --tls-key tls.key
     """
     from mm2mgr.output.console import flush, talk
     from mm2mgr.serve.app import application
     from mm2mgr.serve.server import Binding, Connections, check_tls, is_loopback, listening, run
 
-    source_of = click.get_current_context().get_parameter_source
-    shared = {"freeze_file", "reason", "events"} if "rebalance" in beside else set[str]()
-    names = [name for name in WATCHDOG_NAMES if name not in shared]
-    typed = [name for name in names if source_of(name) is not ParameterSource.DEFAULT]
-    if typed and not watchdog:
-        raise click.UsageError(f"--{typed[0].replace('_', '-')} needs --watchdog")
-    if "rebalance" in beside and order.dry_run:
-        raise click.UsageError("--with rebalance writes, and --dry-run does not: leave one out")
+    parts = frozenset(part for several in beside for part in several)
+    _refuse_options_of_others(click.get_current_context(), parts)
+    _refuse_contradictions(parts, order, report_only=report_only)
     binding = Binding(*listen, tls_certificate, tls_key)
     with invalid_arguments():
         login = _login(user, password_file, token_file)
         if not (binding.is_loopback or login or no_auth):
-            options = "name --password-file or --token-file, or write --no-auth"
-            raise InvalidArgument("listen", f"{binding.host} can be reached from other machines: {options}")
+            remedy = "name --password-file or --token-file, or write --no-auth"
+            raise InvalidArgument("listen", f"{binding.host} can be reached from other machines: {remedy}")
         check_tls(binding)
     if login and not binding.is_loopback and binding.certificate is None:
         talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
-    pause = min(every, operations.WatchdogOrder.every_seconds)
-    asked = operations.WatchdogOrder(order, pause, events, _WatchPrinter()) if watchdog else None
-    audits = _audits(store) if "audit" in beside else None
-    roll_ups = _roll_ups(store) if "throughput" in beside else None
-    balance = operations.RebalanceOrder((), order.freeze_file, store=store, reason=order.reason)
-    rebalances = operations.RebalancesOrder(balance, events, _RebalancePrinter()) if "rebalance" in beside else None
-    failover = _failover_checks(store) if "failover" in beside else None
-    watch = operations.serve(
-        workspace, operations.ServeOrder(every, survey_every, store, asked, audits, roll_ups, rebalances, failover)
+    asked = operations.ServeOrder(every, survey_every, store)
+    if "watch" in parts:
+        pause = min(every, operations.WatchdogOrder.every_seconds)
+        asked = replace(asked, watchdog=operations.WatchdogOrder(order, pause, events, _WatchPrinter()))
+    reconcile = operations.ReconcileOrder(
+        options, wait_seconds=wait, rollback=rollback, report_only=report_only, reason=order.reason
     )
+    if "reconcile" in parts:
+        asked = replace(asked, reconciles=_reconciles(reconcile, events))
+    if "rebalance" in parts:
+        balance = _balance(order, store, reconcile if "reconcile" in parts else None)
+        asked = replace(asked, rebalances=operations.RebalancesOrder(balance, events, _RebalancePrinter()))
+    asked = _with_tables(asked, parts, sampling)
+    watch = operations.serve(workspace, asked)
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
     app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
     with invalid_arguments(), listening(binding) as (listener, url):
@@ -170,7 +202,7 @@ def serve(
 
         watch.start()
         run(app, binding, listener, halting, connections)
-    if not watch.close(_WRITE_SECONDS if watch.is_writing else _CLOSE_SECONDS):
+    if not watch.close(_CLOSE_SECONDS, _WRITE_SECONDS):
         # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written
         # whole or not.
         flush()
@@ -178,19 +210,89 @@ def serve(
     return 0
 
 
-def _audits(store: Path) -> operations.AuditsOrder:
+def _tell_parts(command: click.Command) -> None:
+    """Let the help of each option of a part begin with the parts that it is for."""
+    for parameter in command.params:
+        of = _PARTS_OF.get(str(parameter.name))
+        if of and isinstance(parameter, click.Option) and not str(parameter.help).startswith("With "):
+            parameter.help = f"With {list_names(of)}: {parameter.help}"
+
+
+_tell_parts(serve)
+
+
+def _refuse_options_of_others(context: click.Context, parts: frozenset[str]) -> None:
+    """UsageError for an option of a part that --with does not name."""
+    for parameter in context.command.params:
+        of = _PARTS_OF.get(str(parameter.name), PARTS)
+        is_typed = context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
+        if is_typed and of is not PARTS and not parts.intersection(of):
+            raise click.UsageError(f"{parameter.opts[0]} needs --with {' or --with '.join(of)}")
+
+
+def _refuse_contradictions(parts: frozenset[str], order: WatchOrder, *, report_only: bool) -> None:
+    """UsageError where one part would write and another one is told not to."""
+    if "rebalance" in parts and (order.dry_run or report_only):
+        quiet = "--dry-run" if order.dry_run else "--report-only"
+        raise click.UsageError(f"--with rebalance writes, and {quiet} does not: leave one out")
+    if parts.issuperset({"watch", "reconcile"}) and order.dry_run != report_only:
+        message = (
+            "watch and reconcile both write: --dry-run holds back one, --report-only the other; write both or none"
+        )
+        raise click.UsageError(message)
+
+
+def _reconciles(order: operations.ReconcileOrder, events: Path | None) -> operations.ReconcilesOrder:
+    from mm2mgr.output.apply_text import say_event
+
+    return operations.ReconcilesOrder(order, events, _ReconcilePrinter(), say_event)
+
+
+def _balance(order: WatchOrder, store: Path, reconcile: operations.ReconcileOrder | None) -> operations.RebalanceOrder:
+    """Return what is rebalanced: by itself, or in the rounds of `reconcile` as its --rebalance does."""
+    balance = operations.RebalanceOrder((), order.freeze_file, store=store, reason=order.reason)
+    if reconcile is None:
+        return balance
+    return replace(balance, flows=tuple(reconcile.options.flows), wait_seconds=reconcile.wait_seconds)
+
+
+def _with_tables(asked: operations.ServeOrder, parts: frozenset[str], sampling: SampleOrder) -> operations.ServeOrder:
+    """Return the order with the parts that write tables alone."""
+    store, spark = sampling.store, sampling.spark
+    if "sample" in parts:
+        asked = replace(asked, samples=_samples(sampling))
+    if "throughput" in parts:
+        asked = replace(asked, roll_ups=_roll_ups(operations.RollUpOrder(store, spark)))
+    if "audit" in parts:
+        asked = replace(asked, audits=_audits(store, spark))
+    if "failover" in parts:
+        asked = replace(asked, failover=_failover_checks(store))
+    return asked
+
+
+def _samples(order: SampleOrder) -> operations.SamplesOrder:
+    from mm2mgr.output.console import talk
+    from mm2mgr.output.load_text import say_followed_round
+
+    return operations.SamplesOrder(order, say_followed_round, lambda message: talk(f"  {message}", style="yellow"))
+
+
+def _audits(store: Path | str, spark: bool | None) -> operations.AuditsOrder:
     from mm2mgr.output.audit_text import talk_audit_round
 
-    return operations.AuditsOrder(operations.FollowOrder(store=store, started_by="serve"), talk_audit_round)
+    options = operations.AuditOptions(spark=spark)
+    return operations.AuditsOrder(
+        operations.FollowOrder((), options, store=store, started_by="serve"), talk_audit_round
+    )
 
 
-def _roll_ups(store: Path) -> operations.RollUpsOrder:
+def _roll_ups(order: operations.RollUpOrder) -> operations.RollUpsOrder:
     from mm2mgr.output.load_text import talk_roll_up
 
-    return operations.RollUpsOrder(operations.RollUpOrder(store), talk_roll_up)
+    return operations.RollUpsOrder(order, talk_roll_up)
 
 
-def _failover_checks(store: Path) -> operations.FailoverChecksOrder:
+def _failover_checks(store: Path | str) -> operations.FailoverChecksOrder:
     return operations.FailoverChecksOrder(operations.FailoverOrder(store), report=_FailoverPrinter())
 
 
@@ -212,6 +314,16 @@ class _WatchPrinter:
         from mm2mgr.output.history_text import say_watch_round
 
         self._printed = say_watch_round(done, self._printed)
+
+
+class _ReconcilePrinter:
+    def __init__(self) -> None:
+        self._printed = ""
+
+    def __call__(self, done: operations.ReconcileRound) -> None:
+        from mm2mgr.output.history_text import say_round
+
+        self._printed = say_round(done, self._printed)
 
 
 class _RebalancePrinter:

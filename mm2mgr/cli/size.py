@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,11 +13,8 @@ import click
 
 from mm2mgr.cli.interrupts import handle_signals
 from mm2mgr.cli.options import (
-    HOURS,
-    LEAST_SECONDS,
     Count,
     Duration,
-    DurationWithUnit,
     Number,
     Parsed,
     command,
@@ -26,6 +22,7 @@ from mm2mgr.cli.options import (
     option,
     output_option,
     page_option,
+    sample_options,
     snapshot_option,
     spark_option,
     store_option,
@@ -33,12 +30,12 @@ from mm2mgr.cli.options import (
     write_page,
 )
 from mm2mgr.errors import ExitCode
-from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import number_of
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import EvidenceOptions, OffPeak, Round
+    from mm2mgr.operations import EvidenceOptions, Round
+    from mm2mgr.operations.sample import SampleOrder
     from mm2mgr.operations.size import SizingReport
 
 
@@ -56,9 +53,6 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compare ways to assign each flow's partitions: today's, stock Connect's, by load, and the least possible.",
 )
-@option("--cool-down", type=Duration(), hidden=True)
-@option("--off-peak", type=HOURS, hidden=True)
-@option("--move-budget", type=Count(0), hidden=True)
 @page_option
 @output_option
 @click.pass_obj
@@ -70,9 +64,6 @@ def size(
     dry_run: bool,
     check: bool,
     balance: bool,
-    cool_down: float | None,
-    off_peak: OffPeak | None,
-    move_budget: int | None,
     page: Path | None,
     output: str,
 ) -> int:
@@ -88,11 +79,7 @@ def size(
       mm2mgr size --dry-run
     """
     from mm2mgr.operations.size import size as size_flows
-    from mm2mgr.output.console import talk
 
-    if (cool_down, off_peak, move_budget) != (None, None, None):
-        message = "--cool-down, --off-peak and --move-budget are options of plan and apply now, and do nothing here"
-        talk(message, "yellow")
     report = size_flows(
         workspace,
         flows,
@@ -367,47 +354,15 @@ def _roll_up(workspace: Workspace, store: Path, spark: bool | None) -> None:
     talk(f"{number_of(done.report.samples, 'sample')} rolled up {done.engine}, {roll_ups} made in {store}")
 
 
-_WITH_PAST = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)
-
-
 @command("Load", 1)
 @store_option("Folder or URI (s3://…) of the tables, appended to.")
-@option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples.")
+@sample_options
 @option("--duration", type=Duration(), default="5min", help="How long to sample.")
 @option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
 @option("--throughput", is_flag=True, help="With --follow: also roll up each hour, as `mm2mgr throughput` does.")
-@option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeatable).")
-@option(
-    "--keep", type=DurationWithUnit(LEAST_SECONDS), help="Remove samples older than this, such as 90d. Default: none."
-)
-@option(
-    "--from",
-    "kind",
-    type=click.Choice(["kafka", *(kind.name for kind in METRIC_SOURCES)]),
-    default="kafka",
-    help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
-)
-@option(
-    "--back",
-    type=Duration(),
-    default="0s",
-    show_default=False,
-    help=f"How much of the past a first run takes from {_WITH_PAST}, such as 24h.",
-)
-@spark_option
 @click.pass_obj
 def sample(
-    workspace: Workspace,
-    store: Path,
-    interval: float,
-    duration: float,
-    follow: bool,
-    throughput: bool,
-    aliases: tuple[str, ...],
-    keep: float | None,
-    kind: str,
-    back: float,
-    spark: bool | None,
+    workspace: Workspace, store: Path, sampling: SampleOrder, duration: float, follow: bool, throughput: bool
 ) -> int:
     """Record the traffic of every mirrored topic at an interval.
 
@@ -427,24 +382,24 @@ def sample(
       mm2mgr sample --from prometheus --back 24h
       mm2mgr sample --from cruise-control-topic --follow
     """
-    from mm2mgr.operations.sample import SampleOrder
     from mm2mgr.operations.sample import sample as run
     from mm2mgr.operations.throughput import RollUpOrder, roll_ups_beside
     from mm2mgr.output.console import complain, say, talk
-    from mm2mgr.output.load_text import say_round, talk_roll_up
+    from mm2mgr.output.load_text import say_followed_round, say_round, talk_roll_up
 
     if throughput and not follow:
         raise click.UsageError("--throughput needs --follow")
-    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, kind, back, spark)
+    order = replace(sampling, duration_seconds=None if follow else duration)
     stop = threading.Event()
 
     def progress(round_: Round) -> None:
         """Print each round of a bounded run; when following for months, the first and what changes."""
-        shown = round_.number == 1 or not follow
-        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if follow else ""
-        say_round(round_.number if shown else None, round_.samples, round_.news, at)
+        if follow:
+            say_followed_round(round_)
+        else:
+            say_round(round_.number, round_.samples, round_.news)
 
-    beside = roll_ups_beside(workspace, RollUpOrder(store, spark), talk_roll_up) if throughput else nullcontext()
+    beside = roll_ups_beside(workspace, RollUpOrder(store, order.spark), talk_roll_up) if throughput else nullcontext()
     with handle_signals(stop.set), beside:  # as a service manager expects: the loop ends after its round
         done = run(workspace, order, progress, lambda message: talk(f"  {message}", style="yellow"), stop)
     if done.interrupted:
@@ -452,6 +407,6 @@ def sample(
     else:
         say(f"{done.samples} samples of {len(done.clusters)} clusters in {store}")
     if done.never_read:
-        hint = f"check {'bootstrap_servers and access:' if kind == 'kafka' else 'metrics:'} of these clusters"
+        hint = f"check {'bootstrap_servers and access:' if order.source == 'kafka' else 'metrics:'} of these clusters"
         complain(f"never read: {', '.join(sorted(done.never_read))}", hint)
     return 1 if done.never_read else 0

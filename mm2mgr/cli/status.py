@@ -25,7 +25,7 @@ from mm2mgr.cli.options import (
     snapshot_option,
     store_option,
 )
-from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError
+from mm2mgr.errors import ExitCode, InvalidArgument
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -43,12 +43,6 @@ _EVERY = "Look again after this time, until Ctrl-C: redrawn on a terminal; with 
     type=Duration(LEAST_SECONDS),
     help=_EVERY,
 )
-@option(
-    "--ack",
-    multiple=True,
-    metavar="ID",
-    help="Acknowledge a loss, which is then no longer shown (repeatable; 'all': every loss, of FLOWS if given).",
-)
 @option("--notes", is_flag=True, help=_NOTES)
 @store_option("Folder or URI of the tables, for the one of losses.")
 @output_option
@@ -58,7 +52,6 @@ def status(
     workspace: Workspace,
     flows: tuple[str, ...],
     watch: float | None,
-    ack: tuple[str, ...],
     notes: bool,
     store: Path,
     output: str,
@@ -73,16 +66,9 @@ def status(
     \b
     Example:
       mm2mgr status --watch 10
-      mm2mgr status --ack 3f2a9c1b04
     """
-    from mm2mgr.output.console import talk
-    from mm2mgr.output.status_text import acknowledged_text, say_look, say_status
+    from mm2mgr.output.status_text import say_look, say_status
 
-    if ack and workspace.snapshot:
-        raise Mm2mgrError("--ack writes, and a snapshot is only read", hint="leave one of --ack and --snapshot out")
-    if ack:
-        for loss in operations.acknowledge(workspace, ack, flows, store=store):
-            talk(acknowledged_text(loss))
     watching = watch is not None
 
     def show(look: Status) -> None:

@@ -1,8 +1,8 @@
 """What flows were behind and moved over the last 31 days, as the pages of `serve` draw it.
 
 Lag and records come from looks (tables `lag` and `lag_history`, and of the last hour the looks of this process), bytes
-from roll-ups. A rate is that between two looks at the same partitions, 15 minutes apart at most; a log end or a position
-that goes back begins anew. Nothing is filled in where nobody looked, and nothing here starts a JVM.
+from roll-ups. A rate is that between two looks at the same partitions, 15 minutes apart at most; a log end or a
+position that goes back begins anew. Nothing is filled in where nobody looked, and nothing here starts a JVM.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from itertools import pairwise
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mm2mgr.errors import cause
 from mm2mgr.observe.trend import LagPoint
+from mm2mgr.text import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +36,8 @@ RANGES = {"1h": HOUR_SECONDS, "6h": 6 * HOUR_SECONDS, "24h": DAY_SECONDS, "7d": 
 USUAL_RANGE = "24h"
 _FINE_SECONDS = DAY_SECONDS  # what is longer is drawn by hours
 _LOOK_SECONDS = 60.0  # stored offsets move once per flush
-_HOURS_OF_BYTES = 8 * 24  # read hour by hour
 _DAYS = 31
 _USUAL_FACTOR = 2.0
-_LEAST_COVERED = 0.1  # of an hour, for a rate to stand for it
 
 
 class TrafficPoint(NamedTuple):
@@ -81,7 +79,7 @@ class TrafficColumns:
     def __len__(self) -> int:
         return len(self.whole[0])
 
-    def since(self, time: float) -> list[TrafficPoint]:
+    def points_since(self, time: float) -> list[TrafficPoint]:
         """Return the points from then on (seconds since 1970)."""
         first = bisect_left(self.real[0], time)
         times, *others = (column[first:] for column in self.real)
@@ -98,7 +96,7 @@ class TrafficColumns:
 
 
 @dataclass(frozen=True)
-class FlowTraffic:
+class FlowPast:
     """What is known of one flow: looks of five minutes of the last days, hours of 31 days, and by hour since 1970 the
     bytes per second that its source got.
 
@@ -116,9 +114,9 @@ class FlowTraffic:
         minutes, else by hours, and always up to the newest look of `recent`."""
         own = points_of_looks(recent)
         if seconds > _FINE_SECONDS:
-            points = self.hours.since(now - seconds)
+            points = self.hours.points_since(now - seconds)
             return [*points, *(point for point in own[-1:] if not points or point.time > points[-1].time)]
-        points = self.looks.since(now - seconds)
+        points = self.looks.points_since(now - seconds)
         if own:
             at = bisect_left(
                 points, own[0].time if seconds <= HOUR_SECONDS else points[-1].time if points else 0.0, key=_time
@@ -154,17 +152,21 @@ def _time(point: TrafficPoint) -> float:
 
 @dataclass(frozen=True)
 class TrafficHistory:
-    """What is known of each flow; `unknown` and `bytes_unknown` say why looks and bytes are not known."""
+    """What is known of each flow; `unknown` and `bytes_unknown` say why looks and bytes are not known.
 
-    flows: Mapping[str, FlowTraffic] = field(default_factory=dict)
+    `warnings`: damaged files of the store that were left out.
+    """
+
+    flows: Mapping[str, FlowPast] = field(default_factory=dict)
     unknown: str = ""
     bytes_unknown: str = ""
+    warnings: tuple[str, ...] = ()
 
-    def of_flow(self, flow: str) -> FlowTraffic:
+    def of_flow(self, flow: str) -> FlowPast:
         return self.flows.get(flow, _NOTHING)
 
 
-_NOTHING = FlowTraffic()
+_NOTHING = FlowPast()
 
 
 def points_of_looks(looks: Sequence[LagPoint]) -> list[TrafficPoint]:
@@ -235,7 +237,7 @@ def volume(rate: float | None, record_bytes: float | None) -> float | None:
     return None if rate is None or record_bytes is None else rate * record_bytes
 
 
-def history_dict(traffic: FlowTraffic, points: Sequence[TrafficPoint]) -> list[dict[str, float | None]]:
+def history_dict(traffic: FlowPast, points: Sequence[TrafficPoint]) -> list[dict[str, float | None]]:
     """Return points as JSON has them; rates are those since the point before, None: unknown."""
     return [
         {
@@ -258,12 +260,13 @@ def history_dict(traffic: FlowTraffic, points: Sequence[TrafficPoint]) -> list[d
 
 def traffic_history(owner: str, flows: Sequence[Flow], store: Store, now: float) -> TrafficHistory:
     """Read what the store and the memory know of these flows; what cannot be read is said, and raises nothing."""
-    looks, unknown = dict[str, tuple[TrafficColumns, TrafficColumns]](), ""
+    looks, unknown, warnings = dict[str, tuple[TrafficColumns, TrafficColumns]](), "", list[str]()
     try:
-        looks = _read_looks(owner, store, now)
+        looks = _read_looks(owner, store, now, warnings.append)
     except Exception as error:  # a store that cannot be read ends neither the survey nor the server
         unknown = cause(error)
-    volumes, bytes_unknown = dict[str, dict[int, float]](), ""
+    volumes: Mapping[str, Mapping[int, float]] = {}
+    bytes_unknown = ""
     try:
         volumes = _read_bytes(flows, store, now)
     except Exception as error:  # as above
@@ -273,7 +276,7 @@ def traffic_history(owner: str, flows: Sequence[Flow], store: Store, now: float)
     memory, empty = load(state_file(owner)), TrafficColumns()
     return TrafficHistory(
         {
-            flow.id: FlowTraffic(
+            flow.id: FlowPast(
                 *looks.get(flow.id, (empty, empty)),
                 volumes.get(flow.id, {}),
                 dict(memory.flow(flow.id).interruptions.spans),
@@ -282,108 +285,26 @@ def traffic_history(owner: str, flows: Sequence[Flow], store: Store, now: float)
         },
         unknown,
         bytes_unknown,
+        tuple(first_few(warnings, "more warnings about files of the tables of lag")),
     )
 
 
-def _read_looks(owner: str, store: Store, now: float) -> dict[str, tuple[TrafficColumns, TrafficColumns]]:
-    import numpy as np
-
+def _read_looks(
+    owner: str, store: Store, now: float, warn: Callable[[str], None]
+) -> dict[str, tuple[TrafficColumns, TrafficColumns]]:
     from mm2mgr.samples.lag_history import LagHistoryStore
 
-    looks, hours = LagHistoryStore(store).read(owner, round(1000 * now))
-    gap, produced, mirrored = looks.intervals()
-    lag = looks.lag()
-    fine = {
-        **{name: looks.column(name) for name in ("partitions", "end_offsets", "positions", "time_ms")},
-        **{"lag_mean": lag, "lag_max": lag, "covered_ms": gap, "produced": produced, "mirrored": mirrored},
-    }
-    names = (
-        ("partitions", "end_offsets", "positions"),
-        ("time_ms", "lag_mean", "lag_max", "covered_ms", "produced", "mirrored"),
-    )
-    parts: list[dict[str, TrafficColumns]] = []
-    for flows, columns in (
-        (looks.table["flow"].to_pylist(), fine),
-        (hours["flow"].to_pylist(), {name: hours[name].to_numpy() for group in names for name in group}),
-    ):
-        by_flow = dict[str, TrafficColumns]()
-        firsts = [at for at, flow in enumerate(flows) if not at or flows[at - 1] != flow]
-        for first, last in pairwise([*firsts, len(flows)]):
-            whole = tuple(array("q", columns[name][first:last].astype(np.int64).tobytes()) for name in names[0])
-            real = tuple(
-                array("d", (columns[name][first:last] / (1000.0 if name.endswith("_ms") else 1.0)).tobytes())
-                for name in names[1]
-            )
-            by_flow[flows[first]] = TrafficColumns(whole, real)
-        parts.append(by_flow)
+    looks, hours = LagHistoryStore(store, warn).read_columns(owner, round(1000 * now))
     empty = TrafficColumns()
-    return {flow: (parts[0].get(flow, empty), parts[1].get(flow, empty)) for flow in {**parts[0], **parts[1]}}
+    columns = [{flow: TrafficColumns(*arrays) for flow, arrays in by_flow.items()} for by_flow in (looks, hours)]
+    return {flow: (columns[0].get(flow, empty), columns[1].get(flow, empty)) for flow in {**looks, **hours}}
 
 
-@dataclass(frozen=True)
-class _Carried:
-    """Flows by what decides which topics they carry; the functions are not compared."""
+def _read_bytes(flows: Sequence[Flow], store: Store, now: float) -> Mapping[str, Mapping[int, float]]:
+    from mm2mgr.throughput.flow_hours import TopicChoice, read_flow_bytes
 
-    key: tuple[tuple[str, str, str], ...]
-    takes: tuple[Callable[[str], bool], ...] = field(compare=False, repr=False)
-
-
-def _read_bytes(flows: Sequence[Flow], store: Store, now: float) -> dict[str, dict[int, float]]:
-    """Return the bytes per second that the sources of flows got, by flow and hour since 1970: of the last eight days
-    hour by hour, before by day, with the hours in the middle of the day."""
-    from mm2mgr.samples.schema import day_of, hour_start_ms
-    from mm2mgr.samples.tables import by_period
-    from mm2mgr.throughput.rollup import throughput_table
-
-    files = by_period(throughput_table(store).files())
-    if not files:
-        return {}
-    carried = _Carried(
-        tuple((flow.id, flow.source.alias, repr(flow.selection)) for flow in flows),
-        tuple(flow.carries for flow in flows),
-    )
-    volumes: dict[str, dict[int, float]] = {flow.id: {} for flow in flows}
-    for back in range(_DAYS):
-        day = day_of(round(1000 * (now - back * DAY_SECONDS)))
-        names = tuple(file.path for period, of in files.items() if period.startswith(day) for file in of)
-        if not names:
-            continue
-        first = hour_start_ms(f"{day}T00") // 3_600_000
-        for flow, rates in _day_bytes(store, first, names, carried).items():
-            volumes[flow] |= {first + at: rate for at, rate in enumerate(rates) if not math.isnan(rate)}
-    return volumes
-
-
-@lru_cache(maxsize=2 * _DAYS)
-def _day_bytes(store: Store, first_hour: int, _files: tuple[str, ...], carried: _Carried) -> dict[str, Sequence[float]]:
-    """Return the bytes per second of flows in each hour of a day, NaN: unknown. It is read again where the table has
-    other files of the day, or a flow carries other topics."""
-    import numpy as np
-
-    from mm2mgr.throughput.topic_hours import read_topic_hours
-
-    of_source: dict[str, list[int]] = {}
-    for number, (_, source, _) in enumerate(carried.key):
-        of_source.setdefault(source, []).append(number)
-
-    def takers(cluster: str, topic: str) -> list[int]:
-        return [number for number in of_source.get(cluster, ()) if carried.takes[number](topic)]
-
-    topics = read_topic_hours(
-        store, range(first_hour, first_hour + 24), lambda cluster, topic: bool(takers(cluster, topic))
-    )
-    sums = np.zeros((len(carried.key), 24))
-    measured, unsized = np.zeros(sums.shape, np.bool_), np.zeros(sums.shape, np.bool_)
-    for (cluster, topic), of in topics.items():
-        has_rows = of.covered_hours > _LEAST_COVERED * np.maximum(of.partitions, 1)
-        share = np.where(has_rows, of.covered_hours / np.maximum(of.partitions, 1), 1.0)
-        volume = (of.records * (of.record_bytes or 0.0) + of.broker_bytes) / share / HOUR_SECONDS
-        for number in takers(cluster, topic):
-            sums[number] += np.where(has_rows, volume, 0.0)
-            measured[number] |= has_rows
-            unsized[number] |= has_rows & (of.records > 0) & (of.record_bytes is None)
-    rates = np.where(measured & ~unsized, sums, np.nan)
-    return {flow: array("d", row.tobytes()) for (flow, _, _), row in zip(carried.key, rates, strict=True)}
+    choices = tuple(TopicChoice(flow.id, flow.source.alias, repr(flow.selection), flow.carries) for flow in flows)
+    return read_flow_bytes(store, choices, round(1000 * now), _DAYS)
 
 
 # --- beside earlier times ---------------------------------------------------------------------------------------------
@@ -423,14 +344,14 @@ def add_up(besides: Iterable[Beside]) -> Beside:
     rows = list(besides)
 
     def total(rates: Iterable[float | None]) -> float | None:
-        known = [rate for rate in rates if rate is not None]
-        return math.fsum(known) if known else None
+        measured = [rate for rate in rates if rate is not None]
+        return math.fsum(measured) if measured else None
 
     return Beside(*(total(row[place] for row in rows) for place in range(3)))
 
 
 def rates_beside(
-    traffic: FlowTraffic, source_rate: float | None, source_bytes: float | None, now: float
+    traffic: FlowPast, source_rate: float | None, source_bytes: float | None, now: float
 ) -> tuple[Beside, Beside]:
     """Return records and bytes per second of a flow's source, now and then."""
     hour = int(now // HOUR_SECONDS)
@@ -442,12 +363,12 @@ def rates_beside(
     return Beside(source_rate, *records), Beside(source_bytes, *volumes)
 
 
-def by_hour(traffic: FlowTraffic, now: float, hours: int = 24) -> Iterator[tuple[int, float | None]]:
+def by_hour(traffic: FlowPast, now: float, hours: int = 24) -> Iterator[tuple[int, float | None]]:
     """Yield the hours since 1970 up to this one with the records per second that the source got, None: unknown."""
     newest = int(now // HOUR_SECONDS)
-    known = {
+    rates = {
         int(point.time // HOUR_SECONDS): point.source_rate
-        for point in traffic.hours.since((newest - hours + 1) * HOUR_SECONDS)
+        for point in traffic.hours.points_since((newest - hours + 1) * HOUR_SECONDS)
     }
     for hour in range(newest - hours + 1, newest + 1):
-        yield hour, known.get(hour)
+        yield hour, rates.get(hour)

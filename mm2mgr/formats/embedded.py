@@ -121,16 +121,18 @@ def _shell_word(text: str, start: int) -> tuple[str, int]:
 
     Variables keep their names, in braces; an escaped end of line stays, so that lines can be counted.
     """
-    body, end = "", start
+    parts, end, depth = list[str](), start, 0
     while match := _PART_OF_WORD.match(text, end):
-        end = match.end()
-        if (plain := match["plain"]) is not None:
-            body += _unescape(plain) if plain.lstrip("{ \t\r\n").startswith('\\"') else plain  # sh -c "curl -d '{\"…"
-        else:
-            body += _unescape(_VARIABLE.sub(r"${\1}", match["quoted"] if match["bare"] is None else match["bare"]))
-        if body.count("{") == body.count("}"):
+        end, part = match.end(), match["plain"]
+        if part is None:
+            part = _unescape(_VARIABLE.sub(r"${\1}", match["quoted"] if match["bare"] is None else match["bare"]))
+        elif part.lstrip("{ \t\r\n").startswith('\\"'):  # sh -c "curl -d '{\"…
+            part = _unescape(part)
+        parts.append(part)
+        depth += part.count("{") - part.count("}")
+        if depth == 0:
             break  # what follows may be a quote that was begun before it
-    return body, end
+    return "".join(parts), end
 
 
 def _unescape(text: str) -> str:

@@ -151,10 +151,10 @@ class EffectiveConnector:
             return not self.config.get(converter, _BYTES).endswith(_BYTES)
         if load().find(self.type, key, self.version):
             return not self._is_idle(key)
-        is_kafkas = any(load().history(type_, key) for type_ in CLASSES.values())  # of another version, or another type
-        return self._has_plugins and not is_kafkas and not self._is_of_client(key)
+        return self.has_own_plugins and not is_of_mirror_maker(key) and not self.is_of_client(key)
 
-    def _is_of_client(self, key: str) -> bool:
+    def is_of_client(self, key: str) -> bool:
+        """Tell whether a client of such a connector has a prefix for a key."""
         return any(layer.plain(key) for client in self.clients.values() for layer in client.client.layers)
 
     def _reads_plugin_key(self, key: str) -> bool:
@@ -175,7 +175,8 @@ class EffectiveConnector:
         return definition is not None and self.config.get(switch, definition.default or "").lower() == "false"
 
     @cached_property
-    def _has_plugins(self) -> bool:
+    def has_own_plugins(self) -> bool:
+        """Whether classes that are not Kafka's get its whole config, and may read any key of it."""
         return any(_is_foreign(self.config.get(key, "")) for key in _CONNECTOR_PLUGINS)
 
     def own_value(self, key: str) -> Value | None:
@@ -303,6 +304,11 @@ def _classes_by_simple_name() -> dict[str, str]:
                 simple = name.rpartition(".")[2]
                 names |= {simple: name, simple.removesuffix("Converter"): name}
     return names
+
+
+def is_of_mirror_maker(key: str) -> bool:
+    """Tell whether a connector of MirrorMaker defines a key in some version."""
+    return any(load().history(type_, key) for type_ in CLASSES.values())
 
 
 def _is_foreign(text: str) -> bool:

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from mm2mgr.comparison.differences import meaning
-from mm2mgr.connectors import CLASSES, ConnectorType
+from mm2mgr.connectors import ConnectorType
+from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
+from mm2mgr.imports.effective import ADDRESS, CONVERTERS, EffectiveConnector, is_of_mirror_maker, meaning_of
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.truth.keys import Key, load
-from mm2mgr.truth.reach import CLUSTER_KEYS, ConfiguredClient, Setting, clients, winners
+from mm2mgr.truth.reach import CLUSTER_KEYS, ConfiguredClient, Value
 
 NEVER_VERBATIM = frozenset(
     {
@@ -24,13 +25,6 @@ NEVER_VERBATIM = frozenset(
 )
 """What a flow says by itself and cannot give verbatim."""
 PATTERNS = frozenset({"topics", "topics.exclude", "groups", "groups.exclude", "config.properties.exclude"})
-CONVERTERS = ("key.converter", "value.converter", "header.converter")
-KAFKA = "org.apache.kafka."
-_PLUGINS = {  # keys of classes that may read any key of the connector's config
-    *("topic.filter.class", "group.filter.class", "config.property.filter.class", "forwarding.admin.class"),
-    *("replication.policy.class", "metric.reporters"),
-}
-_PLUGINS_OF_CLIENTS = ("interceptor.classes", "metric.reporters", "partitioner.class", "sasl.login.callback.handler")
 _OPEN_PREFIXES = ("transforms.", "predicates.", "topic.creation.")
 _INERT = CLUSTER_KEYS | {"security.providers", "config.providers"}  # defined for connectors, and read by no client
 _SYNCS_OFF = "emit.offset-syncs.enabled"
@@ -49,6 +43,13 @@ class WorkerSetting:
     home_servers: str = ""
     is_known: bool = True
 
+    @property
+    def found_workers(self) -> FoundWorkers:
+        """The workers as a reader of files returns them."""
+        own = {EXACTLY_ONCE_KEY: "enabled" if self.exactly_once else "disabled"}
+        own |= {ADDRESS: self.home_servers} if self.home_servers else {}
+        return FoundWorkers({**self.workers, **own}, self.version)
+
 
 @dataclass(frozen=True)
 class KeyReader:
@@ -63,17 +64,13 @@ class Effects:
 
     def __init__(self, type_: ConnectorType, config: Mapping[str, str], around: WorkerSetting) -> None:
         self.type, self.config, self.around = type_, config, around
-        setting = Setting.from_config(config, around.version, exactly_once=around.exactly_once)
-        self.clients = {
-            client.name: ConfiguredClient(client, setting, config, around.workers, winners(client, config))
-            for client in clients(type_, setting)
-        }
+        self.got = EffectiveConnector(FoundConnector("", "", config), type_, around.version, around.found_workers)
+        self.clients = self.got.clients
         self._by_key: dict[str, list[KeyReader]] = {}
         for name, client in self.clients.items():
             for plain, key in client.written.items():
                 if self.is_known(client, plain):
                     self._by_key.setdefault(key, []).append(KeyReader(name, plain))
-        self.has_plugin = any(not value.strip().startswith(KAFKA) for key in _PLUGINS if (value := config.get(key)))
 
     def definition(self, key: str) -> Key | None:
         """Return Kafka's definition of a key of the connector, None where it has none or reads it in vain."""
@@ -87,12 +84,12 @@ class Effects:
             return False
         if key.startswith(tuple(f"{converter}." for converter in CONVERTERS)):
             return key.partition("converter.")[0] + "converter" in self.config
-        return self.has_plugin and not any(load().history(type_, key) for type_ in CLASSES.values())
+        return self.got.has_own_plugins and not is_of_mirror_maker(key)
 
     def readers(self, key: str) -> list[KeyReader]:
         """Return who gets the value of this key: nobody for one that does nothing, or that another key outranks."""
         readers = list(self._by_key.get(key, ()))
-        if self.definition(key) or (not self.is_of_client(key) and self.is_open(key)):
+        if self.definition(key) or (not self.got.is_of_client(key) and self.is_open(key)):
             readers.append(KeyReader("", key))
         return readers
 
@@ -106,57 +103,41 @@ class Effects:
                     return winner
         return ""
 
-    def is_of_client(self, key: str) -> bool:
-        """Tell whether a client of such a connector has a prefix for a key."""
-        return any(layer.plain(key) for client in self.clients.values() for layer in client.client.layers)
-
     def is_known(self, client: ConfiguredClient, plain: str) -> bool:
         """Tell whether a client does something with a plain key."""
-        if plain in client.client.forced:
-            return False
-        if load().find(client.client.kind, plain, self.around.version):
-            return True
-        return any(key.startswith(_PLUGINS_OF_CLIENTS) for key in client.written)
+        is_defined = self.got.definition_of(client, plain) is not None
+        return plain not in client.client.forced and (is_defined or self.got.has_plugins(client))
 
     def value(self, reader: KeyReader) -> object:
         """Return what a reader gets, in a form to compare; None where nothing is set and Kafka has no default."""
-        return self._of_client(reader) if reader.client else self._of_connector(reader.plain)
-
-    def _of_connector(self, key: str) -> object:
-        definition, text = self.definition(key), self.config.get(key)
-        if text is None and key.startswith(CONVERTERS):
-            text = self.around.workers.get(key)
-        if text is None:
-            text = definition.default if definition else None
-        return None if text is None else _meaning(key, text, definition.type if definition else "")
-
-    def _of_client(self, reader: KeyReader) -> object:
+        if not reader.client:
+            text = None if self.definition(reader.plain) else self.config.get(reader.plain)
+            value = self.got.own_value(reader.plain) if text is None else Value(reader.plain, text, "connector")
+            return self._meaning(reader.plain, value, self.type)
         client = self.clients.get(reader.client)
-        if client is None:
-            return None
-        value = client.value(reader.plain)
-        text = value.value if value else None
-        if client.client.worker_prefixes and not self.around.is_known and client.own_value(reader.plain) is None:
-            text = None  # theirs, whatever that is
-        if reader.plain == "bootstrap.servers" and client.client.worker_prefixes:
-            text = (own.value if (own := client.own_value(reader.plain)) else None) or self.around.home_servers
-        definition = load().find(client.client.kind, reader.plain, self.around.version)
-        return None if text is None else _meaning(reader.plain, text, definition.type if definition else "")
+        if client is None or (self._is_workers_own(client) and client.own_value(reader.plain) is None):
+            return None  # theirs, whatever that is
+        return self._meaning(reader.plain, self.got.value_of(client, reader.plain), client.client.kind)
+
+    def _is_workers_own(self, client: ConfiguredClient) -> bool:
+        return bool(client.client.worker_prefixes) and not self.around.is_known
+
+    def _meaning(self, key: str, value: Value | None, scope: str) -> object:
+        definition = load().find(scope, key, self.around.version)
+        return None if value is None else _meaning(key, value.value, definition.type if definition else "")
 
     def has_default(self, reader: KeyReader) -> bool:
         """Tell whether a reader gets what it would get if nothing was written."""
         if not reader.client:
             definition = self.definition(reader.plain)
-            if definition is None or definition.default is None:
-                return False
-            return self.value(reader) == _meaning(reader.plain, definition.default, definition.type)
+            default = definition.default if definition else None
+            usual = None if default is None else Value(reader.plain, default, "Kafka")
+            return usual is not None and self.value(reader) == self._meaning(reader.plain, usual, self.type)
         client = self.clients[reader.client]
-        if client.client.worker_prefixes and not self.around.is_known:
+        if self._is_workers_own(client):
             return False
         bare = replace(client, config={}, workers={}, written={}).value(reader.plain)
-        definition = load().find(client.client.kind, reader.plain, self.around.version)
-        kind = definition.type if definition else ""
-        return bare is not None and self.value(reader) == _meaning(reader.plain, bare.value, kind)
+        return bare is not None and self.value(reader) == self._meaning(reader.plain, bare, client.client.kind)
 
     def all_readers(self) -> Iterator[KeyReader]:
         """Yield all who get something that is written here."""
@@ -188,7 +169,7 @@ class Effects:
 
 @lru_cache(maxsize=128)  # the same long list is compared for each reader and each round
 def _meaning(key: str, text: str, kind: str) -> object:
-    value = meaning(key, text, kind)
+    value = meaning_of(key, text, kind)
     if key in PATTERNS and isinstance(value, frozenset):  # the dot of a name: told, and no reason for another key
         return frozenset(java_pattern(str(item)) for item in value)
     return value

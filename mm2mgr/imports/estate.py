@@ -83,6 +83,8 @@ class ImportedEstate:
     connectors: int = 0
     owner: str = ""
     """Of the new tree."""
+    lanes: set[str] = field(default_factory=set)
+    """Those of `flows` that the new tree has as lanes of another one."""
 
     @property
     def pairs(self) -> Iterator[Pair]:

@@ -210,7 +210,7 @@ def make_report(
         tuple(_notes(files, estate)),
         (),
         estate.connectors,
-        sum(len(pairs) for pairs in estate.flows.values()),
+        sum(len(pairs) for name, pairs in estate.flows.items() if name not in estate.lanes),
         maker.comments(),
     )
 
@@ -335,6 +335,8 @@ class _Maker:
         if key in mirror.slips:
             reason = f"kept as Kafka reads it, which is not what was meant: {mask(key, mirror.slips[key])}"
             return _Verdict("different", path, reason)
+        if not path and all(old.value(reader) is None for reader in readers):
+            return _Verdict("nothing", reason="what reads it is switched off, or has another security.protocol")
         if not path and all(old.has_default(reader) for reader in readers):
             return _Verdict("default", path, "Kafka's default")
         return _Verdict("kept", path, "" if path else "mm2mgr does the same by itself")

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from mm2mgr import defaults
 from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import ConnectorType
-from mm2mgr.imports.effects import CONVERTERS, PATTERNS, Effects, KeyReader, WorkerSetting
+from mm2mgr.imports.effective import CONVERTERS
+from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting
 from mm2mgr.imports.inputs import Mirror
 from mm2mgr.log_places import GROUP_PREFIX, START_KEY
+from mm2mgr.render import LANE_OF_KEY
 from mm2mgr.spec.scalars import (
     CONNECTOR_KEYS_LIKE_PREFIXES,
     OWNED_CONNECTOR_KEYS,
@@ -213,6 +215,37 @@ def _other_keys(mirror: Mirror) -> Iterator[tuple[Path, object]]:
     if has_metric_names and first <= number < until:
         names = defaults.METRIC_NAMES_DEFAULTS[block]
         yield from (((block, key), None) for key in names if key not in mirror.config)
+
+
+def flow_of_lane(pairs: Iterable[Pair]) -> str:
+    """Return the flow of which a flow is a lane, by the marks of its connectors; "" for a flow of its own."""
+    marks = {(pair.source.config.get(LANE_OF_KEY, "").partition(":"), pair.name) for pair in pairs}
+    flows = {flow if of == pair else "" for (flow, _, of), pair in marks}
+    return flows.pop() if len(flows) == 1 else ""
+
+
+def add_lane(
+    flow: Mapping[tuple[str, str], Settings], lane: str, own: Mapping[tuple[str, str], Settings]
+) -> dict[tuple[str, str], Settings] | None:
+    """Return a flow's settings by pair with those of another as a lane; None where it lists more than names."""
+    result = dict(flow)
+    for ends, settings in own.items():
+        names, tasks = settings.get(("topics", "include")), settings.get(("tasks", "max"))
+        if ends not in flow or not isinstance(names, list) or settings.get(("topics", "exclude")):
+            return None
+        rest = flow[ends]
+        include, exclude = (list(map(str, _list_of(rest.get(("topics", part))))) for part in ("include", "exclude"))
+        of_lane = names if tasks == rest.get(("tasks", "max")) else {"topics": names, "tasks": {"max": tasks}}
+        result[ends] = rest | {
+            ("topics", "include"): [*include, *(name for name in names if name not in exclude)],
+            ("topics", "exclude"): [name for name in exclude if name not in names],
+            ("balance", "lanes", lane): of_lane,
+        }
+    return result
+
+
+def _list_of(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

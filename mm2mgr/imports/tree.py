@@ -13,6 +13,7 @@ from pathlib import Path
 from mm2mgr.comparison.differences import WorkerClients, compare
 from mm2mgr.connectors import Connector, ConnectorType
 from mm2mgr.defaults import Origin
+from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.recognise import ForeignFile
@@ -23,7 +24,7 @@ from mm2mgr.imports.estate import ImportedEstate, decide_estate, owners_of
 from mm2mgr.imports.fold import FoldedFlow, fold_flows, fold_pairs, nest_settings
 from mm2mgr.imports.inputs import Mirror, Placeholder, Preparation, with_new_names
 from mm2mgr.imports.report import ImportReport, Judged, TreeLine, make_report, with_comparison
-from mm2mgr.imports.settings import Pair, Settings, around_of, read_settings
+from mm2mgr.imports.settings import Pair, Settings, add_lane, around_of, flow_of_lane, read_settings
 from mm2mgr.imports.write import write_document
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, check_merged, spec_of
@@ -34,10 +35,10 @@ from mm2mgr.truth.keys import load
 
 FILES = ("clusters.yaml", "flows.yaml", "handover.yaml")
 """The files of an imported tree: clusters and Connect clusters, flows, connectors that change hands."""
-_LISTS: Mapping[str, tuple[str, ...]] = {
-    "topics.exclude": ("topics", "exclude"),
-    "config.properties.exclude": ("sync", "exclude_properties"),
-    "groups.exclude": ("checkpoints", "groups", "exclude"),
+_LISTS: Mapping[tuple[ConnectorType, str], tuple[str, ...]] = {
+    ("source", "topics.exclude"): ("topics", "exclude"),
+    ("source", "config.properties.exclude"): ("sync", "exclude_properties"),
+    ("checkpoint", "groups.exclude"): ("checkpoints", "groups", "exclude"),
 }
 _OF_OFFSETS = ("admin.override.", "consumer.override.", "offsets.storage.topic")
 _TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")
@@ -143,9 +144,34 @@ class _Draft:
 
     def settle(self) -> None:
         """Render, write verbatim what the rendered connectors lack, and render again."""
-        self._render()
+        self._fold_lanes()
         if self._add_verbatim():
             self._render()
+
+    def _fold_lanes(self) -> None:
+        """Render, with lanes as parts of their flow where a tree says all of its connectors so."""
+        apart, folded, lanes = self.settings, dict(self.settings), dict[str, str]()
+        for name, pairs in self.estate.flows.items():
+            flow = flow_of_lane(pairs.values())
+            if flow in folded and (whole := add_lane(folded[flow], name.removeprefix(f"{flow}."), apart[name])):
+                folded[flow], lanes[name] = whole, flow
+                del folded[name]
+        self.settings = folded
+        try:
+            self._render()
+            flows = {*lanes, *lanes.values()}
+            sources = [match for match in self.matches() if match[1] == "source" and match[0].flow in flows]
+            is_whole = not any(
+                connector is None or self._verbatim(type_, mirror, connector) for _, type_, mirror, connector in sources
+            )
+        except SpecError:  # such as a lane with a topic that the flow does not mirror
+            if not lanes:
+                raise
+            is_whole = False
+        if not is_whole:
+            self.settings = apart
+            self._render()
+        self.estate.lanes = set(apart) - set(self.settings)
 
     def _render(self) -> None:
         self.values = self._values()
@@ -198,24 +224,27 @@ class _Draft:
         for pair, type_, mirror, connector in self.matches():
             if connector is None:
                 continue
-            keys = verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror))
-            keys = {**_never_given(mirror, connector), **keys}
-            keys |= _refused_by_plan(mirror, _with_keys(connector, keys))
-            for key, value in keys.items():
+            for key, value in self._verbatim(type_, mirror, connector).items():
                 for flow, of_pair in self._owners(pair, type_):
                     settings = self.settings[flow][of_pair]
                     settings["verbatim", type_, key] = value
-                    if settings.get(_LISTS.get(key, ())):
-                        settings[_LISTS[key]] = []  # the whole list is verbatim
+                    if settings.get(_LISTS.get((type_, key), ())):
+                        settings[_LISTS[type_, key]] = []  # the whole list is verbatim
                     added = True
         return added
+
+    def _verbatim(self, type_: ConnectorType, mirror: Mirror, connector: Connector) -> dict[str, str | None]:
+        """Return what a rendered connector lacks, None for what it has too much."""
+        keys = verbatim_keys(type_, mirror.config, connector.config, *self.places_of(mirror))
+        keys = {**_never_given(mirror, connector), **keys}
+        return keys | _refused_by_plan(mirror, _with_keys(connector, keys))
 
     def _owners(self, pair: Pair, type_: ConnectorType) -> list[tuple[str, tuple[str, str]]]:
         """Return the flows that must say the same of a connector."""
         ends = (pair.source.source, pair.source.target)
         if type_ == "source":
             return [(pair.flow, ends)]
-        return [(name, ends) for name, pairs in self.estate.flows.items() if ends in pairs]
+        return [(name, ends) for name, pairs in self.settings.items() if ends in pairs]
 
     def judge_pairs(self) -> list[Judged]:
         """Return each imported connector beside what became of it."""

@@ -196,7 +196,7 @@ def _move_rows(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[
         return []
     if missing := _missing_packages():
         if is_there:
-            raise Mm2mgrError(f"it needs the Python package {missing[0]}: {install('spark')}")
+            raise Mm2mgrError(f"it needs the Python package {missing[0]}: {install('measure')}")
         return []  # they stay in the memory
     from mm2mgr.samples.store import LossStore
 
@@ -225,7 +225,7 @@ def _read_table(
     if not _may_have(place.store, table):
         return [], []
     if missing := _missing_packages():
-        return [], [f"the table of {name} needs the Python package {missing[0]}: {install('spark')}"]
+        return [], [f"the table of {name} needs the Python package {missing[0]}: {install('measure')}"]
     warnings: list[str] = []
     try:
         return read(warnings.append), warnings
@@ -263,7 +263,7 @@ def record_audit(place: StorePlace, rows: Sequence[AuditRow], lost: Sequence[Los
 def _write_table(noun: str, row: str, write: Callable[[Callable[[str], None]], object]) -> list[str]:
     """Write to a table of the store, which `write` opens with what takes its warnings; return warnings."""
     if missing := _missing_packages():
-        return [f"the table of {noun} needs the Python package {missing[0]}: {install('spark')}"]
+        return [f"the table of {noun} needs the Python package {missing[0]}: {install('measure')}"]
     warnings: list[str] = []
     try:
         write(warnings.append)

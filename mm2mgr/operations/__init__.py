@@ -63,7 +63,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.observe.pair_look import FailoverOptions
     from mm2mgr.observe.way_back import WayBack
-    from mm2mgr.off_peak import OffPeak
     from mm2mgr.operations.audit import (
         AuditHistory,
         AuditRound,
@@ -129,7 +128,9 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         EstateWatch,
         FailoverChecksOrder,
         RebalancesOrder,
+        ReconcilesOrder,
         RollUpsOrder,
+        SamplesOrder,
         ServeOrder,
         WatchdogOrder,
         serve,
@@ -171,7 +172,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.quotas import QuotaResult
     from mm2mgr.plan.resets import FlowReset, ResetOrder
-    from mm2mgr.plan.schedule import RestartRules
     from mm2mgr.problems.health import Description, Status
     from mm2mgr.problems.kind import LiveProblem
     from mm2mgr.problems.watchdog import RestartPolicy, WatchAction
@@ -250,9 +250,8 @@ _HOMES: Mapping[str, str] = {
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.render": "Rendered export init render rules schema write_export",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder RollUpsOrder "
-        "ServeOrder "
-        "WatchdogOrder serve",
+        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder "
+        "ReconcilesOrder RollUpsOrder SamplesOrder ServeOrder WatchdogOrder serve",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
         "operations.throughput": "RollUpOrder RollUpRound follow_roll_ups",
@@ -270,8 +269,6 @@ _HOMES: Mapping[str, str] = {
         "plan.quotas": "QuotaResult",
         "log_places": "Place",
         "plan.resets": "FlowReset ResetOrder",
-        "off_peak": "OffPeak",
-        "plan.schedule": "RestartRules",
         "apply.verbs": "Choice StateChange",
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",

@@ -1,4 +1,4 @@
-"""The workers of all Connect clusters, as `serve` shows them: each that is known is asked for its version and plugins."""
+"""The workers of all Connect clusters, as `serve` shows them: each is asked for its version and plugins."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def estate_workers(workspace: Workspace) -> dict[str, SeenWorkers]:
         answers = workspace.ask(ask_each_worker(connects.values(), KafkaAndPluginsOfEachWorker), _LIMITS)
     except Exception as error:  # ends neither the survey nor the server
         answers = dict.fromkeys(connects, Mm2mgrError(cause(error)))
-    seen = {}
+    workers = {}
     for name, connect in connects.items():
         answer, declared = answers[name], connect.model.workers
         numbers = (declared.count, declared.tasks_per_worker)
         if isinstance(answer, Mm2mgrError):
-            seen[name] = SeenWorkers((), *numbers, unknown=answer.one_line)
+            workers[name] = SeenWorkers((), *numbers, unknown=answer.one_line)
         else:
-            seen[name] = SeenWorkers(tuple(_workers(answer)), *numbers, answer.no_group)
-    return seen
+            workers[name] = SeenWorkers(tuple(_workers(answer)), *numbers, answer.no_group)
+    return workers
 
 
-def _workers(each: EachWorker) -> Iterator[SeenWorker]:
-    answers = each.answers
-    names = {worker: answers.asked_as.get(worker) for worker in sorted({*answers.asked_as, *(each.members or ())})}
+def _workers(asked: EachWorker) -> Iterator[SeenWorker]:
+    answers = asked.answers
+    names = {worker: answers.asked_as.get(worker) for worker in sorted({*answers.asked_as, *(asked.members or ())})}
     by_name = {answer.worker: answer for answer in answers.workers}
     others = [(name, name) for name in by_name if name not in names.values()]
     for worker, name in (*names.items(), *others):

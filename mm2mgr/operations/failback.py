@@ -79,7 +79,7 @@ class Failback:
 
     `prepared`: it was written now; `started`: what became of its connectors (None: nothing was started, which is a
     failure where it was ordered). `lost`: what was
-    lost, now and before. `exported`: how many records were written to a file.
+    lost, now and before. `exported`: how many records were written to a file. `ordered_list`: nothing else was ordered.
     """
 
     pair: str
@@ -91,6 +91,7 @@ class Failback:
     lost: tuple[LostOffsets, ...] = ()
     exported: int | None = None
     unrecorded: dict[str, str] = field(default_factory=dict)
+    ordered_list: bool = False
 
     @property
     def refusals(self) -> tuple[Remark, ...]:
@@ -112,7 +113,15 @@ class Failback:
     @property
     def has_failed(self) -> bool:
         not_started = self.ordered_start and self.started is None
+        if self.ordered_list and self.outcome == "refused":  # such as while the pair runs again
+            return not self._knows_all_lost
         return not_started or self.outcome in {"not declared", "not created", "refused", "not started"}
+
+    @property
+    def _knows_all_lost(self) -> bool:
+        """Whether ways back that were prepared noted all that is listed: else the pair may still mirror it."""
+        unknown = self.way is None or any(begin.refusal for begin in self.way.beginnings)
+        return not unknown and all(part.noted_at is not None for part in self.lost)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready values."""
@@ -190,7 +199,8 @@ def failover_back(
         result = replace(result, lost=tuple(_lost_offsets(workspace, forward[0], result.way or way)))
     if order.export is not None:
         result = replace(result, exported=export_lost(workspace, forward[0], result.lost, order.export))
-    return result
+    is_list = bool(order.lost or order.export) and not (order.apply or order.start)
+    return replace(result, ordered_list=is_list)
 
 
 def _read(workspace: Workspace, directions: tuple[Sequence[Flow], Sequence[Flow]], order: FailbackOrder) -> WayBack:

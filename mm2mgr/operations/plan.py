@@ -6,6 +6,7 @@ written there.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import InvalidArgument, KafkaError, Mm2mgrError, cause
 from mm2mgr.files import check_free
 from mm2mgr.json_values import to_json
+from mm2mgr.off_peak import OffPeak
 from mm2mgr.operations.workspace import Workspace, seconds_of
 from mm2mgr.plan.changes import KINDS, Change, Plan, Wish, count_deletes
 from mm2mgr.plan.draft import Declared
@@ -35,13 +37,14 @@ from mm2mgr.plan.schedule import (
     with_waiting,
 )
 from mm2mgr.timing import wait_for
-from mm2mgr.topology import lease_group
+from mm2mgr.topology import Flow, lease_group
 
 if TYPE_CHECKING:
     from mm2mgr.apply.applied import Applied, Interrupts
     from mm2mgr.apply.rounds import Rounds
     from mm2mgr.apply.waves import Event, Rollout
-    from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound, Rebalancing
+    from mm2mgr.operations.automatic_rebalance import ReadFacts, RebalanceOrder, RebalanceRound, Rebalancing
+    from mm2mgr.spec.models import Sized
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class PlanOptions:
     """What a plan is about, and what it may change.
 
     `flows` limits it to flows by id, pair or declared name. `allow`, `allow_deletes` and `max_changes` are for costly
-    changes. `restarts` says when updates that only save tasks are due; until then they wait in the plan.
+    changes.
     """
 
     flows: Sequence[str] = ()
@@ -57,7 +60,6 @@ class PlanOptions:
     allow: Sequence[str] = ()
     allow_deletes: int = 0
     max_changes: int | None = None
-    restarts: RestartRules = RestartRules()
 
     @property
     def wish(self) -> Wish:
@@ -83,7 +85,7 @@ def plan(
     if out:
         workspace.refuse_as_output(out, "--out")
         check_free(out, PLAN)
-    planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only, options.restarts))
+    planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only))
     report(planned)
     if out:
         templates = str(workspace.templates) if workspace.templates else None
@@ -137,26 +139,30 @@ def read_due_plan(
     workspace: Workspace,
     wish: Wish,
     only: Sequence[str] | None,
-    rules: RestartRules,
     skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan in which updates that only save tasks wait until their time has come; the others are counted.
 
-    Those are of flows whose number in overrides/sizing.yaml only saves tasks, and is not outranked by the tree.
+    Those are of flows whose number in overrides/sizing.yaml only saves tasks, and is not outranked by the tree, which
+    says when they are due.
     """
-    reviewed = {
-        flow.id: workspace.spec.tree.sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving
-    }
+    tree = workspace.spec.tree
     savings = {
-        name: Saving(sized.tasks_max, seconds_of(sized.changed), sized.partitions, seconds_of(sized.holds_until))
-        for name, sized in reviewed.items()
+        flow.id: _saving(tree.sizing[flow.id], flow) for flow in workspace.topology.flows if flow.tasks.is_saving
     }
 
     def waits(plan: Plan) -> Mapping[Named, str]:
-        return waiting(plan, rules, savings, workspace.now)
+        return waiting(plan, savings, workspace.now, tree.defaults.move_budget)
 
     plan = read_plan_of(workspace, wish, only, skip, waits)
     return with_many_changes_held(with_waiting(plan, waits(plan)))
+
+
+def _saving(sized: Sized, flow: Flow) -> Saving:
+    settings = flow.settings.tasks
+    rules = RestartRules(settings.cool_down, tuple(map(OffPeak.parse, settings.off_peak)))
+    changed, until = seconds_of(sized.changed), seconds_of(sized.holds_until)
+    return Saving(sized.tasks_max, changed, sized.partitions, until, rules)
 
 
 def apply(  # noqa: PLR0913  one argument per option
@@ -199,14 +205,14 @@ def apply(  # noqa: PLR0913  one argument per option
         )
     log = workspace.event_log(events)
     wish = options.wish
-    if planfile and (options.flows or wish != Wish() or options.restarts != RestartRules()):
-        choices = "its flows, whether to prune, which costly changes and how many are allowed, and what waits"
+    if planfile and (options.flows or wish != Wish()):
+        choices = "its flows, whether to prune, which costly changes and how many are allowed"
         raise Mm2mgrError(f"a PLANFILE already says {choices}", hint="leave the options out")
 
     def make() -> tuple[Plan, Workspace]:
         if planfile:
             return _plan_as_reviewed(workspace, planfile)
-        return read_due_plan(workspace, wish, workspace.only(options.flows), options.restarts), workspace
+        return read_due_plan(workspace, wish, workspace.only(options.flows)), workspace
 
     planned, tree = make()
     if wait_for_lease(tree.topology, planned, report):
@@ -325,6 +331,32 @@ class ReconcileRound:
 
 
 @dataclass(frozen=True)
+class ReconcileView:
+    """What `reconcile` inside another process did: its last round and when that ended (None, 0.0: none yet), the rounds
+    since the start by their outcome, and how many connectors they wrote."""
+
+    last: ReconcileRound | None = None
+    taken_at: float = 0.0
+    rounds: Mapping[str, int] = field(default_factory=dict)
+    written: int = 0
+
+    def after_round(self, ended: ReconcileRound, now: float) -> ReconcileView:
+        """Return what is known after a further round."""
+        rounds = {**self.rounds, ended.outcome: self.rounds.get(ended.outcome, 0) + 1}
+        written = sum(result.error is None for result in ended.applied.results) if ended.applied else 0
+        return ReconcileView(ended, now, rounds, self.written + written)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready values without secrets."""
+        return {
+            "taken_at": self.taken_at,
+            "rounds": dict(self.rounds),
+            "written": self.written,
+            "last": self.last.to_dict() if self.last else None,
+        }
+
+
+@dataclass(frozen=True)
 class ReconcileOrder:
     """What every round does: what it plans, how carefully it writes, or that it only reports; and what it rebalances
     afterwards (None: nothing)."""
@@ -344,18 +376,22 @@ class ReconcileOrder:
         return Rollout(self.wait_seconds, rollback=self.rollback)
 
 
-def reconcile(
+def reconcile(  # noqa: PLR0913  how to write, and what another part of the process brings
     workspace: Workspace,
     order: ReconcileOrder | None = None,
     *,
     events: Path | None = None,
     report: Callable[[Event], None] = lambda event: None,
     interrupts: Interrupts | None = None,
+    read_facts: ReadFacts | None = None,
+    closing: threading.Event | None = None,
 ) -> Generator[ReconcileRound]:
-    """Yield round after round, with pauses, until the caller stops or an interrupt ended a round's writes.
+    """Yield round after round, with pauses, until the caller stops, `closing` is set, or an interrupt ended a round's
+    writes.
 
     The first pause begins when the next round is asked for. A Connect cluster that fails is tried again after longer
-    and longer pauses.
+    and longer pauses. `read_facts`: what rebalances go by, where another part of the process reads it. With `closing`
+    the lease is left within a second at the end, else within 20.
     """
     from mm2mgr.apply.applied import no_interrupts
     from mm2mgr.apply.leases import Leases
@@ -364,9 +400,12 @@ def reconcile(
     workspace.refuse_snapshot()
     order = order or ReconcileOrder()
     rounds = Rounds(
-        Leases(lease_group), RoundSchedule(order.every_seconds), workspace.event_log(events), close_seconds=20.0
+        Leases(lease_group),
+        RoundSchedule(order.every_seconds),
+        workspace.event_log(events),
+        close_seconds=1.0 if closing else 20.0,
     )
-    reconciling = _Reconciling(workspace, order, rounds, report, interrupts or no_interrupts)
+    reconciling = _Reconciling(workspace, order, rounds, report, interrupts or no_interrupts, read_facts, closing)
     return rounds.run(reconciling.reconcile_once, reconciling.fail, reconciling.rest)
 
 
@@ -379,6 +418,8 @@ class _Reconciling:
     rounds: Rounds
     report: Callable[[Event], None]
     interrupts: Interrupts
+    read_facts: ReadFacts | None = None
+    closing: threading.Event | None = None
     failed: Mapping[Named, HistoryEntry] = field(default_factory=dict)
     readings: TreeReadings = field(default_factory=TreeReadings)
     began: float = field(default_factory=time.time)
@@ -389,17 +430,22 @@ class _Reconciling:
             from mm2mgr.operations.automatic_rebalance import FactsOfItsOwn, Rebalancing
 
             order = self.order.rebalances
-            facts = FactsOfItsOwn(order.store)
+            facts = self.read_facts or FactsOfItsOwn(order.store)
             self.rebalancing = Rebalancing(order, facts, self.rounds, self.report, self.interrupts)
 
     def rest(self, ended: ReconcileRound, seconds: float) -> bool:
         """Wait for the next round, or until a lease is won or lost; tell whether there is none."""
         if ended.applied and ended.applied.interrupted:
             return True
-        end = timing.now() + seconds
-        while (left := end - timing.now()) > 0 and not timing.wait(self.rounds.leases.changed, min(left, _NAP_SECONDS)):
-            pass
-        return False
+        end, changed, closing = timing.now() + seconds, self.rounds.leases.changed, self.closing
+        while (left := end - timing.now()) > 0 and not changed.is_set():
+            if timing.wait(closing or changed, min(left, _NAP_SECONDS)) and closing:
+                break
+        return self._is_closing
+
+    @property
+    def _is_closing(self) -> bool:
+        return self.closing is not None and self.closing.is_set()
 
     def fail(self, error: Exception) -> ReconcileRound:
         """Return the round that an error ended."""
@@ -431,7 +477,7 @@ class _Reconciling:
             return ReconcileRound(self.rounds.number, None, None, standby, without, resting)
         planned, held, is_wait = self._plan(workspace, only, left_out)
         applied = None
-        if order.report_only:
+        if order.report_only or self._is_closing:
             log.write("plan_made", to_logged_plan(planned, by.commit))
         else:
             recorder = Recorder(topology, "reconcile", by, order.reason, self.failed)
@@ -457,7 +503,7 @@ class _Reconciling:
         options, skip = self.order.options, {name: KafkaError(why) for name, why in left_out.items()}
 
         def plan_with(wish: Wish) -> Plan:
-            return read_due_plan(workspace, wish, only, options.restarts, skip)
+            return read_due_plan(workspace, wish, only, skip)
 
         held, is_wait = self._why_no_deletes(workspace)
         wish = replace(options.wish, prune=options.prune and not held, deletes_held=held)

@@ -37,7 +37,7 @@ class SampleOrder:
 
     `duration_seconds` None samples until stopped; samples older than `keep_seconds` are removed, None keeps all.
     `back_seconds`: how much of the past a first run takes from a metric source. `spark`: --spark, --no-spark or
-    neither, for a source that uses it.
+    neither, for a source that uses it. `looks`: also look as `status` does once a minute, which `serve` does anyway.
     """
 
     store: Store
@@ -48,6 +48,34 @@ class SampleOrder:
     source: str = "kafka"
     back_seconds: float = 0.0
     spark: bool | None = None
+    looks: bool = True
+
+
+@dataclass(frozen=True)
+class SampleView:
+    """What sampling inside another process did: its last round and when that ended (None, 0.0: none yet), and how many
+    samples it stored since the start. `error`: why it is not sampling, and tries again."""
+
+    last: Round | None = None
+    taken_at: float = 0.0
+    rounds: int = 0
+    samples: int = 0
+    error: str = ""
+
+    def after_round(self, ended: Round, now: float) -> SampleView:
+        """Return what is known after a further round."""
+        return SampleView(ended, now, self.rounds + 1, self.samples + ended.samples)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready values: `unread` are the sources without samples in the last round, with the reason."""
+        return {
+            "taken_at": self.taken_at,
+            "rounds": self.rounds,
+            "samples": self.samples,
+            "last_samples": self.last.samples if self.last else None,
+            "unread": {name: error.one_line for name, error in self.last.failures.items()} if self.last else {},
+            "error": self.error,
+        }
 
 
 @dataclass
@@ -92,7 +120,7 @@ def sample(
         if kind
         else [
             *_with_tasks(chosen, schedule, warn, order.store),
-            _StatusReader(workspace, chosen, schedule, order.store),
+            *([_StatusReader(workspace, chosen, schedule, order.store)] if order.looks else []),
             *_stored_sizes(chosen, schedule, warn, order.store),
         ]
     )
@@ -101,6 +129,14 @@ def sample(
     except KeyboardInterrupt:
         done.interrupted = True
     return done
+
+
+def refuse_unsampled(workspace: Workspace, order: SampleOrder) -> None:
+    """Mm2mgrError where nothing can be sampled: no flow reads from a cluster, or it declares no such source."""
+    chosen = _sampled_flows(workspace, order.aliases)
+    if kind := next((kind for kind in METRIC_SOURCES if kind.name == order.source), None):
+        for flows in chosen.values():
+            _declared_metrics(flows[0].source, kind)
 
 
 def _sampled_flows(workspace: Workspace, aliases: Sequence[str]) -> dict[str, list[Flow]]:

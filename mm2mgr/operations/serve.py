@@ -2,9 +2,10 @@
 
 Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
 another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
-time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, one rebalances
-(these two alone write to clusters), one audits, the same as `audit --follow`, one rolls up, the same as
-`sample --follow --throughput`, and one checks failover, the same as `failover check`.
+time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, one reconciles, the
+same as `reconcile`, one rebalances (these three alone write to clusters), one samples, the same as `sample --follow`,
+one audits, the same as `audit --follow`, one rolls up, the same as `sample --follow --throughput`, and one checks
+failover, the same as `failover check`. Rebalances beside `reconcile` are made in its rounds, under its lease.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ from mm2mgr.operations.failover_watch import (
     refuse_without_pairs,
     watch_failover,
 )
+from mm2mgr.operations.plan import ReconcileOrder, ReconcileRound, ReconcileView, reconcile
+from mm2mgr.operations.sample import SampleOrder, SampleView, refuse_unsampled, sample
 from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
@@ -70,6 +73,7 @@ from mm2mgr.timing import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mm2mgr.apply.waves import Event
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
     from mm2mgr.operations.audit import AuditRound, FollowOrder
     from mm2mgr.operations.estate_workers import SeenWorkers
@@ -78,12 +82,15 @@ if TYPE_CHECKING:
     from mm2mgr.operations.throughput import RollUpOrder, RollUpRound
     from mm2mgr.plan.changes import Plan
     from mm2mgr.problems.health import FlowStatus, Status
+    from mm2mgr.samples.follow import Round
     from mm2mgr.samples.schema import Store
 
 Part = TypeVar("Part")
 ViewState = Literal["starting", "ok", "stale"]
 _CHANGES_KEPT = 100
 _NEW_LOOK_SECONDS = 0.5
+_JOIN_SECONDS = 0.1
+_SAMPLE_AGAIN_SECONDS = 60.0
 _LOOK_BEFORE_SECONDS = 900.0  # before the hour that is drawn, for the rate at its beginning
 _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
 
@@ -125,7 +132,7 @@ class LastKnown:
 
 
 @dataclass(frozen=True)
-class DeclaredFlow:
+class WrittenFlow:
     """What the tree says of a flow: its settings as key, value and origin (masked), and its connectors as Connect
     cluster and name."""
 
@@ -139,7 +146,8 @@ class Survey:
     made.
 
     `load`: what the store knows of the last hour; `needs`: the tasks and workers that the load of four weeks asks for;
-    `workers`: those of each Connect cluster; `traffic`: lag and rates of 31 days; `declared`: flows as the tree has them.
+    `workers`: those of each Connect cluster; `traffic`: lag and rates of 31 days; `declared`: flows as the tree has
+    them.
     """
 
     taken_at: float
@@ -150,7 +158,7 @@ class Survey:
     needs: EstateNeeds = field(default_factory=EstateNeeds)
     workers: Mapping[str, SeenWorkers] = field(default_factory=dict)
     traffic: TrafficHistory = field(default_factory=TrafficHistory)
-    declared: Mapping[str, DeclaredFlow] = field(default_factory=dict)
+    declared: Mapping[str, WrittenFlow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -161,10 +169,10 @@ class EstateView:
     Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the
     last complete look on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts. `known`
     has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it
-    counts. `watchdog`, `rebalances`, `failover`: None where none were asked for. `audit`: the last round of audits of
-    this process. `tree`, `commit`, `host`: the name of the tree, its commit in git, and the machine of this process.
-    `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the first of them ended. `recent`: the looks of
-    the last hour by flow.
+    counts. `watchdog`, `rebalances`, `failover`, `reconciles`, `samples`: None where none were asked for. `audit`: the
+    last round of audits of this process. `tree`, `commit`, `host`: the name of the tree, its commit in git, and the
+    machine of this process. `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the
+    first of them ended. `recent`: the looks of the last hour by flow.
     """
 
     started_at: float
@@ -190,6 +198,8 @@ class EstateView:
     quiet_looks: int = 0
     quiet_since: float | None = None
     recent: Mapping[str, tuple[LagPoint, ...]] = field(default_factory=dict)
+    reconciles: ReconcileView | None = None
+    samples: SampleView | None = None
 
     @property
     def stale_after_seconds(self) -> float:
@@ -362,6 +372,26 @@ class RebalancesOrder:
 
 
 @dataclass(frozen=True)
+class ReconcilesOrder:
+    """`reconcile` inside `serve`: what it takes, and what is called with each of its rounds and with what happens in
+    one. `rebalances` of the order are left to `ServeOrder.rebalances`."""
+
+    order: ReconcileOrder = field(default_factory=ReconcileOrder)
+    events: Path | None = None
+    report: Callable[[ReconcileRound], object] = lambda _: None
+    progress: Callable[[Event], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class SamplesOrder:
+    """Sampling inside `serve`: what `sample` takes, and what is called with each round and each damaged file."""
+
+    order: SampleOrder
+    report: Callable[[Round], object] = lambda _: None
+    warn: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
 class FailoverChecksOrder:
     """Checks of failover inside `serve`: what checks a pair, and what is called with each turn."""
 
@@ -375,7 +405,8 @@ class ServeOrder:
     """How often to look (seconds between the end of one look and the next), and how often to make the slow part;
     `store`: as for `lag`.
 
-    `watchdog`, `rebalances`: without both nothing is ever written to clusters. `audits`, `failover`: None for none.
+    `watchdog`, `reconciles`, `rebalances`: without all three nothing is ever written to clusters. `audits`, `failover`,
+    `samples`: None for none.
     `roll_ups`: None for none, and then no Spark session ever starts for them.
     """
 
@@ -387,6 +418,8 @@ class ServeOrder:
     roll_ups: RollUpsOrder | None = None
     rebalances: RebalancesOrder | None = None
     failover: FailoverChecksOrder | None = None
+    reconciles: ReconcilesOrder | None = None
+    samples: SamplesOrder | None = None
 
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
@@ -427,7 +460,7 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
         estate_needs(workspace, store),
         estate_workers(workspace),
         traffic_history(str(workspace.topology.owner), flows, store, now),
-        {flow.id: DeclaredFlow(tuple(flow_settings(flow)), connectors[flow.id]) for flow in flows},
+        {flow.id: WrittenFlow(tuple(flow_settings(flow)), connectors[flow.id]) for flow in flows},
     )
 
 
@@ -449,10 +482,8 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
     }
     looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
     recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
-    known = {**declared, **read}
-    view = replace(
-        view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", known=known, recent=recent
-    )
+    view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", recent=recent)
+    view = replace(view, known={**declared, **read})
     if not is_quiet:
         return replace(view, quiet_looks=0, quiet_since=None)
     return replace(view, quiet_looks=view.quiet_looks + 1, quiet_since=view.quiet_since or newest.ended_at)
@@ -464,13 +495,14 @@ def tree_name(files: Sequence[Path]) -> str:
 
 
 def _recent(earlier: tuple[LagPoint, ...], points: Sequence[LagPoint]) -> tuple[LagPoint, ...]:
-    """Return the looks of the last hour; `points` are thinned out, and those of a clock that was set back begin anew."""
+    """Return the looks of the last hour. `points` are thinned out; those of a clock that was set back begin anew."""
     if not points:
         return earlier
     newest = points[-1].time
-    kept = [point for point in earlier if newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS <= point.time < points[-1].time]
-    last = kept[-1].time if kept else 0.0
-    return (*kept, *(point for point in points if point.time > max(last, newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS)))
+    oldest = newest - HOUR_SECONDS - _LOOK_BEFORE_SECONDS
+    before = [point for point in earlier if oldest <= point.time < newest]
+    last = before[-1].time if before else oldest
+    return (*before, *(point for point in points if point.time > last))
 
 
 class EstateWatch:
@@ -498,36 +530,35 @@ class EstateWatch:
             host=socket.gethostname(),
         )
         self._halt: Callable[[], object] | None = None
-        if asked := self._order.watchdog:
-            self._view = replace(self._view, watchdog=WatchdogView(is_dry_run=asked.order.dry_run))
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(step, seconds), name=f"mm2mgr-{step.__name__}", daemon=True)
-            for step, seconds in (
-                (self.look_once, self._order.every_seconds),
-                (self.survey_once, self._order.survey_seconds),
-            )
-        ]
-        if asked:
-            watching = threading.Thread(target=self._restart, args=(asked,), name="mm2mgr-watchdog", daemon=True)
-            self._threads.append(watching)
-        if audits := self._order.audits:
-            auditing = threading.Thread(target=self._audit, args=(audits,), name="mm2mgr-audits", daemon=True)
-            self._threads.append(auditing)
-        if roll_ups := self._order.roll_ups:
-            rolling = threading.Thread(target=self._roll_up, args=(roll_ups,), name="mm2mgr-throughput", daemon=True)
-            self._threads.append(rolling)
-        if rebalances := self._order.rebalances:
+        self._sampling_ended = threading.Event()
+        steps = ((self.look_once, self._order.every_seconds), (self.survey_once, self._order.survey_seconds))
+        self._threads = [self._thread(step.__name__, self._repeat, step, seconds) for step, seconds in steps]
+        self._add_parts(self._order)
+
+    def _thread(self, name: str, do: Callable[..., None], *arguments: object) -> threading.Thread:
+        return threading.Thread(target=do, args=arguments, name=f"mm2mgr-{name}", daemon=True)
+
+    def _add_parts(self, order: ServeOrder) -> None:
+        if order.watchdog:
+            self._view = replace(self._view, watchdog=WatchdogView(is_dry_run=order.watchdog.order.dry_run))
+            self._threads.append(self._thread("watchdog", self._restart, order.watchdog))
+        if order.audits:
+            self._threads.append(self._thread("audits", self._audit, order.audits))
+        if order.roll_ups:
+            self._threads.append(self._thread("throughput", self._roll_up, order.roll_ups))
+        if order.rebalances:
             self._view = replace(self._view, rebalances=RebalancesView())
-            balancing = threading.Thread(
-                target=self._rebalance, args=(rebalances,), name="mm2mgr-rebalances", daemon=True
-            )
-            self._threads.append(balancing)
-        if failover := self._order.failover:
+        if order.reconciles:
+            self._view = replace(self._view, reconciles=ReconcileView())
+            self._threads.append(self._thread("reconcile", self._reconcile, order.reconciles, order.rebalances))
+        elif order.rebalances:
+            self._threads.append(self._thread("rebalances", self._rebalance, order.rebalances))
+        if order.failover:
             self._view = replace(self._view, failover=FailoverView())
-            checking = threading.Thread(
-                target=self._check_failover, args=(failover,), name="mm2mgr-failover", daemon=True
-            )
-            self._threads.append(checking)
+            self._threads.append(self._thread("failover", self._check_failover, order.failover))
+        if order.samples:
+            self._view = replace(self._view, samples=SampleView())
+            self._threads.append(self._thread("sample", self._sample, order.samples))
 
     @property
     def view(self) -> EstateView:
@@ -541,24 +572,28 @@ class EstateWatch:
 
     @property
     def is_writing(self) -> bool:
-        """Whether assignments are being written."""
+        """Whether connectors are being written."""
         return self._halt is not None
 
     def stop(self) -> None:
-        """Begin no more looks and no more writes, and let the watchdog give up its leases; waits for nothing."""
+        """Begin no more looks and no more writes, and let all parts give up their leases; waits for nothing."""
         if not self._closing.is_set():
             self._stopped_at = timing.now()
             self._closing.set()
+            self._sampling_ended.set()
             if halt := self._halt:
                 halt()
 
-    def close(self, seconds: float) -> bool:
-        """Stop, wait for what runs until so long after the stop, and tell whether all has ended."""
+    def close(self, seconds: float, write_seconds: float = 0.0) -> bool:
+        """Stop, wait for what runs until so long after the stop, and tell whether all has ended. While connectors are
+        being written it waits until `write_seconds` after the stop."""
         self.stop()
-        end = self._stopped_at + seconds
         for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, end - timing.now()))
+            while thread.ident is not None and thread.is_alive():
+                longest = max(seconds, write_seconds) if self.is_writing else seconds
+                if (left := self._stopped_at + longest - timing.now()) <= 0:
+                    break
+                thread.join(min(left, _JOIN_SECONDS))
         return not any(thread.is_alive() for thread in self._threads)
 
     def look_once(self) -> None:
@@ -577,6 +612,8 @@ class EstateWatch:
         fresh, trouble = replace(self._workspace), ""
         try:
             _ = fresh.connectors
+            if fresh.spec.tree != self._workspace.spec.tree:
+                self._sampling_ended.set()  # it begins anew with the flows that there are now
             self._workspace = fresh
         except Exception as error:  # a tree that is wrong changes nothing of what is looked at
             trouble = cause(error)
@@ -655,13 +692,14 @@ class EstateWatch:
             finally:
                 rounds.close()
 
-    def _new_facts(self) -> Callable[[Workspace], LoadFacts | None]:
-        """Return what reads facts from the views: it waits for a look that it did not return before."""
+    def _new_facts(self, *, waits: bool = True) -> Callable[[Workspace], LoadFacts | None]:
+        """Return what reads facts from the views: it waits for a look that it did not return before, or returns None
+        where there is none."""
         last: EstateLook | None = None
 
         def read(_: Workspace) -> LoadFacts | None:
             nonlocal last
-            while (view := self._view).look is last and not timing.wait(self._closing, _NEW_LOOK_SECONDS):
+            while (view := self._view).look is last and waits and not timing.wait(self._closing, _NEW_LOOK_SECONDS):
                 pass
             if view.look is None or view.survey is None or view.look is last:
                 return None
@@ -669,6 +707,66 @@ class EstateWatch:
             return LoadFacts(last.lag, view.load, view.needs)
 
         return read
+
+    def _reconcile(self, asked: ReconcilesOrder, rebalances: RebalancesOrder | None) -> None:
+        """Reconcile until the end, and rebalance in the same rounds where that is asked for, too; whatever goes wrong
+        is published, and it begins anew."""
+        order = replace(asked.order, rebalances=rebalances.order if rebalances else None)
+        while not self._closing.is_set():
+            rounds = reconcile(
+                self._workspace,
+                order,
+                events=asked.events,
+                report=asked.progress,
+                interrupts=self._halting,
+                read_facts=self._new_facts(waits=False),
+                closing=self._closing,
+            )
+            try:
+                for done in rounds:
+                    self._publish_reconcile(asked, rebalances, done)
+            except BaseException as error:  # the server outlives it
+                self._publish_reconcile(asked, rebalances, ReconcileRound(0, error=cause(error)))
+                timing.wait(self._closing, order.every_seconds)
+            finally:
+                rounds.close()
+
+    def _publish_reconcile(
+        self, asked: ReconcilesOrder, rebalances: RebalancesOrder | None, done: ReconcileRound
+    ) -> None:
+        if self._closing.is_set() and done.applied is None:
+            return  # it wrote nothing as the end had come
+        now = self._clock()
+        self._publish(lambda view: replace(view, reconciles=view.reconciles and view.reconciles.after_round(done, now)))
+        if rebalances and done.rebalance:
+            of_round = done.rebalance
+            self._publish(
+                lambda view: replace(view, rebalances=view.rebalances and view.rebalances.after_round(of_round))
+            )
+        asked.report(done)
+
+    def _sample(self, asked: SamplesOrder) -> None:
+        """Sample until the end, and anew where the tree has changed; whatever goes wrong is published, and it is tried
+        again. The looks of `sample` are those of this process."""
+        order = replace(asked.order, duration_seconds=None, looks=False)
+
+        def publish(done: Round) -> None:
+            now = self._clock()
+            self._publish(lambda view: replace(view, samples=view.samples and view.samples.after_round(done, now)))
+            asked.report(done)
+
+        while not self._closing.is_set():
+            try:
+                sample(self._workspace, order, publish, asked.warn, self._sampling_ended)
+            except BaseException as error:  # the server outlives it
+                self._publish_unsampled(asked, cause(error))
+                timing.wait(self._closing, _SAMPLE_AGAIN_SECONDS)
+            if not self._closing.is_set():
+                self._sampling_ended.clear()
+
+    def _publish_unsampled(self, asked: SamplesOrder, reason: str) -> None:
+        self._publish(lambda view: replace(view, samples=view.samples and replace(view.samples, error=reason)))
+        asked.warn(f"nothing is sampled: {reason}")
 
     @contextmanager
     def _halting(self, _so_far: object) -> Iterator[asyncio.Event]:
@@ -726,10 +824,13 @@ def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
     wrong.
     """
     _ = workspace.connectors
-    if order and order.watchdog:
-        workspace.event_log(order.watchdog.events).close()
-    if order and order.rebalances:
-        workspace.event_log(order.rebalances.events).close()
+    writers = (order.watchdog, order.rebalances, order.reconciles) if order else ()
+    for events in {writer.events for writer in writers if writer}:
+        workspace.event_log(events).close()
+    if order and order.reconciles:
+        workspace.only(order.reconciles.order.options.flows)
+    if order and order.samples:
+        refuse_unsampled(workspace, order.samples.order)
     if order and order.audits:
         from mm2mgr.operations.audit import followed_flows
 

@@ -326,8 +326,12 @@ def say_offsets(flows: Sequence[FlowOffsets]) -> None:
             say(f"! {flow.flow}: {one_line(flow.unknown)}", STYLES["unknown"])
 
 
+_PARTITIONS_SHOWN = 20
+
+
 def say_planned_resets(flows: Sequence[FlowReset]) -> None:
-    """Print on stderr how many records are mirrored again or skipped, by topic."""
+    """Print on stderr how many records are mirrored again or skipped, by topic, and below each topic from which stored
+    offset to which its partitions go."""
     for flow in flows:
         talk(f"{flow.flow.id} ({flow.flow.connect.name}/{flow.connector}):", None)
         for topic, counts in sorted(flow.topics.items()):
@@ -335,6 +339,11 @@ def say_planned_resets(flows: Sequence[FlowReset]) -> None:
             moved += [f"{number_of(counts['skipped'], 'record')} never mirrored"] if counts["skipped"] else []
             where = f"{number_of(counts['partitions'], 'partition')} written" if counts["partitions"] else "unchanged"
             talk(f"  {topic}: {', '.join([*moved, where])}", "yellow" if moved else None)
+            changed = [reset for reset in flow.changes if reset.partition.topic == topic]
+            for reset in changed[:_PARTITIONS_SHOWN]:
+                talk(f"    {reset.partition}: {_place_text(reset.stored)} -> {_place_text(reset.wanted)}", None)
+            if (more := len(changed) - _PARTITIONS_SHOWN) > 0:
+                talk(f"    and {number_of(more, 'partition')} more; the history has all of them", None)
         for partitions, text in (
             (flow.gaps.uncommitted, "the group has no offset there: left as it is"),
             (flow.gaps.beyond, "the group's offset is beyond the end of the log: left as it is"),
@@ -342,6 +351,10 @@ def say_planned_resets(flows: Sequence[FlowReset]) -> None:
         ):
             if partitions:
                 talk(f"  {few([str(partition) for partition in partitions])}: {text}", "yellow")
+
+
+def _place_text(offset: int | None) -> str:
+    return "nothing stored" if offset is None else f"offset {offset}"
 
 
 def say_resets(done: ResetOffsets) -> None:

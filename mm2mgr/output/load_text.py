@@ -17,6 +17,7 @@ from mm2mgr.text import bytes_text, list_names, number_of, rate_text, size_text,
 
 if TYPE_CHECKING:
     from mm2mgr.balance.ways import Way
+    from mm2mgr.operations import Round
     from mm2mgr.operations.link import BrokersReport, LinkProbe, ProbedEnd
     from mm2mgr.operations.size import ConnectReport, FleetReport, SimulationReport
     from mm2mgr.operations.throughput import RollUpRound
@@ -40,6 +41,12 @@ def say_round(number: int | None, samples: int, news: Sequence[str], at: str = "
         talk(f"round {number}: {samples} samples")
     for sentence in news:
         talk(f"  {at}{sentence}", style="yellow")
+
+
+def say_followed_round(round_: Round) -> None:
+    """Print of a round without an end only the first number of samples, and what changed, with the time."""
+    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} "
+    say_round(round_.number if round_.number == 1 else None, round_.samples, round_.news, at)
 
 
 def talk_roll_up(done: RollUpRound) -> None:
@@ -134,7 +141,7 @@ def say_week(pattern: WeekPattern, window: str) -> None:
         place, hour = pattern.peak
         say(f"peak: {DAYS[place]} {hour}:00 UTC, {_rate_text(pattern.bytes_per_second[place][hour])}")
     if pattern.quiet:
-        say(f"off-peak: {pattern.quiet[0]}:00 to {pattern.quiet[1]}:00 UTC (--off-peak of `mm2mgr apply`)")
+        say(f"off-peak: {pattern.quiet[0]}:00 to {pattern.quiet[1]}:00 UTC (tasks: off_peak)")
     say(window, style="dim")
 
 

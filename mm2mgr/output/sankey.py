@@ -263,7 +263,7 @@ def _lines(name: str) -> list[str]:
     lines = []
     rest = visible(name)
     while len(rest) > _LETTERS:
-        signs = [found.end() for found in re.finditer(r"[-._ ]", rest[:_LETTERS])]
+        signs = [sign.end() for sign in re.finditer(r"[-._ ]", rest[:_LETTERS])]
         cut = signs[-1] if signs and signs[-1] > _LETTERS // 3 else _LETTERS
         lines.append(rest[:cut])
         rest = rest[cut:]

@@ -141,7 +141,8 @@ class _Planning:
 
     def what_became_of(self, entry: Moved, change: Change, givers: Sequence[Named]) -> str:
         """Return what an entry comes to that moves nothing now."""
-        where, config = f"the line at {entry.place}", self.running.configs.get(change.full_name)
+        whose = " (a pair's: when each of its flows says so)" if entry.of_pair else ""
+        where, config = f"the line at {entry.place}{whose}", self.running.configs.get(change.full_name)
         has = self.running.selection(change.full_name, without_journal(config)) if config else None
         if missing := [topic for topic in entry.topics if is_name(topic) and not (has and has.takes(topic))]:
             return (

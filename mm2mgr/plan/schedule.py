@@ -12,7 +12,7 @@ from mm2mgr.comparison.differences import Named, lowers_tasks
 from mm2mgr.off_peak import OffPeak
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.remarks import Remark
-from mm2mgr.text import number_of
+from mm2mgr.text import list_names, number_of
 
 _JITTER = 0.1
 LONGEST_BACKOFF_SECONDS = 600.0
@@ -85,11 +85,10 @@ class TreeReadings:
 
 @dataclass(frozen=True)
 class RestartRules:
-    """When fewer tasks are applied: so long after sizing changed, in these hours, at most so many moved partitions."""
+    """When fewer tasks of a flow are applied: so long after its sizing changed, in these hours (none: in all)."""
 
     cool_down_seconds: float = 86_400.0
-    off_peak: OffPeak | None = None
-    moved_partitions: int | None = None
+    off_peak: tuple[OffPeak, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,34 +96,40 @@ class Saving:
     """What the reviewed sizing says of a flow that gets fewer tasks although more would fit as well.
 
     `changed_seconds`: since when (None: it does not say); `partitions`: how many the flow has (None: it does not say).
-    `holds_until_seconds`: until when an elastic flow has enough of them; it waits for no cool-down.
+    `holds_until_seconds`: until when an elastic flow has enough of them; it waits for no cool-down. `rules`: what the
+    tree says of the flow.
     """
 
     tasks: int
     changed_seconds: int | None = None
     partitions: int | None = None
     holds_until_seconds: int | None = None
+    rules: RestartRules = RestartRules()
 
 
-def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_seconds: float) -> dict[Named, str]:
+def waiting(
+    plan: Plan, savings: Mapping[str, Saving], now_seconds: float, moved_at_once: int | None = None
+) -> dict[Named, str]:
     """Return the connectors whose update waits, each with the reason; `savings` are by flow id.
 
-    Connectors share the budget of moved partitions in the order of the plan.
+    Connectors share the budget of partitions that move at once (None: any number) in the order of the plan.
     """
-    reasons, left = {}, rules.moved_partitions
+    reasons, left = {}, moved_at_once
     for change in plan.changes:
         saving = _saving(change, savings)
         if saving is None:
             continue
         (key,) = change.keys
-        reason = _too_early(saving, rules, now_seconds)
+        reason = _too_early(saving, now_seconds)
         if reason is None and left is not None:
             every = saving.partitions
             moved = None if every is None else moved_partitions(every, int(key.before or 0), saving.tasks)
             if moved is None:
-                reason = "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
+                reason = "the number of partitions that would move is unknown, run mm2mgr size (defaults: move_budget)"
             elif moved > left:
-                reason = f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
+                reason = (
+                    f"{number_of(moved, 'partition')} would move, {left} left of the budget (defaults: move_budget)"
+                )
             else:
                 left -= moved
         if reason:
@@ -159,14 +164,14 @@ def _lowers_tasks(change: Change) -> bool:
     return change.action == "update" and change.state is None and not change.follows and lowers_tasks(change.keys)
 
 
-def _too_early(saving: Saving, rules: RestartRules, now_seconds: float) -> str | None:
-    changed, until = saving.changed_seconds, saving.holds_until_seconds
+def _too_early(saving: Saving, now_seconds: float) -> str | None:
+    changed, until, rules = saving.changed_seconds, saving.holds_until_seconds, saving.rules
     if until is not None and now_seconds >= until:
         return "they were enough for the hours that it was sized for, which are over (mm2mgr size)"
     if until is None and changed is not None and now_seconds < changed + rules.cool_down_seconds:
         hours = rules.cool_down_seconds / 3600
         span = f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"
-        return f"{span} after the last change of its sizing (--cool-down)"
-    if rules.off_peak is not None and not rules.off_peak.contains(now_seconds):
-        return f"for {rules.off_peak} (--off-peak)"
+        return f"{span} after the last change of its sizing (tasks: cool_down)"
+    if rules.off_peak and not any(hours.contains(now_seconds) for hours in rules.off_peak):
+        return f"for {list_names(list(map(str, rules.off_peak)))} (tasks: off_peak)"
     return None

@@ -41,6 +41,8 @@ TROUBLE_OF_KIND: Mapping[str, Trouble] = MappingProxyType(
 _ORDER = {kind: place for place, kind in enumerate(TROUBLE_OF_KIND)}
 _MOST_NAMED = 8
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_ENDS = re.compile(r"\([^()]*->[^()]*\)")
+_SHORT = 4  # a name of so few characters may be a part of a word
 _SEVERAL = ("mm2mgr restart --failed", "mm2mgr resume", "mm2mgr losses", "mm2mgr check")  # these take several names
 _ALL = {"mm2mgr restart --failed": "mm2mgr restart --failed --all"}
 
@@ -87,9 +89,10 @@ def order_problems(problems: Iterable[LiveProblem]) -> list[ProblemGroup]:
 def _sameness(problem: LiveProblem) -> str:
     """Return its sentence without what names its connector, and without numbers: two that are equal then say the
     same."""
-    subject, sentence = problem.subject, problem.sentence
-    source, _, target = subject.flow.partition(":")[2].partition("->")
-    names = (problem.argument, subject.flow, subject.connector, source, target)
-    for name in sorted({name for name in names if name}, key=len, reverse=True):
-        sentence = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "…", sentence)
-    return _NUMBER.sub("0", re.sub(r"\([^()]*->[^()]*\)", "", sentence))
+    subject, sentence = problem.subject, _ENDS.sub("", problem.sentence)
+    long_names = [name for name in (problem.argument, subject.flow, subject.connector) if len(name) > _SHORT]
+    for name in sorted(long_names, key=len, reverse=True):
+        sentence = sentence.replace(name, "…")
+    names = {subject.flow, subject.connector, *subject.flow.partition(":")[2].split("->")}
+    words = ("…" if word.strip("',;:()") in names else word for word in sentence.split(" "))
+    return _NUMBER.sub("0", " ".join(words))

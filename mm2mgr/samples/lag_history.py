@@ -6,10 +6,13 @@ the table `lag`, where they are removed an hour after their hour is over: so bot
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +33,10 @@ _MOST_FILES = 8  # of a day
 _DAY_MS = 24 * HOUR_MS
 _LOOK = ("owner", "flow", "time_ms", "partitions", "end_offsets", "positions")
 _SUMS = ("lag_mean", "lag_max", "covered_ms", "produced", "mirrored")
+_COUNTS = ("partitions", "end_offsets", "positions")
 Whole = npt.NDArray[np.int64]
+Arrays: TypeAlias = "tuple[tuple[array[int], ...], tuple[array[float], ...]]"
+"""Columns of whole and of real numbers."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +53,14 @@ class LookRows:
         """Return ms, records written and records mirrored since the look before; 0 where no rate is known: at the first
         look, after a gap, with other partitions, and where a log or a position went back."""
         time, partitions, ends, positions = map(self.column, _LOOK[2:])
-        known, steps = np.zeros(len(time), np.bool_), list[Whole]()
+        fits, steps = np.zeros(len(time), np.bool_), list[Whole]()
         for column in (time, ends, positions):
             steps.append(np.diff(column, prepend=column[:1]))
         if len(time):
             is_next = (self.series[1:] == self.series[:-1]) & (partitions[1:] == partitions[:-1])
-            known[1:] = is_next & (steps[0][1:] > 0) & (steps[0][1:] <= UNSEEN_MS)
-        known &= (steps[1] >= 0) & (steps[2] >= 0)
-        gap, produced, mirrored = (np.where(known, step, 0) for step in steps)
+            fits[1:] = is_next & (steps[0][1:] > 0) & (steps[0][1:] <= UNSEEN_MS)
+        fits &= (steps[1] >= 0) & (steps[2] >= 0)
+        gap, produced, mirrored = (np.where(fits, step, 0) for step in steps)
         return gap, produced, mirrored
 
     def lag(self) -> Whole:
@@ -198,9 +204,25 @@ class LagHistoryStore:
             if (rows := self._lag.read_or_warn(file, _LOOK)) is not None:
                 looks.append(rows.filter(pc.equal(rows["owner"], owner)))
         newest = newest_looks([_cast(rows) for rows in looks])
-        known = newest.column("time_ms") <= now_ms + AHEAD_MS
-        newest = LookRows(newest.table.filter(pa.array(known)), newest.series[known])
+        is_past = newest.column("time_ms") <= now_ms + AHEAD_MS
+        newest = LookRows(newest.table.filter(pa.array(is_past)), newest.series[is_past])
         return newest, join_hours([hours_of_looks(newest), *map(_cast, hours)])
+
+    def read_columns(self, owner: str, now_ms: int) -> tuple[dict[str, Arrays], dict[str, Arrays]]:
+        """Return looks and hours of `read` as arrays by flow: partitions, log ends and positions, and beside them the
+        time, mean and most lag, the time that is covered (both in seconds), and records written and mirrored in it."""
+        looks, hours = self.read(owner, now_ms)
+        covered, produced, mirrored = looks.intervals()
+        lag = looks.lag()
+        of_looks = {
+            **{name: looks.column(name) for name in ("time_ms", *_COUNTS)},
+            **dict(zip(_SUMS, (lag, lag, covered, produced, mirrored), strict=True)),
+        }
+        of_hours = {name: hours[name].to_numpy() for name in ("time_ms", *_COUNTS, *_SUMS)}
+        return (
+            _arrays_by_flow(looks.table["flow"].to_pylist(), of_looks),
+            _arrays_by_flow(hours["flow"].to_pylist(), of_hours),
+        )
 
     def _read(self, file: DataFile) -> pa.Table | None:
         rows = self._table.read_or_warn(file, (*_LOOK, *_SUMS))
@@ -218,6 +240,20 @@ class LagHistoryStore:
             for field in schema
         ]
         return pa.table(columns, schema=schema)
+
+
+def _arrays_by_flow(flows: Sequence[str], columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Arrays]:
+    """Return columns of rows that are ordered by flow, cut at each flow; ms become seconds."""
+    arrays = dict[str, Arrays]()
+    firsts = [at for at, flow in enumerate(flows) if not at or flows[at - 1] != flow]
+    for first, last in pairwise([*firsts, len(flows)]):
+        whole = tuple(array("q", columns[name][first:last].astype(np.int64).tobytes()) for name in _COUNTS)
+        real = tuple(
+            array("d", (columns[name][first:last] / (1000.0 if name.endswith("_ms") else 1.0)).tobytes())
+            for name in ("time_ms", *_SUMS)
+        )
+        arrays[flows[first]] = whole, real
+    return arrays
 
 
 def _cast(rows: pa.Table) -> pa.Table:

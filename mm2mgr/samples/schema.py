@@ -331,10 +331,10 @@ not both. Ranges in `losses` may overlap and repeat, as several processes write 
 ranges acknowledged for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what
 earlier rows of an hour say, and keeps two hours. What leaves it goes into `lag_history`, the newest look of each flow
 and five minutes; two days later an hour becomes one row, and after 31 days it is removed. Rows of the same flow and
-five minutes, or hour, count once: the newest one. `audits` has a row per partition and audit, and keeps 90 days.
-`failover_looks` has the newest of each key alone; `failover_checks` has a row per pair and check, and keeps 90 days;
-`failover_rehearsals` a row per pair and rehearsal, and as many days. `stored_sizes` has a row per topic and look, and
-keeps 400 days.
+five minutes count once, the newest one, and of the same hour that which covers most. `audits` has a row per partition
+and audit, and keeps 90 days. `failover_looks` has the newest of each key alone; `failover_checks` has a row per pair
+and check, and keeps 90 days; `failover_rehearsals` a row per pair and rehearsal, and as many days. `stored_sizes` has a
+row per topic and look, and keeps 400 days.
 """
 
 PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {

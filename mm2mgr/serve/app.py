@@ -158,6 +158,8 @@ def application(
         Route("/api/flow", answers.api_flow),
         Route("/api/workers", answers.api_workers),
         Route("/api/watchdog", answers.api_watchdog),
+        Route("/api/reconcile", answers.api_reconcile),
+        Route("/api/sample", answers.api_sample),
         Route("/api/rebalance", answers.api_rebalance),
         Route("/api/failover", answers.api_failover),
         *(Route(f"/api/{part}", answers.api_survey) for part in ("findings", "plan", "history")),
@@ -215,7 +217,7 @@ class _Answers:
     def api_watchdog(self, request: Request) -> Response:
         watchdog = self._view().watchdog
         if watchdog is None:
-            return JSONResponse({"error": "no watchdog runs in this process: mm2mgr serve --watchdog"}, 404)
+            return JSONResponse({"error": "no watchdog runs in this process: mm2mgr serve --with watch"}, 404)
         if watchdog.last is None:
             return JSONResponse({"error": "the watchdog has not looked yet"}, 503)
         return JSONResponse(to_json(watchdog))
@@ -227,6 +229,22 @@ class _Answers:
         if rebalances.last is None:
             return JSONResponse({"error": "no flow was judged yet"}, 503)
         return JSONResponse(to_json(rebalances))
+
+    def api_reconcile(self, request: Request) -> Response:
+        reconciles = self._view().reconciles
+        if reconciles is None:
+            return JSONResponse({"error": "this process reconciles nothing: mm2mgr serve --with reconcile"}, 404)
+        if reconciles.last is None:
+            return JSONResponse({"error": "no round has ended yet"}, 503)
+        return JSONResponse(to_json(reconciles))
+
+    def api_sample(self, request: Request) -> Response:
+        samples = self._view().samples
+        if samples is None:
+            return JSONResponse({"error": "this process samples nothing: mm2mgr serve --with sample"}, 404)
+        if samples.last is None and not samples.error:
+            return JSONResponse({"error": "no round has ended yet"}, 503)
+        return JSONResponse(to_json(samples))
 
     def api_failover(self, request: Request) -> Response:
         view = self._view()

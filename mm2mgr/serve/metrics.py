@@ -288,6 +288,27 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_watchdog_frozen": ServedMetric(
             "gauge", (), "1 while the freeze file holds the watchdog back. Missing without one."
         ),
+        "mm2mgr_reconcile_rounds": ServedMetric(
+            "counter",
+            ("outcome",),
+            "Rounds of `reconcile` in this process since the start: `done`, `changes` (blocked, or only reported),"
+            " `failed`, `inconclusive`, or `standby` while another process of the owner writes. Missing, as what"
+            " follows of it, without `serve --with reconcile`.",
+        ),
+        "mm2mgr_reconcile_written": ServedMetric("counter", (), "Connectors that these rounds wrote."),
+        "mm2mgr_reconcile_ended_timestamp_seconds": ServedMetric(
+            "gauge", (), "When the last of these rounds ended, in seconds since 1970."
+        ),
+        "mm2mgr_stored_samples": ServedMetric(
+            "counter",
+            (),
+            "Samples that this process stored since the start. Missing, as what follows of it, without `serve --with"
+            " sample`.",
+        ),
+        "mm2mgr_sampled_timestamp_seconds": ServedMetric(
+            "gauge", (), "When the last round of samples ended, in seconds since 1970."
+        ),
+        "mm2mgr_sample_sources_unread": ServedMetric("gauge", (), "Sources without a sample in the last round."),
         "mm2mgr_look_began_timestamp_seconds": ServedMetric(
             "gauge", (), "When the running look began, in seconds since 1970; 0 while none runs."
         ),
@@ -357,6 +378,14 @@ def _of_looks(view: EstateView, tick: float, closed: Mapping[str, int]) -> dict[
         rows["mm2mgr_watchdog_restarts"] = [((result,), float(count)) for result, count in counts.items()]
         rows["mm2mgr_watchdog_looked_timestamp_seconds"] = [((), dog.last.taken_at)]
         rows["mm2mgr_watchdog_frozen"] = [((), float(dog.last.frozen))]
+    if (reconciles := view.reconciles) and reconciles.last:
+        rows["mm2mgr_reconcile_rounds"] = [((outcome,), float(count)) for outcome, count in reconciles.rounds.items()]
+        rows["mm2mgr_reconcile_written"] = [((), float(reconciles.written))]
+        rows["mm2mgr_reconcile_ended_timestamp_seconds"] = [((), reconciles.taken_at)]
+    if (samples := view.samples) and samples.last:
+        rows["mm2mgr_stored_samples"] = [((), float(samples.samples))]
+        rows["mm2mgr_sampled_timestamp_seconds"] = [((), samples.taken_at)]
+        rows["mm2mgr_sample_sources_unread"] = [((), float(len(samples.last.failures)))]
     return rows
 
 

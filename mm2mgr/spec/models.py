@@ -29,6 +29,7 @@ from mm2mgr.spec.values import (
     LabelName,
     LaneName,
     LocalFile,
+    MovedTo,
     Owner,
     PairName,
     PartitionName,
@@ -397,6 +398,11 @@ class Tasks(Model, json_schema_extra=_example(max=8)):
     default_rate: ByteRate = 5e3
     """Assumed for a partition of a flow in which nothing was measured; otherwise it takes its topic's mean or the
     flow's median."""
+    cool_down: TimeSpan = 86_400
+    """How long after `mm2mgr size` wrote fewer tasks, which only save some, `plan` and `apply` let their restart
+    wait; an elastic flow waits for none."""
+    off_peak: HourSpans = []
+    """Hours of the day, in UTC, in which such a restart is made, such as `22-5`. Default: at any time."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Tasks:
@@ -680,6 +686,9 @@ class Defaults(Model, json_schema_extra=_example(flows={"refresh_interval": "10m
         BeforeValidator(balance_way, json_schema_input_type=Balance | Literal["stock", "plugin"]),
     ] = Balance.model_construct()
     """For the `balance` of every flow."""
+    move_budget: Annotated[int, Field(ge=0), NO_SWITCH] | None = None
+    """How many partitions may change their task in one apply for the sake of fewer tasks (`mm2mgr size`); the other
+    steps down wait for the next one. Default: any number."""
     spark: bool = True
     """Whether roll-ups, audits and Cruise Control's topic run on Spark where PySpark, Java and 2.5 GiB of memory are found;
     `false` turns Spark off, and they run in the process of the command. Outranked by `MM2MGR_SPARK`, and by `--spark` and
@@ -700,14 +709,14 @@ class Sized(Model, json_schema_extra=_example(tasks_max=8)):
     source: str | None = None
     """Which statistic was used, and from where."""
     changed: str | None = None
-    """When `tasks_max` last became another number; `--cool-down` of `apply` counts from here."""
+    """When `tasks_max` last became another number; `tasks: {cool_down: …}` counts from here."""
     saves_tasks: bool = False
-    """Fewer tasks than before, which fitted as well: `apply` may let the restart wait (`--cool-down`, `--off-peak`,
-    `--move-budget`)."""
+    """Fewer tasks than before, which fitted as well: `apply` may let the restart wait (`cool_down` and `off_peak` of
+    `tasks:`, `move_budget` of `defaults:`)."""
     partitions: Annotated[int, Field(ge=0)] | None = None
-    """Partitions of the flow, for `--move-budget` of `apply`."""
+    """Partitions of the flow, for `move_budget` of `defaults:`."""
     holds_until: str | None = None
-    """Until when fewer tasks are enough for an elastic flow: `apply` writes them until then, without `--cool-down`, and
+    """Until when fewer tasks are enough for an elastic flow: `apply` writes them until then, without `cool_down`, and
     not later."""
 
 
@@ -779,9 +788,10 @@ class MovedFlow(Model, json_schema_extra=_example(**{"from": "orders:dc1->agg", 
         Field(alias="from", examples=["orders:dc1->agg", "agg/legacy-orders", {"dedicated": "dc1->agg"}]),
     ]
     """The flow that it was, by its id; or a connector, such as `agg/legacy-orders` (its Connect cluster first); or
-    `{dedicated: source->target}`."""
-    to: FlowId
-    """The id of the flow that it becomes, as `mm2mgr plan` prints it."""
+    `{dedicated: source->target}`. For all flows of a pair at once: the pair that it was (`dc1->agg`), or the Connect
+    cluster that it ran on and the pair (`main/dc1->agg`)."""
+    to: MovedTo
+    """The id of the flow that it becomes, as `mm2mgr plan` prints it; or the pair, for all of its flows."""
     topics: Patterns = Field(default_factory=list)
     """Only these topics move, between two flows that both stay. Default: the whole flow, whose connector is deleted
     afterwards."""

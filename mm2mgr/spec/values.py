@@ -40,6 +40,7 @@ _SEPARATOR = r"^[A-Za-z0-9._-]+$"
 _CURRENCY = r"^[A-Za-z]{1,16}$"
 _PAIR = r"^\S+->\S+$"
 FLOW_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9][A-Za-z0-9._-]*->[A-Za-z0-9][A-Za-z0-9._-]*$"
+_MOVED_TO = r"^([A-Za-z0-9][A-Za-z0-9._-]*:)?[A-Za-z0-9][A-Za-z0-9._-]*->[A-Za-z0-9][A-Za-z0-9._-]*$"
 _ADDRESS = r"^(\$\{.+\}(:[0-9]{1,5})?|\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5})$"
 _URL = r"^https?://[^\s@]+$"
 _PROXY = r"^(https?://[^\s@]+|\$\{[^}]+\})$"
@@ -56,6 +57,7 @@ SIGNS = {
     _CURRENCY: "a currency as a word of letters, such as EUR",
     _PAIR: "a pair source->target, without blanks",
     FLOW_ID: "a flow id as plan prints it, name:source->target",
+    _MOVED_TO: "a flow id as plan prints it, name:source->target, or a pair, source->target",
     _ADDRESS: "a host and its port, host:port",
     _URL: "a URL that begins with http:// or https:// and has no user",
     _PROXY: "a proxy such as http://proxy:3128, or a placeholder such as ${env:HTTPS_PROXY}",
@@ -343,6 +345,7 @@ Owner = Annotated[str, Field(pattern=_NAME, examples=["data-platform"])]
 LaneName = Annotated[str, Field(pattern=_LANE, max_length=50)]
 LabelName = Annotated[str, Field(pattern=_LABEL)]
 ConnectorName = Annotated[str, AfterValidator(_connector_name), Field(min_length=1, examples=["legacy-orders"])]
+MovedTo = Annotated[str, Field(pattern=_MOVED_TO, examples=["orders:dc1->agg"])]
 FlowId = Annotated[str, Field(pattern=FLOW_ID, examples=["orders:dc1->agg"])]
 PartitionName = Annotated[str, Field(pattern=_PARTITION, examples=["orders-0"])]
 LocalFile = Annotated[str, Field(min_length=1, examples=["/run/mm2mgr/freeze"]), AfterValidator(_local_file)]

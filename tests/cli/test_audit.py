@@ -356,7 +356,7 @@ def mirrored(
         return {topic: TopicSettings({"cleanup.policy": "delete"}, {}) for topic in topics}  # mock brokers tell none
 
     monkeypatch.setattr("mm2mgr.kafka.inspection.topic_configs", settings)
-    producer = Producer({"bootstrap.servers": mock_cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": mock_cluster.bootstrap_servers, "log_level": 0})
     with one_flow(mm2mgr, mock_cluster, produced=0, mirrored=0) as fake:
         for number in range(100):
             record: dict[str, Any] = {"key": b"k%d" % number, "partition": 0, "timestamp": 1_700_000_000_000 + number}
@@ -450,7 +450,7 @@ def test_an_empty_source_is_equal_only_where_nothing_was_ever_there(mm2mgr: Comm
 def test_an_open_transaction_on_the_source_ends_its_log(
     mm2mgr: Command, mirrored: FakeConnect, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    producer = Producer({"bootstrap.servers": mock_cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": mock_cluster.bootstrap_servers, "log_level": 0})
     for number in range(70):  # the last 20 stand for those of the transaction
         record: dict[str, Any] = {"partition": 3, "timestamp": 1_700_000_000_000 + number}
         producer.produce("orders", b"%d" % number, **record)

@@ -27,8 +27,9 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.operations import automatic_rebalance
 from mm2mgr.operations.automatic_rebalance import FlowRound, LoadFacts, RebalanceOrder, Rebalancing
+from mm2mgr.operations.plan import ReconcileOrder
 from mm2mgr.operations.rebalance import automatic_rules
-from mm2mgr.operations.serve import EstateLook, EstateWatch, RebalancesOrder, ServeOrder, Survey
+from mm2mgr.operations.serve import EstateLook, EstateWatch, RebalancesOrder, ReconcilesOrder, ServeOrder, Survey
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets
@@ -363,7 +364,7 @@ def test_whatever_happens_in_a_day_there_are_no_more_rounds_than_are_allowed(
     assert written == len(recorded.rebalances) - refused == 2, "as many as are allowed, and none more"
 
 
-def served(seconds: float = 900.0) -> EstateWatch:
+def served(seconds: float = 900.0, reconciles: ReconcilesOrder | None = None) -> EstateWatch:
     """Return `serve --with rebalance` that looks without a pause; the task has been late for so long."""
 
     def look(*_: object) -> EstateLook:
@@ -376,6 +377,7 @@ def served(seconds: float = 900.0) -> EstateWatch:
 
     order = RebalanceOrder(wait_seconds=0.0, store=Path("store"))
     asked = ServeOrder(every_seconds=0.05, survey_seconds=1000, rebalances=RebalancesOrder(order))
+    asked = replace(asked, reconciles=reconciles)
     return EstateWatch(Workspace(), asked, look=look, survey=survey)
 
 
@@ -397,6 +399,35 @@ def test_serve_rebalances_by_its_own_looks_and_shows_it(site: Site, recorded: Re
     assert (done.flow, done.decision.trigger) == (FLOW, "overload")
 
 
+def test_beside_reconcile_it_is_rebalanced_in_its_rounds_under_its_lease(site: Site, recorded: Recorded) -> None:
+    before = dict(site.config)
+    rounds = ReconcileOrder(every_seconds=0.1, wait_seconds=0.0)
+    serve = served(reconciles=ReconcilesOrder(rounds))
+    serve.start()
+    try:
+        until(lambda: serve.view.rebalances and serve.view.rebalances.done, "it is rebalanced")
+        assert FakeLease.closed == [], "it is the lease of reconcile, which keeps it"
+    finally:
+        assert serve.close(10, 10)
+    assert site.config != before
+    assert len(recorded.rebalances) == 1
+    assert (FakeLease.groups, FakeLease.closed) == ({"mm2mgr-tester"}, ["b"])
+    assert serve.view.reconciles is not None
+    assert serve.view.reconciles.rounds.keys() <= {"done", "changes"}
+
+
+def test_while_reconcile_stands_by_nothing_is_rebalanced(site: Site, recorded: Recorded) -> None:
+    FakeLease.of_others = {"b"}
+    before, serve = dict(site.config), served(reconciles=ReconcilesOrder(ReconcileOrder(every_seconds=0.05)))
+    serve.start()
+    try:
+        until(lambda: serve.view.reconciles and serve.view.reconciles.rounds.get("standby", 0) > 3, "it stands by")
+    finally:
+        assert serve.close(10, 10)
+    assert site.config == before
+    assert recorded.rebalances == []
+
+
 def test_the_end_of_the_server_ends_a_write_in_order(site: Site) -> None:
     serve = served()
 
@@ -415,8 +446,8 @@ def test_the_end_of_the_server_ends_a_write_in_order(site: Site) -> None:
 def test_options_that_contradict_each_other_are_refused(mm2mgr: Command) -> None:
     assert "--freeze-file needs --rebalance" in mm2mgr("reconcile", "--freeze-file", "f", code=64).err
     assert "leave one out" in mm2mgr("reconcile", "--rebalance", "--report-only", code=64).err
-    assert "--dry-run needs --watchdog" in mm2mgr("serve", "--with", "rebalance", "--dry-run", code=64).err
-    both = ("serve", "--watchdog", "--with", "rebalance", "--dry-run")
+    assert "--dry-run needs --with watch" in mm2mgr("serve", "--with", "rebalance", "--dry-run", code=64).err
+    both = ("serve", "--with", "watch,rebalance", "--dry-run")
     assert "--with rebalance writes, and --dry-run does not: leave one out" in mm2mgr(*both, code=64).err
 
 

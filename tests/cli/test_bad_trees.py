@@ -108,6 +108,8 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
         ("status --json", "; write -o json"),
         ("lag --format json", "; write -o json"),
         ("rules --grafana", "; write --dashboard"),
+        ("plan --mirror-again", "Error: --mirror-again is gone; write --allow mirror-again\n"),
+        ("status --ack all", "Error: --ack is gone; write mm2mgr losses --ack ID\n"),
         ("plan -o yaml", "'yaml' is not one of 'text', 'json', 'markdown'"),
         ("sample --interval soon", "'soon' should be a duration such as 5 (seconds), 80ms, 30s, 10min or 2h"),
         ("throughput --top -1", "-1 should be at least 0"),

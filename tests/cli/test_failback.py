@@ -397,6 +397,23 @@ def test_lost_records_are_exported_once_into_a_file_of_this_user_alone(estate: E
     assert "it is a file of the tree" in estate.back("--export", str(estate.tree / "lost.yaml"), code=1)
 
 
+def test_lost_records_are_listed_while_the_pair_runs_again(estate: Estate, tmp_path: Path) -> None:
+    estate.settle()
+    estate.journal()
+    estate.back("--apply", "--yes")
+    there = estate.site.east.connectors[THERE]
+    there.config = {key: value for key, value in there.config.items() if key != HELD_KEY} | {"enabled": "true"}
+    there.state = "RUNNING"
+    records = [
+        {"topic": "orders", "partition": 0, "offset": 100, "timestamp": 5, "key": None, "value": b"", "headers": []}
+    ]
+    estate.site.patch.setattr("mm2mgr.kafka.records.read_ranges", lambda access, ranges: iter(records))
+    estate.back("--export", str(tmp_path / "lost.jsonl"))
+    assert [lost["noted_at"] is not None for lost in estate.json("--lost")["lost"]] == [True]
+    assert "must be STOPPED" in estate.back(code=1)
+    assert "must be STOPPED" in estate.back("--apply", "--yes", "--lost", code=1)
+
+
 def test_the_tree_of_the_page_is_valid_and_lint_has_nothing_against_its_two_directions(
     site: Site, mm2mgr: Command
 ) -> None:

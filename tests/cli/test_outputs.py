@@ -19,7 +19,7 @@ OF_EVENTS = [
     ("apply", "--yes"),
     ("reconcile", "--once", "--report-only"),
     ("watch", "--once", "--dry-run"),
-    ("serve", "--watchdog", "--listen", "127.0.0.1:0"),
+    ("serve", "--with", "watch", "--listen", "127.0.0.1:0"),
 ]
 
 

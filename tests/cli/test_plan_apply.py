@@ -244,7 +244,7 @@ def test_a_renamed_flow_is_not_mirrored_again_unasked(mm2mgr: Command, site: Sit
     said = mm2mgr("apply", "--yes", "--prune", code=1)
     assert "blocked mm2.a.east.source.trade" in said.out
     assert "mm2.a.east.source.trade" not in site.east.connectors
-    mm2mgr("apply", "--yes", "--mirror-again", "--prune")
+    mm2mgr("apply", "--yes", "--allow", "mirror-again", "--prune")
     assert "mm2.a.east.source.trade" in site.east.connectors
 
 

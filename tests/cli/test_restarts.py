@@ -1,4 +1,4 @@
-"""--cool-down, --off-peak and --move-budget of plan and apply, on two fake Connect clusters and a reviewed sizing."""
+"""When the tree lets plan and apply give up tasks: cool_down, off_peak and move_budget, with a reviewed sizing."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ def running(site: Site, mm2mgr: Command) -> Command:
     return mm2mgr
 
 
+def due(more: str = "") -> str:
+    """The flows of the site, of which orders gives up tasks without a cool-down."""
+    return FLOWS.replace("[orders]}", f"[orders]}}, tasks: {{cool_down: 0s{more}}}")
+
+
 def tasks(site: Site) -> str:
     return str(site.east.connectors[ORDERS].config["tasks.max"])
 
@@ -53,7 +58,7 @@ def test_a_saving_waits_a_day_and_nothing_else_is_held_up(running: Command, site
     site.declare(FLOWS.replace('"logs[.].*"', '"logs[.].*", more'))
     said = running("apply", "--yes")
     assert (
-        f"{ORDERS}  waiting with 9 instead of 10 tasks: 1 d after the last change of its sizing (--cool-down)"
+        f"{ORDERS}  waiting with 9 instead of 10 tasks: 1 d after the last change of its sizing (tasks: cool_down)"
         in said.out
     )
     assert tasks(site) == "10"
@@ -62,16 +67,17 @@ def test_a_saving_waits_a_day_and_nothing_else_is_held_up(running: Command, site
 
 
 def test_what_waits_is_no_change_for_exit_codes(running: Command) -> None:
-    assert orders(running)["waits"] == "1 d after the last change of its sizing (--cool-down)"
+    assert orders(running)["waits"] == "1 d after the last change of its sizing (tasks: cool_down)"
     assert "0 to update" in running("plan", "--detailed-exitcode").out
 
 
 def test_after_the_cool_down_it_is_applied(running: Command, site: Site) -> None:
-    running("apply", "--yes", "--cool-down", "0s")
+    site.declare(due())
+    running("apply", "--yes")
     assert tasks(site) == "9"
 
 
-def test_a_day_later_it_is_applied_without_options(running: Command, site: Site) -> None:
+def test_a_day_later_it_is_applied(running: Command, site: Site) -> None:
     sizing(running, 9, hours_ago=25, saves_tasks=True, partitions=20)
     running("apply", "--yes")
     assert tasks(site) == "9"
@@ -90,13 +96,14 @@ def test_an_elastic_saving_is_applied_while_it_holds_and_not_later(running: Comm
     assert tasks(site) == "9"
 
 
-def test_it_waits_for_the_hours_and_for_the_budget(running: Command) -> None:
+def test_it_waits_for_the_hours_and_for_the_budget(running: Command, site: Site) -> None:
     hour = datetime.now(UTC).hour
-    later = f"{(hour + 2) % 24}-{(hour + 3) % 24}"
-    assert orders(running, "--cool-down", "0s", "--off-peak", later)["waits"].endswith("h UTC (--off-peak)")
-    waits = orders(running, "--cool-down", "0s", "--move-budget", "3")["waits"]
-    assert waits == "11 partitions would move, 3 left of the budget (--move-budget)"
-    assert orders(running, "--cool-down", "0s", "--move-budget", "11")["action"] == "update"
+    site.declare(due(f", off_peak: {(hour + 2) % 24}-{(hour + 3) % 24}"))
+    assert orders(running)["waits"].endswith("h UTC (tasks: off_peak)")
+    site.declare(f"{due()}defaults: {{move_budget: 3}}\n")
+    assert orders(running)["waits"] == "11 partitions would move, 3 left of the budget (defaults: move_budget)"
+    site.declare(f"{due()}defaults: {{move_budget: 11}}\n")
+    assert orders(running)["action"] == "update"
 
 
 def test_more_tasks_and_numbers_that_are_no_saving_do_not_wait(running: Command, site: Site) -> None:
@@ -116,7 +123,9 @@ def test_a_number_that_people_wrote_does_not_wait(running: Command, site: Site) 
 
 def test_a_reviewed_plan_does_what_it_says_whatever_the_hour(running: Command, site: Site) -> None:
     running("plan", "--out", "waits.json")
-    running("plan", "--out", "writes.json", "--cool-down", "0s")
+    site.declare(due())
+    running("plan", "--out", "writes.json")
+    site.declare(FLOWS)
     sizing(running, 9, hours_ago=25, saves_tasks=True, partitions=20)
     running("apply", "waits.json")
     assert tasks(site) == "10"
@@ -124,10 +133,15 @@ def test_a_reviewed_plan_does_what_it_says_whatever_the_hour(running: Command, s
     assert tasks(site) == "9"
 
 
-def test_a_reviewed_plan_takes_no_other_rules(running: Command) -> None:
-    running("plan", "--out", "plan.json")
-    assert "and what waits" in running("apply", "plan.json", "--off-peak", "22-5", code=1).err
-
-
-def test_hours_that_are_none_are_refused(mm2mgr: Command) -> None:
-    assert "is not a span of hours such as 22-5" in mm2mgr("apply", "--off-peak", "25-3", code=64).err
+@pytest.mark.parametrize("command", ["plan", "apply", "reconcile", "size"])
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [
+        ("--cool-down", "`tasks: {cool_down: 1d}` for a flow"),
+        ("--off-peak", "`tasks: {off_peak: 22-5}` for a flow"),
+        ("--move-budget", "`defaults: {move_budget: 40}`"),
+    ],
+)
+def test_the_options_of_before_name_their_keys(mm2mgr: Command, command: str, option: str, key: str) -> None:
+    said = mm2mgr(command, option, "3", code=64).err
+    assert said.endswith(f"Error: {option} is gone; it is in the tree now: write {key}\n")

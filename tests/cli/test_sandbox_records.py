@@ -47,7 +47,7 @@ def test_lines_become_records(
     said = mm2mgr("sandbox", "produce", up, "logs.web", "--records", "4", "--size", "10")
     assert said.out == "4 records written to logs.web of here\n"
     assert mm2mgr("sandbox", "topic", "list", up, "-o", "json").json == {"logs.web": 4}
-    consumer = Consumer({"bootstrap.servers": mock_cluster.bootstrap_servers, "group.id": "ends"})
+    consumer = Consumer({"bootstrap.servers": mock_cluster.bootstrap_servers, "group.id": "ends", "log_level": 0})
     ends = [consumer.get_watermark_offsets(TopicPartition("logs.web", number), timeout=30)[1] for number in range(4)]
     consumer.close()
     assert sorted(ends) == [1, 2, 2, 3], "partitions take turns"

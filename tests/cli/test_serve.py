@@ -196,7 +196,7 @@ def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time
     trace = "org.apache.kafka.common.errors.TimeoutException: Expiring 1 record(s) for a.orders-0"
     connect.connectors[ORDERS_SOURCE].failed_tasks = {0: trace}
     written = list(connect.writes)
-    with server(mm2mgr, "--every", "1000", "--watchdog", "--dry-run", "--first-wait", "0s") as (running, url):
+    with server(mm2mgr, "--every", "1000", "--with", "watch", "--dry-run", "--first-wait", "0s") as (running, url):
         until(lambda: get(f"{url}/api/watchdog").status_code == 200, "the watchdog has looked")
         found = get(f"{url}/api/watchdog").json()
         assert (found["dry_run"], found["restarts"], found["error"]) == (True, 0, None)
@@ -211,8 +211,17 @@ def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time
     assert connect.writes == written
 
 
-def test_without_a_watchdog_its_options_are_refused_and_its_page_says_so(mm2mgr: Command, connect: FakeConnect) -> None:
-    assert "--freeze-file needs --watchdog" in mm2mgr("serve", "--freeze-file", "frozen", code=64).err
+def test_without_parts_their_options_are_refused_and_nothing_of_them_runs(
+    mm2mgr: Command, connect: FakeConnect
+) -> None:
+    assert (
+        "--freeze-file needs --with watch or --with rebalance"
+        in mm2mgr("serve", "--freeze-file", "frozen", code=64).err
+    )
     with server(mm2mgr) as (_, url):
-        assert get(f"{url}/api/watchdog").status_code == 404
+        for path, part in (("reconcile", "reconcile"), ("sample", "sample"), ("watchdog", "watch")):
+            answer = get(f"{url}/api/{path}")
+            assert answer.status_code == 404
+            assert f"mm2mgr serve --with {part}" in answer.json()["error"]
+        assert not re.search(r"^mm2mgr_(reconcile|watchdog|stored_samples)\w*\{", get(f"{url}/metrics").text, re.M)
         assert "No watchdog runs in this process" in get(f"{url}/watchdog").text

@@ -259,12 +259,6 @@ def test_an_elastic_flow_follows_the_week(ready: Command, mock_cluster: KafkaAcc
     assert entries(ready)["logs:a->hub"]["tasks_max"] == 1
 
 
-def test_options_that_moved_to_apply_are_accepted_and_named(ready: Command) -> None:
-    said = ready("size", *RESULT, "--cool-down", "0s", "--off-peak", "22-5", "--move-budget", "3")
-    assert "--cool-down, --off-peak and --move-budget are options of plan and apply now" in said.err
-    assert entries(ready)["logs:a->hub"]["tasks_max"] == 4
-
-
 def test_workers_that_do_not_answer_make_it_a_prediction(ready: Command) -> None:
     (sizing,) = ready("size", "orders", *RESULT, "-o", "json").json["sizings"]
     assert sizing["deal"] == "predicted"

@@ -286,11 +286,6 @@ def test_a_snapshot_replaces_no_other_file(site: Site, mm2mgr: Command, tmp_path
     assert file.read_text() == "mine"
 
 
-def test_acknowledging_beside_a_snapshot_is_refused(site: Site, mm2mgr: Command, tmp_path: Path) -> None:
-    (tmp_path / "night.json").write_text('{"mm2mgr-snapshot":1,"taken_at":1.0,"memory":null,"answers":[]}')
-    assert "--ack writes" in mm2mgr("status", "--ack", "all", "--snapshot", tmp_path / "night.json", code=1).err
-
-
 def test_five_hundred_connectors_with_ten_thousand_partitions_are_under_five_megabytes(
     site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

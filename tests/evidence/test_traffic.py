@@ -14,7 +14,7 @@ from mm2mgr.evidence.traffic import (
     RANGES,
     UNSEEN_SECONDS,
     Beside,
-    FlowTraffic,
+    FlowPast,
     TrafficPoint,
     add_up,
     by_hour,
@@ -151,8 +151,8 @@ def test_each_range_has_points_up_to_the_newest_look(name: str) -> None:
 def test_without_a_store_the_looks_of_this_process_are_drawn() -> None:
     recent = looks((NOW - 120, 100, 100), (NOW - 60, 160, 130), (NOW, 220, 220))
     for seconds in RANGES.values():
-        assert FlowTraffic().points(NOW, seconds, recent)[-1].time == NOW
-    assert FlowTraffic().points(NOW, DAY_SECONDS) == []
+        assert FlowPast().points(NOW, seconds, recent)[-1].time == NOW
+    assert FlowPast().points(NOW, DAY_SECONDS) == []
 
 
 def test_rates_stand_beside_those_of_the_same_hour_of_the_clock() -> None:
@@ -171,7 +171,7 @@ def test_rates_stand_beside_those_of_the_same_hour_of_the_clock() -> None:
 
 
 def test_json_has_null_for_what_is_unknown() -> None:
-    rows = history_dict(FlowTraffic(), points_of_looks(looks((NOW - 60, 100, 50), (NOW, 160, 150))))
+    rows = history_dict(FlowPast(), points_of_looks(looks((NOW - 60, 100, 50), (NOW, 160, 150))))
     assert rows[0]["source_records_per_second"] is rows[0]["lag_seconds"] is rows[1]["source_bytes_per_second"] is None
     assert rows[1] == {
         "time": NOW,
@@ -188,7 +188,7 @@ def test_json_has_null_for_what_is_unknown() -> None:
 def test_columns_give_back_their_points() -> None:
     points = points_of_looks(looks((NOW - 120, 100, 100), (NOW - 60, 160, 130), (NOW, 220, 220)))
     columns = columns_of(points)
-    assert (len(columns), columns.since(NOW - 60), columns.since(NOW + 1)) == (3, points[1:], [])
+    assert (len(columns), columns.points_since(NOW - 60), columns.points_since(NOW + 1)) == (3, points[1:], [])
     assert columns.of_hour(int(NOW // 3600)) == points[-1]
     assert columns.of_hour(int(NOW // 3600) - 1) is None
 
@@ -229,8 +229,8 @@ def test_looks_and_bytes_come_from_the_store(tmp_path: Path, monkeypatch: pytest
     history = traffic_history("team", flows, store, now)
     assert (history.unknown, history.bytes_unknown) == ("", "")
     known = history.of_flow(orders.id)
-    assert [each.lag for each in known.looks.since(0)] == [60.0] * 9
-    assert {each.source_rate for each in known.hours.since(0)} == {1.0}
+    assert [each.lag for each in known.looks.points_since(0)] == [60.0] * 9
+    assert {each.source_rate for each in known.hours.points_since(0)} == {1.0}
     assert known.bytes_per_second == {
         START // HOUR_MS: pytest.approx(1000.0),
         START // HOUR_MS + 1: pytest.approx(1000.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,50 @@ def spec_of_texts(texts: Mapping[str, str]) -> Spec:
     """Return the declaration in the texts of files."""
     documents = [item for name, text in texts.items() for item in read_yaml(Path(name), text.encode())]
     return spec_of(documents, tuple(texts))
+
+
+LANES = """owner: team
+clusters:
+  dc1: {bootstrap_servers: ['dc1-k:9092']}
+  dc2: {bootstrap_servers: ['dc2-k:9092']}
+  agg: {bootstrap_servers: ['agg-k:9092']}
+connect:
+  agg: {url: 'http://c:8083', kafka: agg}
+flows:
+  f:
+    sources: [dc1, dc2]
+    targets: [agg]
+    topics: {include: [orders, 'a.*'], exclude: [a.x]}
+    tasks: {max: 3}
+    balance: {lanes: {heavy: [a.big, orders], slow: {topics: [a.slow], tasks: {max: 1}}}}
+  g: {sources: [dc1], targets: [agg], topics: {include: ['b.*', c]}, heartbeats: false}
+"""
+
+
+def test_lanes_are_lanes_again(tmp_path: Path) -> None:
+    (tmp_path / "tree.yaml").write_text(LANES, encoding="utf-8")
+    connectors = Workspace((tmp_path / "tree.yaml",)).connectors
+    imported = import_tree(as_files(connectors), ImportOptions(owner="team"))
+    flows = imported.files["flows.yaml"]
+    assert "heavy: [a.big, orders]" in flows
+    assert "tasks: {max: 1}" in flows
+    assert "topics: {include: [a.*, orders], exclude: [a.x]}" in flows
+    assert imported.report.flows == 3
+    assert {item.name: item.config for item in imported.connectors} == {item.name: item.config for item in connectors}
+
+
+def test_a_lane_that_was_changed_by_hand_is_a_flow(tmp_path: Path) -> None:
+    (tmp_path / "tree.yaml").write_text(LANES, encoding="utf-8")
+    changed = tuple(
+        replace(item, config={**item.config, "offset.lag.max": "7"})
+        if item.name.endswith("dc2.agg.source.f.slow")
+        else item
+        for item in Workspace((tmp_path / "tree.yaml",)).connectors
+    )
+    imported = import_tree(as_files(changed), ImportOptions(owner="team"))
+    assert "lanes:" not in imported.files["flows.yaml"]
+    assert imported.report.flows == 7
+    configs = {item.name: {**item.config} for item in changed}
+    for config in configs.values():
+        config.pop("mm2mgr.lane-of", None)
+    assert {item.name: item.config for item in imported.connectors} == configs

@@ -1,4 +1,7 @@
-"""A fake wire: librdkafka's own mock brokers, real sockets without a JVM; they know produce, fetch, offsets, metadata."""
+"""A fake wire: librdkafka's own mock brokers, real sockets without a JVM; they know produce, fetch, offsets, metadata.
+
+A client that a test makes by itself has `log_level` 0: it may outlive its brokers, and then prints into later tests.
+"""
 
 from __future__ import annotations
 

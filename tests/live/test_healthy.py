@@ -59,7 +59,7 @@ def test_nothing_is_said_of_an_estate_that_is_well(tree: Tree, tmp_path: Path) -
         traffic = threading.Thread(target=produce, args=(pair.source, end), daemon=True)
         traffic.start()
         try:
-            with tree.serve("--every", "10", "--watchdog") as (_, url):
+            with tree.serve("--every", "10", "--with", "watch") as (_, url):
                 rules = tree.run("rules")
                 with (
                     prometheus(tmp_path, rules, url) as asked,

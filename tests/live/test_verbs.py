@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from httpx import Client
 
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
@@ -355,3 +357,29 @@ def test_one_of_two_reconcilers_writes_and_the_other_takes_over_when_it_is_kille
     assert f"pair: update {NAME}" in said
     assert end_offset(pair.target, CONFIG_TOPIC) == before, "the workers were told something"
     assert config_of(pair.url, NAME)[KEY] == "13"
+
+
+@pytest.mark.matrix
+def test_reconcile_in_serve_shares_the_lease_and_gives_it_up_at_its_end(pair: Pair, tree: Tree) -> None:
+    tree.write(tree_of(pair, 500, "loop"))
+    first, second = (tree.folder.parent / f"{name}.jsonl" for name in ("serve", "beside"))
+    parts = ("--with", "watch,reconcile", "--events", str(first))
+    with tree.serve("--every", "5", *parts) as (serving, url):
+        until(lambda: kinds(first), lambda found: "finished" in found, "no round has ended")
+        until(lambda: config_of(pair.url, NAME)[KEY], lambda value: value == "500", "the tree was not applied")
+        with tree.start("reconcile", "--every", "2s", "--wait", "30", "--events", str(second)) as other:
+            until(lambda: kinds(second), lambda found: "standby" in found)
+            with Client(trust_env=False) as client:
+                shown = client.get(f"{url}/api/reconcile").json()
+            assert shown["rounds"].keys() <= {"done", "inconclusive"}
+            assert "change_begun" not in kinds(second)
+            by_hand(pair, "11")
+            began = time.monotonic()
+            serving.send_signal(signal.SIGTERM)
+            assert serving.wait(60) == 0
+            assert time.monotonic() - began < 10, "it ends at once where nothing is being written"
+            until(lambda: config_of(pair.url, NAME)[KEY], lambda value: value == "500", "nobody took over")
+            assert "change_begun" in kinds(second)
+            other.send_signal(signal.SIGTERM)
+            out, err = other.communicate(timeout=90)
+            assert other.returncode == 0, out + err

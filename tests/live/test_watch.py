@@ -1,6 +1,6 @@
 """The watchdog on real workers: a task that timed out is restarted, and it alone; one with a record that is too large is told and left.
 
-`serve --watchdog` restarts, `watch` stands by beside it and takes over once it has ended: both hold a real lease.
+`serve --with watch` restarts, `watch` stands by beside it and takes over once it has ended: both hold a real lease.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_what_a_restart_cures_is_restarted_and_nothing_else(pair: Pair, tree: Tr
     assert (set(states(pair).values()), reports(pair)) == ({"FAILED"}, before)
 
     night = ("--first-wait", "1s", "--events", str(log), "--reason", "night shift")
-    with tree.serve("--every", "1", "--watchdog", *night) as (serving, url):
+    with tree.serve("--every", "1", "--with", "watch", *night) as (serving, url):
         until(lambda: of_task(events(log), silenced), lambda found: ("recovered", "time-out") in found)
         with Client(trust_env=False) as client:
             assert f"task {silenced} FAILED (time-out): restarted (1)" in client.get(f"{url}/watchdog").text

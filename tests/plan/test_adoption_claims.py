@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.apply.history import Author, Recorder, settle_claims
+from mm2mgr.apply.history import Author, Recorder, read, settle_claims
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.plan.changes import Plan
@@ -149,3 +149,32 @@ def test_what_another_team_calls_a_cluster_is_no_reason_to_rename_yours(site: Si
     for number in range(9):
         site.east.add(f"theirs{number}", config | {"topics": f"theirs{number}"})
     assert set(actions(site.plan()).values()) == {"create"}
+
+
+def handed_over(site: Site) -> list[tuple[str, str, str]]:
+    topology, _ = site.declare(TREE)
+    history = asyncio.run(read(topology, ["east"]))
+    return [(entry.action, entry.connector, entry.who) for entry in history.entries]
+
+
+def test_the_history_has_who_adopted_and_released_what_once(shared: Site) -> None:
+    for _ in range(2):
+        apply_as(shared, "team", TREE)
+    assert handed_over(shared) == [("adopt", "legacy", "ann")]
+    for _ in range(2):
+        apply_as(shared, "team", NONE + RELEASE)
+    assert handed_over(shared) == [("adopt", "legacy", "ann"), ("release", "legacy", "ann")]
+    assert not shared.east.writes
+
+
+def test_what_carries_the_mark_is_released_once_in_the_history(shared: Site) -> None:
+    shared.east.connectors["legacy"].config[OWNER_KEY] = "team"
+    for _ in range(2):
+        apply_as(shared, "team", NONE + RELEASE)
+    assert handed_over(shared) == [("release", "legacy", "ann")]
+
+
+def test_what_another_owner_claims_is_not_told_as_adopted(shared: Site) -> None:
+    apply_as(shared, "others", TREE)
+    apply_as(shared, "team", TREE)
+    assert handed_over(shared) == []

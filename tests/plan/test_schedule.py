@@ -70,15 +70,15 @@ def plan(*changes: Change) -> Plan:
     return Plan("team", (ClusterPlan("w", changes),))
 
 
-def why(change: Change, saving: Saving | None, rules: RestartRules | None = None, when: float = NOW) -> str | None:
+def why(change: Change, saving: Saving | None, when: float = NOW, moved_at_once: int | None = None) -> str | None:
     known = {"f": saving} if saving else {}
-    return waiting(plan(change), rules or RestartRules(), known, when).get(("w", "mm2.f"))
+    return waiting(plan(change), known, when, moved_at_once).get(("w", "mm2.f"))
 
 
 @pytest.mark.parametrize(("hours", "waits"), [(23, True), (24, False)])
 def test_a_saving_waits_for_the_cool_down(hours: int, waits: bool) -> None:
     reason = why(update(), Saving(9, NOW - hours * HOUR))
-    assert reason == ("1 d after the last change of its sizing (--cool-down)" if waits else None)
+    assert reason == ("1 d after the last change of its sizing (tasks: cool_down)" if waits else None)
 
 
 def test_a_sizing_that_tells_no_time_is_not_held_by_the_cool_down() -> None:
@@ -87,27 +87,40 @@ def test_a_sizing_that_tells_no_time_is_not_held_by_the_cool_down() -> None:
 
 @pytest.mark.parametrize(("hour", "waits"), [(21, True), (22, False), (4, False), (5, True)])
 def test_a_saving_waits_for_the_off_peak_hours_across_midnight(hour: int, waits: bool) -> None:
-    rules = RestartRules(off_peak=OffPeak(22, 5))
-    reason = why(update(), Saving(9, LONG_AGO), rules, NOW + (hour - 14) * HOUR)
-    assert reason == ("for 22-05 h UTC (--off-peak)" if waits else None)
+    rules = RestartRules(off_peak=(OffPeak(22, 5),))
+    reason = why(update(), Saving(9, LONG_AGO, rules=rules), NOW + (hour - 14) * HOUR)
+    assert reason == ("for 22-05 h UTC (tasks: off_peak)" if waits else None)
 
 
 def test_equal_hours_are_the_whole_day() -> None:
-    assert why(update(), Saving(9, LONG_AGO), RestartRules(off_peak=OffPeak(3, 3))) is None
+    assert why(update(), Saving(9, LONG_AGO, rules=RestartRules(off_peak=(OffPeak(3, 3),)))) is None
+
+
+@pytest.mark.parametrize(("hour", "waits"), [(2, False), (6, True), (13, False)])
+def test_several_spans_of_hours_are_all_good(hour: int, waits: bool) -> None:
+    rules = RestartRules(off_peak=(OffPeak(2, 5), OffPeak(12, 14)))
+    reason = why(update(), Saving(9, LONG_AGO, rules=rules), NOW + (hour - 14) * HOUR)
+    assert reason == ("for 02-05 h UTC, 12-14 h UTC (tasks: off_peak)" if waits else None)
+
+
+def test_each_flow_waits_as_its_own_tree_says() -> None:
+    savings = {"f": Saving(9, NOW - HOUR, rules=RestartRules(HOUR)), "g": Saving(9, NOW - HOUR)}
+    assert waiting(plan(update("f"), update("g")), savings, NOW).keys() == {("w", "mm2.g")}
 
 
 def test_the_budget_is_shared_in_the_order_of_the_plan_and_counts_from_what_runs() -> None:
     changes = plan(update("f"), update("g", "12"), update("h"), update("i"))
     savings = dict.fromkeys(("f", "g", "h", "i"), Saving(9, LONG_AGO, 20))
     needed, other = moved_partitions(20, 10, 9), moved_partitions(20, 12, 9)
-    found = waiting(changes, RestartRules(moved_partitions=needed + other), savings, NOW)
+    found = waiting(changes, savings, NOW, needed + other)
     assert found == {
-        ("w", f"mm2.{flow}"): f"{needed} partitions would move, 0 left of the budget (--move-budget)" for flow in "hi"
+        ("w", f"mm2.{flow}"): f"{needed} partitions would move, 0 left of the budget (defaults: move_budget)"
+        for flow in "hi"
     }
 
 
 def test_without_a_known_number_of_partitions_a_budget_holds() -> None:
-    assert "unknown, run mm2mgr size" in str(why(update(), Saving(9, LONG_AGO), RestartRules(moved_partitions=99)))
+    assert "unknown, run mm2mgr size" in str(why(update(), Saving(9, LONG_AGO), moved_at_once=99))
     assert why(update(), Saving(9, LONG_AGO)) is None
 
 
@@ -127,19 +140,19 @@ def test_without_a_known_number_of_partitions_a_budget_holds() -> None:
     ],
 )
 def test_what_is_no_mere_saving_does_not_wait(change: Change) -> None:
-    assert why(change, Saving(9, NOW, 20), RestartRules(off_peak=OffPeak(2, 3), moved_partitions=0)) is None
+    assert why(change, Saving(9, NOW, 20, rules=RestartRules(off_peak=(OffPeak(2, 3),))), moved_at_once=0) is None
 
 
 def test_a_number_that_is_no_saving_does_not_wait() -> None:
-    assert why(update(), None, RestartRules(off_peak=OffPeak(2, 3), moved_partitions=0)) is None
+    assert why(update(), None, moved_at_once=0) is None
 
 
 def test_what_waits_is_shown_and_not_written_and_holds_up_nothing_else() -> None:
-    found = with_waiting(plan(update("f"), update("g")), {("w", "mm2.f"): "for 22-05 h UTC (--off-peak)"})
+    found = with_waiting(plan(update("f"), update("g")), {("w", "mm2.f"): "for 22-05 h UTC (tasks: off_peak)"})
     first, second = found.changes
     assert [change.connector for change in found.writes] == ["mm2.g"]
-    assert (first.action, first.config, first.waits) == ("no-op", None, "for 22-05 h UTC (--off-peak)")
-    assert first.warnings == ("waiting with 9 instead of 10 tasks: for 22-05 h UTC (--off-peak)",)
+    assert (first.action, first.config, first.waits) == ("no-op", None, "for 22-05 h UTC (tasks: off_peak)")
+    assert first.warnings == ("waiting with 9 instead of 10 tasks: for 22-05 h UTC (tasks: off_peak)",)
     assert to_json(first)["waits"] == first.waits
     assert second == update("g")
     assert not found.has_failed

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from mm2mgr.apply.execute import apply_plan
-from mm2mgr.apply.settle import Settled, States
+from mm2mgr.apply.settle import Settled, States, _failures
 from mm2mgr.apply.waves import Event, Halted, Result, RolledBack, Rollout, WaveBegun, WaveVerified
+from mm2mgr.connectors import ConnectorStatus, TaskStatus
 from mm2mgr.live.reach import Limits
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Plan
@@ -327,6 +328,27 @@ def test_a_task_that_failed_before_in_the_same_way_is_as_before(site: Site) -> N
     seen = applied(site, site.plan(SLOWLY_INVALID), SLOWLY_INVALID, wait_seconds=5.0, rollback=True)
     assert (seen.halted, {result.rolled_back for result in seen.results}) == ({}, {False})
     assert seen.states["east", ORDERS] == Settled("RUNNING, 1 of 1 tasks FAILED, as before the update", "ok")
+
+
+TRACE = """org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback
+Caused by: org.apache.kafka.common.errors.{}"""
+
+
+@pytest.mark.parametrize(
+    ("after", "is_as_before"),
+    [
+        ("TimeoutException: Expiring 7 record(s) for a.logs.web-1:120001 ms has passed", True),
+        ("TimeoutException: Topic a.orders not present in metadata after 60000 ms.", False),
+        ("RecordTooLargeException: The message is 2000088 bytes", False),
+    ],
+)
+def test_the_same_cause_at_another_partition_is_as_before(after: str, is_as_before: bool) -> None:
+    before = TRACE.format("TimeoutException: Expiring 1 record(s) for a.orders-0:120000 ms has passed")
+    shown = [
+        ConnectorStatus(ORDERS, "RUNNING", tasks=(TaskStatus(0, "FAILED", trace=trace),))
+        for trace in (before, TRACE.format(after))
+    ]
+    assert (_failures(shown[1]) <= _failures(shown[0])) is is_as_before
 
 
 def test_a_task_that_fails_in_another_way_than_before_is_a_failure(site: Site) -> None:

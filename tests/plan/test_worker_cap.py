@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.plan.changes import Change, Plan
-from mm2mgr.plan.schedule import RestartRules, Saving, waiting
+from mm2mgr.plan.schedule import Saving, waiting
 from mm2mgr.plan.worker_cap import ALLOW, TaskCount, WorkerCap
 from tests.asking import topics_with
 from tests.fake_connect import MIRROR, FakeConnect
@@ -209,7 +209,7 @@ def test_a_saving_that_waits_makes_no_room_yet(wide: Site) -> None:
 
     def waits(plan: Plan) -> Mapping[tuple[str, str], str]:
         savings = {"mid:a->east": Saving(2, changed_seconds=0)}
-        return waiting(plan, RestartRules(), savings, 3600.0)
+        return waiting(plan, savings, 3600.0)
 
     assert not blocked(wide.plan(tree(mid=2, small=6)))
     assert blocked(wide.plan(tree(mid=2, small=6), waits=waits)) == {"small"}

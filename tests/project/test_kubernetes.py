@@ -33,7 +33,7 @@ def kustomization(folder: Path = FOLDER) -> Manifest:
 
 
 def manifests_of(folder: Path) -> Iterator[Manifest]:
-    for name in kustomization(folder)["resources"]:
+    for name in kustomization(folder).get("resources", []):
         yield from yaml.safe_load_all((folder / name).read_text())
 
 
@@ -61,7 +61,7 @@ def test_every_file_is_named_and_every_named_file_exists() -> None:
     settings = kustomization()
     (trees,) = settings["configMapGenerator"]
     named = {FOLDER / name for name in ("kustomization.yaml", *settings["resources"], *trees["files"])}
-    named |= {FOLDER / "reconcile" / name for name in ("kustomization.yaml", "reconcile.yaml")}
+    named |= {FOLDER / "reconcile" / "kustomization.yaml"}
     assert named == {path for path in FOLDER.rglob("*") if path.is_file()}
     assert "# components: [reconcile]" in (FOLDER / "kustomization.yaml").read_text(), (
         "what writes to Connect is chosen"
@@ -102,6 +102,10 @@ def test_names_lead_to_what_has_them() -> None:
     (port,) = page["ports"]
     assert service["ports"][0]["targetPort"] == port["name"] == page["livenessProbe"]["httpGet"]["port"]
     assert page["command"][-1] == f"0.0.0.0:{port['containerPort']}"
+    writers = PODS["Deployment/mm2mgr-writers"]["containers"][0]
+    assert writers["ports"] == page["ports"]
+    selected = MANIFESTS["NetworkPolicy/mm2mgr-page"]["spec"]["podSelector"]["matchExpressions"]
+    assert selected == [{"key": "app", "operator": "In", "values": ["mm2mgr-page", "mm2mgr-writers"]}]
     (rule,) = MANIFESTS["NetworkPolicy/mm2mgr-page"]["spec"]["ingress"]
     assert rule["ports"] == [{"port": port["containerPort"]}]
 
@@ -146,10 +150,20 @@ def test_kustomize_builds_it_with_and_without_the_component(tmp_path: Path) -> N
     settings.write_text(settings.read_text().replace("# components: [reconcile]", "components: [reconcile]"))
     built.append(subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True).stdout)
     without, complete = ([*yaml.safe_load_all(text)] for text in built)
-    assert (len(without), len(complete)) == (len(MANIFESTS), len(MANIFESTS) + 1)  # with the ConfigMap
+    assert len(without) == len(complete) == len(MANIFESTS) + 1  # with the ConfigMap
+    commands = [_writers_in(manifests) for manifests in (without, complete)]
+    assert commands[1] == [*commands[0], "--with", "watch,reconcile"]
+    assert unknown_calls(f"```yaml\n{yaml.safe_dump({'command': commands[1]})}```") == []
     for manifest in complete:
         kubernetes_validate.validate(manifest, OLDEST, strict=True)
         assert manifest["metadata"]["namespace"] == "mirrors"
     for text in built:
         assert "name: mm2mgr-clusters\n" not in text, "a changed tree has another name, and starts the pods anew"
         assert "image: mm2mgr\n" not in text
+
+
+def _writers_in(manifests: list[Manifest]) -> list[str]:
+    (writers,) = (manifest for manifest in manifests if manifest["metadata"]["name"] == "mm2mgr-writers")
+    (container,) = writers["spec"]["template"]["spec"]["containers"]
+    command: list[str] = container["command"]
+    return command

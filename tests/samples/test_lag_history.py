@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,6 +195,33 @@ def test_two_writers_at_once_and_other_owners_count_once(tmp_path: Path) -> None
     assert whole == {key: pytest.approx(hour) for key, hour in hours(rows).items()}
     assert stored(tmp_path, now, "ben") == (fine, whole)
     assert stored(tmp_path, now, "eve") == ({}, {})
+
+
+def test_processes_that_write_and_tidy_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    LagHistoryStore(tmp_path).append([of_flow("flow-0", START)], START)
+
+    def write_days(flow: str) -> None:
+        history = LagHistoryStore(tmp_path, pytest.fail)
+        for hour in range(0, 24 * 5, 12):
+            history.append([of_flow(flow, START + hour * HOUR_MS)], START + (hour + 1) * HOUR_MS)
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(write_days, f"flow-{number}") for number in range(3)]:
+            done.result()
+    now = START + 5 * DAY
+    LagHistoryStore(tmp_path).tidy(now)
+    fine, whole = stored(tmp_path, now)
+    assert {key[1] for key in whole} == {START // HOUR_MS + hour for hour in range(0, 24 * 5, 12)}
+    assert len(whole) == 3 * 10
+    assert {hour.covered_ms for hour in whole.values()} == {11 * FIVE_MINUTES_MS}
+    assert len(fine) == 3 * 4 * 12, "two days of five minutes"
+
+
+def of_flow(flow: str, at_ms: int) -> pa.Table:
+    """Return an hour of looks at one flow."""
+    times = range(at_ms, at_ms + HOUR_MS, FIVE_MINUTES_MS)
+    counts = {"partitions": [3] * 12, "end_offsets": [*times], "positions": [time - 5 for time in times]}
+    return pa.table({"owner": ["ann"] * 12, "flow": [flow] * 12, "time_ms": [*times], **counts})
 
 
 def test_readers_of_lag_see_two_hours_as_before(tmp_path: Path) -> None:

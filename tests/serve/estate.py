@@ -23,7 +23,7 @@ from mm2mgr.balance.triggers import Hold, TriggerDecision
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds
-from mm2mgr.evidence.traffic import FlowTraffic, TrafficColumns, TrafficPoint
+from mm2mgr.evidence.traffic import FlowPast, TrafficColumns, TrafficPoint
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
 from mm2mgr.observe.lag import FlowLag, PartitionLag
@@ -157,7 +157,7 @@ def ask_application(app: ASGIApp, path: str, *, method: str = "GET", **more: Any
     return asyncio.run(answered())
 
 
-def flow_traffic(now: float, rate: float = 200.0, lag: int = 300, record_bytes: float = 512.0) -> FlowTraffic:
+def flow_traffic(now: float, rate: float = 200.0, lag: int = 300, record_bytes: float = 512.0) -> FlowPast:
     """Return 31 days of a flow whose source gets more by day than by night; nobody looked from 30 to 27 h ago, and the
     lag was a hundred times as much from 5 to 4 h ago."""
     fine, hours = list[TrafficPoint](), list[TrafficPoint]()
@@ -181,7 +181,7 @@ def flow_traffic(now: float, rate: float = 200.0, lag: int = 300, record_bytes: 
             point = TrafficPoint(*point[:4], (before.lag + waits) / 2, max(before.most_lag, waits), *sums)
         hours.append(point)
         volumes[hour] = of_day * record_bytes
-    return FlowTraffic(columns_of(fine), columns_of(hours), volumes)
+    return FlowPast(columns_of(fine), columns_of(hours), volumes)
 
 
 def columns_of(points: Sequence[TrafficPoint]) -> TrafficColumns:

@@ -6,6 +6,7 @@ import base64
 import html
 import re
 from dataclasses import replace
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -25,6 +26,7 @@ from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
 from mm2mgr.serve.pages import flow_link
+from mm2mgr.serve.pages.workers import worker_link
 from mm2mgr.serve.server import is_loopback
 from tests.clock import ShownClock
 from tests.serve.estate import (
@@ -41,7 +43,10 @@ from tests.serve.estate import (
 )  # fmt: skip
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
-PAGES = ("/", "/flows", "/traffic", "/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance", "/failover")
+PAGES = (
+    *("/", "/?view=matrix", "/flows", "/flows?group=pair&sort=-lag", "/workers", "/traffic", "/losses", "/findings"),
+    *("/changes", "/plan", "/watchdog", "/rebalance", "/failover"),
+)
 FLOW = "orders:a->b"
 
 
@@ -352,9 +357,10 @@ def hostile(name: str) -> EstateView:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("page", [*PAGES, "/flow"])
-def test_text_from_connect_and_kafka_stays_text(name: str, page: str) -> None:
-    said = ask(hostile(name), page if page != "/flow" else flow_link(f"{name}:a->b")).text
+@pytest.mark.parametrize("page", [*PAGES, "/flow", "/flow?id=", "/flows?q=", "/flows?source=", "/worker"])
+def test_text_from_connect_kafka_and_addresses_stays_text(name: str, page: str) -> None:
+    own = {"/flow": flow_link(f"{name}:a->b"), "/worker": worker_link(name, name)}
+    said = ask(hostile(name), own.get(page, f"{page}{quote(name)}" if page.endswith("=") else page)).text
     said = re.sub(r'<script src="/static/\w+\.js\?[0-9a-f]{12}" defer></script>', "", said)
     assert not re.search(r"<(script|img)", said, re.IGNORECASE)
     assert "\u202e" not in said, "characters that reorder text are made visible"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,18 +11,28 @@ from typing import Any
 import pytest
 
 from mm2mgr import timing
-from mm2mgr.evidence.traffic import RANGES, FlowTraffic, TrafficHistory
+from mm2mgr.evidence.traffic import RANGES, FlowPast, TrafficHistory
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
 from mm2mgr.observe.interruptions import InterruptionCounts
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import DeclaredFlow, EstateView
+from mm2mgr.operations.serve import EstateLook, EstateView, WrittenFlow, after_look
 from mm2mgr.plan.history import HistoryEntry
-from mm2mgr.problems.health import TaskState
+from mm2mgr.problems.health import FlowStatus, TaskState
 from mm2mgr.serve.app import application
-from mm2mgr.serve.pages.charts import RECORDS, TIME, Limit, Line, Mark, TimeSpan, chart, sparkline, time_ticks
+from mm2mgr.serve.pages.charts import (
+    RECORDS,
+    TIME,
+    ChartLimit,
+    ChartLine,
+    ChartMark,
+    TimeSpan,
+    chart,
+    sparkline,
+    time_ticks,
+)
 from mm2mgr.serve.pages.traffic import traffic, traffic_of
 from tests.clock import ShownClock
 from tests.serve.estate import (
@@ -67,10 +77,10 @@ def estate(now: float = NOW, **more: Any) -> EstateView:
         findings=LintReport(findings, 2, ()),
         history=HistoryReport((entry("apply", 90_000), entry("watch", 3000), entry("rebalance", 600))),
         traffic=more.pop("history", TrafficHistory({ID: history})),
-        declared={ID: DeclaredFlow((("tasks.max", "3", "tree flows.yaml:12"),), (("main", CONNECTOR), ("main", "mm2.cp")))},
+        declared={ID: WrittenFlow((("tasks.max", "3", "tree flows.yaml:12"),), (("main", CONNECTOR), ("main", "mm2.cp")))},
     )  # fmt: skip
     look = look_of([status], {ID: {"orders": 300}}, at=now, losses=[replace(loss(ID, "orders"), seen=now - 40_000)])
-    end = history.looks.since(now - 600)[-1]
+    end = history.looks.points_since(now - 600)[-1]
     rate = more.pop("rate", 70.0)
     points = tuple(
         LagPoint(now - back, 6, 0, *(int(end.end + rate * (now - back - end.time)) - waits for waits in (0, 300)))
@@ -96,7 +106,7 @@ def path_of(drawn: str) -> str:
 
 def test_a_line_has_a_gap_where_nobody_looked_and_where_nothing_is_known() -> None:
     times = [NOW - 3000, NOW - 2700, NOW - 600, NOW - 300, NOW]
-    drawn = chart("Lag", DAY, times, [Line("lag", "own", [1, 2, 3, None, 4])], RECORDS)
+    drawn = chart("Lag", DAY, times, [ChartLine("lag", "own", [1, 2, 3, None, 4])], RECORDS)
     assert path_of(drawn).count("M") == 3
     assert path_of(drawn).count("h0") == 2, "a value alone is a dot"
     assert drawn.count('class="unseen"') == 2, "from the start to the first look, and in between"
@@ -104,13 +114,13 @@ def test_a_line_has_a_gap_where_nobody_looked_and_where_nothing_is_known() -> No
 
 
 def test_a_chart_says_where_nothing_was_measured() -> None:
-    assert "nothing was measured" in chart("Lag", DAY, [], [Line("lag", "own", [])], RECORDS)
+    assert "nothing was measured" in chart("Lag", DAY, [], [ChartLine("lag", "own", [])], RECORDS)
 
 
 def test_scales_have_few_gridlines_in_round_numbers() -> None:
-    drawn = chart("Lag", DAY, [NOW], [Line("lag", "own", [1_234_567.0])], RECORDS)
+    drawn = chart("Lag", DAY, [NOW], [ChartLine("lag", "own", [1_234_567.0])], RECORDS)
     assert re.findall(r'text-anchor="end">([^<]*)<', drawn)[:4] == ["0", "500 k", "1 M", "1.5 M"]
-    drawn = chart("Lag", DAY, [NOW], [Line("lag", "own", [400.0])], TIME, limit=Limit("max_lag", 300.0))
+    drawn = chart("Lag", DAY, [NOW], [ChartLine("lag", "own", [400.0])], TIME, limit=ChartLimit("max_lag", 300.0))
     assert re.findall(r'text-anchor="end">([^<]*)<', drawn)[:5] == ["0", "2 min", "4 min", "6 min", "8 min"]
     assert "<title>max_lag: 5 min</title>" in drawn
 
@@ -127,11 +137,11 @@ def test_ticks_are_clock_times(seconds: float, now: float) -> None:
 
 def test_marks_that_would_overprint_each_other_are_one_with_all_of_their_titles() -> None:
     marks = [
-        Mark(NOW - 100, "apply", "apply <b>"),
-        Mark(NOW - 90, "loss", "7 records"),
-        Mark(NOW - 40_000, "restart", "x"),
+        ChartMark(NOW - 100, "apply", "apply <b>"),
+        ChartMark(NOW - 90, "loss", "7 records"),
+        ChartMark(NOW - 40_000, "restart", "x"),
     ]
-    drawn = chart("Lag", DAY, [NOW], [Line("lag", "own", [1])], RECORDS, marks=marks)
+    drawn = chart("Lag", DAY, [NOW], [ChartLine("lag", "own", [1])], RECORDS, marks=marks)
     assert drawn.count('<g class="mark') == 2
     assert '<g class="mark loss">' in drawn, "the gravest gives the sign"
     assert "apply &lt;b&gt;; 22:11 7 records</title>" in drawn
@@ -142,6 +152,30 @@ def test_a_sparkline_has_gaps_and_says_what_it_is() -> None:
     assert drawn.count("M") == 2
     assert 'role="img" aria-label="24 h: &lt;1&gt;"' in drawn
     assert 'aria-hidden="true"' in sparkline([1.0])
+
+
+# --- the looks of this process ----------------------------------------------------------------------------------------
+
+
+def look_with(flow: FlowStatus, points: Sequence[LagPoint]) -> EstateLook:
+    look = look_of([flow], at=points[-1].time if points else NOW)
+    lag = replace(look.lag, flows=tuple(replace(lag, points={FLOW: tuple(points)}) for lag in look.lag.flows))
+    return replace(look, lag=lag)
+
+
+def test_a_view_keeps_the_looks_of_the_last_hour() -> None:
+    status, view = flow_status(ID, PAIR), EstateView(NOW, 30.0)
+    points = [LagPoint(NOW + 30 * number, 1, 0, number, number) for number in range(240)]
+    for number in range(240):
+        seen = points[: number + 1]
+        thinned = [*seen[:-8:5], *seen[-8:]]  # as the memory has them
+        view = after_look(view, look_with(status, thinned))
+    times = [point.time for point in view.recent[ID]]
+    assert times == [point.time for point in points if point.time >= points[-1].time - 3600 - 900]
+    again = after_look(view, look_with(status, points[-8:]))
+    assert again.recent == view.recent, "a flow that could not be read has the points of before"
+    back = after_look(view, look_with(status, [LagPoint(points[-20].time + 1, 1, 0, 5, 5)]))
+    assert [point.time for point in back.recent[ID]][-2:] == [points[-20].time, points[-20].time + 1]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -245,7 +279,7 @@ def test_what_is_not_as_usual_stands_out(rate: float, words: str) -> None:
 
 
 def test_as_usual_is_said_only_where_it_was_measured() -> None:
-    view = estate(history=TrafficHistory({ID: FlowTraffic()}, "the store is away"))
+    view = estate(history=TrafficHistory({ID: FlowPast()}, "the store is away"))
     assert traffic_of(view, ID).verdict == "unknown"
     said = page(view, "/")
     assert "what is usual is not known yet" in said
@@ -266,6 +300,14 @@ def test_the_overview_has_few_pairs_and_the_page_of_traffic_has_all() -> None:
     assert page(view, "/").count('<td class="usual') == 8
     assert '<a href="/traffic">22 more pairs: ' in page(view, "/")
     assert page(view, "/traffic").count('<td class="usual') == 30
+
+
+def test_the_list_of_flows_has_a_line_of_the_last_day_where_it_was_measured() -> None:
+    assert re.search(
+        r'<td class="n rate"><svg class="spark" [^>]*aria-label="24 h: [^"]* records/s', page(estate(), "/flows")
+    )
+    unmeasured = view_of(look_of([flow_status(ID, PAIR)]))
+    assert 'class="spark"' not in page(unmeasured, "/flows")
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------

@@ -83,5 +83,11 @@ def test_what_serve_knows_is_what_was_mirrored(workspace: Workspace) -> None:
         assert worker.worker in {task.worker for task in status.tasks}
         assert isinstance(view.survey.history, HistoryReport)
         assert [entry.action for entry in view.survey.history.entries] == ["create"] * 3
+        assert (view.traffic.unknown, view.traffic.bytes_unknown, view.traffic.warnings) == ("", "", ())
+        point = view.traffic_points(FLOW, time.time(), 3600)[-1]
+        assert (point.end, point.position, point.lag) == (300, 300, 0)
+        written = view.survey.declared[FLOW]
+        assert len(written.connectors) == 3
+        assert {key: value for key, value, _ in written.settings}["topics.include"] == "orders"
     finally:
         assert watch.close(30)

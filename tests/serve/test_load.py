@@ -186,9 +186,9 @@ def test_interruptions_are_in_metrics_and_on_the_page_of_their_flow() -> None:
     assert found["status"]["interruptions"]["last_30_days"]["failures"] == 7
 
 
-def test_workers_are_on_the_overview_and_in_json(view: EstateView) -> None:
+def test_workers_are_on_their_page_and_in_json(view: EstateView) -> None:
     app = application(lambda: view, clock=lambda: NOW)
-    assert '<td class="name">main</td><td class="n">2</td><td class="n">4</td>' in ask_application(app, "/").text
+    assert "4 needed by the load of the last four weeks; " in ask_application(app, "/workers").text
     found = ask_application(app, "/api/status").json()
     assert found["connects"] == {
         "main": {"workers_needed": 4, "workers": 2, "limits_in_seconds": {"tasks": 86_400}},

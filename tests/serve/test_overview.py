@@ -79,6 +79,16 @@ def test_clusters_that_cannot_be_read_and_a_tree_that_is_not_applied_are_wrong_t
     assert "what runs differs from the tree: 1 to update (main/mm2.a.b.source.orders)" in said
 
 
+def test_clusters_that_fail_alike_are_one_entry() -> None:
+    failures = {
+        f"kafka dc{number}": Failure(f"dc{number}: no broker answers in 5.{number} s", "") for number in range(5)
+    }
+    failures["kafka hub"] = Failure("hub: login refused", "")
+    view = view_of(look_of([flow_status(FLOW, "a->b")], failures=failures))
+    assert [(word, count) for word, _, count, _ in entries(view)] == [("not read", "5 clusters"), ("not read", "")]
+    assert "(6) mm2mgr" in ask(view).text, "each of them counts"
+
+
 def test_a_change_that_a_problem_names_already_is_no_second_entry() -> None:
     name = "mm2.a.b.source.orders"
     status = flow_status(FLOW, "a->b", health="problem", problems=(problem(FLOW, name),))

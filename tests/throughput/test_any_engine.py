@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from mm2mgr.samples.lag_history import FIVE_MINUTES_MS, LagHistoryStore
 from mm2mgr.samples.schema import SAMPLES, THROUGHPUT
 from mm2mgr.samples.store import SampleStore
 
-from .stores import rolled, series, stored
+from .stores import START, rolled, series, stored
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "read-the-tables.md"
 
@@ -74,6 +75,28 @@ def test_the_lines_for_an_engine_add_up_the_bytes(
     assert volume in out
 
 
+def test_the_lines_for_lag_over_time_answer_per_flow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    history = LagHistoryStore(".mm2mgr/samples")
+    for day in (0, 5):
+        times = range(START + day * 86_400_000, START + day * 86_400_000 + 3_600_000, FIVE_MINUTES_MS)
+        looks = {
+            "owner": ["ann"] * 12,
+            "flow": ["orders:a->b"] * 12,
+            "time_ms": [*times],
+            "partitions": [3] * 12,
+            "end_offsets": [time // 100 for time in times],
+            "positions": [time // 100 - 77 for time in times],
+        }
+        history.append([pa.table(looks)], times[-1])
+    exec(lines("Lag over time"), {})
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "orders" in line)
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["orders:a->b", "77", "10.0"]
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("_rolled_up")
 def test_the_lines_for_spark_need_no_jar(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,4 +145,11 @@ def test_the_page_names_no_block_that_is_not_run_here() -> None:
     """Those of Cruise Control's topic are run by test_cruise_topic_live.py."""
     headings = re.findall(r"^## (.+)$|^```python$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     blocks = [(heading, len(list(group))) for heading, group in by_heading(headings)]
-    assert blocks == [("DuckDB", 1), ("polars", 1), ("Spark SQL", 2), ("Named views", 3), ("Cruise Control's topic", 1)]
+    assert blocks == [
+        ("DuckDB", 1),
+        ("polars", 1),
+        ("Spark SQL", 2),
+        ("Named views", 3),
+        ("Lag over time", 1),
+        ("Cruise Control's topic", 1),
+    ]

@@ -38,7 +38,7 @@ PAGES = {
     "failover": "Failover",
 }
 """The pages by path, in the order of the navigation."""
-KEPT = ("refresh", "live")
+CARRIED = ("refresh", "live")
 """Parameters of the address that links between pages carry on."""
 SIGNS = {"problem": "✕", "unknown": "?", "waiting": "…", "ok": "✓"}
 WORST_FIRST = tuple(SIGNS)

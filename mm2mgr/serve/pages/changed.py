@@ -14,7 +14,7 @@ from mm2mgr.serve.visits import Visit
 from mm2mgr.text import few, span_text
 
 _SAME_SECONDS = 120.0  # between a restart of the watchdog and its entry in the history
-_LINES = 20
+_LINES = 10
 _Line = tuple[float, str, str, list[str]]
 
 

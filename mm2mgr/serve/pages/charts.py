@@ -1,5 +1,6 @@
 """Charts over time as SVG, whole without script: clock times (UTC), gridlines with units, marks with titles, gaps where
-nothing is known. `static/charts.js` adds the values under the pointer.
+nothing is known. `static/charts.js` adds the values under the pointer. What is returned is markup: its texts are
+escaped.
 """
 
 from __future__ import annotations
@@ -9,12 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from markupsafe import Markup
-
 from mm2mgr.output.page import escape
 from mm2mgr.text import rate_text, span_text
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _BASE, _HEIGHT = 480.0, 62.0, 472.0, 16.0, 132.0, 152.0
+_WIDTH, _LEFT, _RIGHT, _TOP, _BASE, _HEIGHT = 480.0, 70.0, 472.0, 16.0, 132.0, 152.0
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 _TICKS = (  # the longest span, seconds between ticks, and how they are written
     (_HOUR, 10 * _MINUTE, "%H:%M"),
@@ -30,7 +29,7 @@ _SPARK_WIDTH, _SPARK_HEIGHT = 96.0, 22.0
 Values = Sequence[float | None]
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """A line of a chart: its name, its class in the style sheet, and a value per time; None: unknown, a gap."""
 
     name: str
@@ -38,7 +37,7 @@ class Line(NamedTuple):
     values: Values
 
 
-class Mark(NamedTuple):
+class ChartMark(NamedTuple):
     """Something that happened: seconds since 1970, what kind it is of, and a sentence."""
 
     time: float
@@ -46,7 +45,7 @@ class Mark(NamedTuple):
     text: str
 
 
-class Limit(NamedTuple):
+class ChartLimit(NamedTuple):
     """A line across the chart, such as `max_lag`."""
 
     name: str
@@ -89,15 +88,15 @@ def chart(  # noqa: PLR0913 - what it shows and over which time
     title: str,
     span: TimeSpan,
     times: Sequence[float],
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     unit: Unit,
     *,
-    limit: Limit | None = None,
-    marks: Sequence[Mark] = (),
-) -> Markup:
+    limit: ChartLimit | None = None,
+    marks: Sequence[ChartMark] = (),
+) -> str:
     """Draw lines over time. Times are in order; a value that is None, and a time in which nobody looked, is a gap."""
-    known = [value for line in lines for value in line.values if value is not None]
-    top, step = _scale(max([*known, limit.value if limit else 0.0], default=0.0), unit)
+    measured = [value for line in lines for value in line.values if value is not None]
+    top, step = _scale(max([*measured, limit.value if limit else 0.0], default=0.0), unit)
     parts = [*_grid(span, top, step, unit)]
     if limit:
         height = _height(limit.value, top)
@@ -112,14 +111,15 @@ def chart(  # noqa: PLR0913 - what it shows and over which time
             f'<path class="{line.style}" d="{_path(span, times, line.values, top)}" data-name="{escape(line.name)}"'
             f' data-values="{written}"><title>{escape(line.name)}</title></path>'
         )
-    parts += map(_mark, _placed(span, marks))
-    if not known:
+    parts += map(_mark, _group_marks(span, marks))
+    if not measured:
         middle = (_LEFT + _RIGHT) / 2
         parts.append(f'<text x="{middle:g}" y="78" text-anchor="middle">nothing was measured</text>')
     offsets = ",".join(f"{time - span.first:.0f}" for time in times)
-    data = f'data-first="{span.first:.0f}" data-last="{span.last:.0f}" data-times="{offsets}" data-unit="{_unit_name(unit)}"'
+    of_span = f'data-first="{span.first:.0f}" data-last="{span.last:.0f}"'
+    data = f'{of_span} data-times="{offsets}" data-unit="{_unit_name(unit)}"'
     label = f"{title} from {_moment(span.first)} to {_moment(span.last)} UTC; the numbers are in the table below"
-    return Markup(  # noqa: S704 - each part of it is escaped above
+    return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{escape(label)}" {data}>'
         f"{''.join(parts)}</svg>"
     )
@@ -207,9 +207,9 @@ def _gaps(span: TimeSpan, times: Sequence[float]) -> Iterator[str]:
             )
 
 
-def _placed(span: TimeSpan, marks: Sequence[Mark]) -> Iterator[tuple[float, Sequence[Mark]]]:
+def _group_marks(span: TimeSpan, marks: Sequence[ChartMark]) -> Iterator[tuple[float, Sequence[ChartMark]]]:
     """Yield the marks in the span by where they are drawn; those that would overprint each other are one."""
-    together = dict[int, list[Mark]]()
+    together = dict[int, list[ChartMark]]()
     for mark in sorted(marks):
         if span.first <= mark.time <= span.last:
             together.setdefault(int(_place(mark.time, span) // 8), []).append(mark)
@@ -217,8 +217,8 @@ def _placed(span: TimeSpan, marks: Sequence[Mark]) -> Iterator[tuple[float, Sequ
         yield _place(several[-1].time, span), several
 
 
-def _mark(placed: tuple[float, Sequence[Mark]]) -> str:
-    left, marks = placed
+def _mark(group: tuple[float, Sequence[ChartMark]]) -> str:
+    left, marks = group
     kinds = [kind for kind in MARKS if any(mark.kind == kind for mark in marks)]
     title = "; ".join(f"{datetime.fromtimestamp(mark.time, UTC):%H:%M} {mark.text}" for mark in marks)
     sign = (
@@ -236,26 +236,23 @@ MARKS = {"loss": "loss", "failure": "failure", "restart": "restart", "rebalance"
 """The kinds of marks, the gravest first, as the legend names them."""
 
 
-def mark_sign(kind: str) -> Markup:
+def mark_sign(kind: str) -> str:
     """Return the sign of a kind of marks for a legend."""
     path = "M2 2l8 8m0 -8l-8 8" if kind == "loss" else "M1 2h10l-5 9z"
-    return Markup(  # noqa: S704 - constants
-        f'<svg class="key mark {kind}" viewBox="0 0 12 12" aria-hidden="true"><path class="sign" d="{path}"/></svg>'
-    )
+    return f'<svg class="key mark {kind}" viewBox="0 0 12 12" aria-hidden="true"><path class="sign" d="{path}"/></svg>'
 
 
-def line_sign(style: str) -> Markup:
+def line_sign(style: str) -> str:
     """Return a piece of a line for a legend."""
-    return Markup(  # noqa: S704 - constants
-        f'<svg class="key" viewBox="0 0 24 12" aria-hidden="true"><path class="{style}" d="M1 6h22"/></svg>'
-    )
+    return f'<svg class="key" viewBox="0 0 24 12" aria-hidden="true"><path class="{style}" d="M1 6h22"/></svg>'
 
 
-def sparkline(values: Values, label: str = "") -> Markup:
-    """Draw the values of one measurement, oldest first, without axes; None: unknown, a gap. `label` says what it is, and
-    without one it is decoration beside its numbers."""
-    known = [value for value in values if value is not None]
-    top = max(known, default=0.0) or 1.0
+def sparkline(values: Values, label: str = "") -> str:
+    """Draw the values of one measurement, oldest first, without axes; None: unknown, a gap.
+
+    `label` says what it is; without one it is decoration beside its numbers.
+    """
+    top = max((value for value in values if value is not None), default=0.0) or 1.0
     step = _SPARK_WIDTH / max(1, len(values) - 1)
     parts, is_open, is_alone = list[str](), False, False
     for number, value in enumerate(values):
@@ -267,8 +264,6 @@ def sparkline(values: Values, label: str = "") -> Markup:
         parts.append(f"{'L' if is_open else 'M'}{number * step:.1f} {height:.1f}")
         is_alone, is_open = not is_open, True
     path = "".join([*parts, "h0" if is_alone else ""])
-    what = f'role="img" aria-label="{escape(label)}"' if label else 'aria-hidden="true"'
+    role = f'role="img" aria-label="{escape(label)}"' if label else 'aria-hidden="true"'
     title = f"<title>{escape(label)}</title>" if label else ""
-    return Markup(  # noqa: S704 - each part of it is escaped above
-        f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH:g} {_SPARK_HEIGHT:g}" {what}>{title}<path d="{path}"/></svg>'
-    )
+    return f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH:g} {_SPARK_HEIGHT:g}" {role}>{title}<path d="{path}"/></svg>'

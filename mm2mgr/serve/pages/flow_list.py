@@ -1,4 +1,4 @@
-"""The list of flows: searched, filtered, sorted and grouped as the address says, so that a list can be sent as a link."""
+"""The list of flows: searched, filtered, sorted and grouped as its address says, which can be sent as a link."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from urllib.parse import urlencode
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output.tables import or_dash
 from mm2mgr.problems.health import FlowStatus, TaskState
-from mm2mgr.serve.pages.base import KEPT, MOST_ROWS, WORST_FIRST, Context, flow_link, static_address
+from mm2mgr.serve.pages.base import CARRIED, MOST_ROWS, WORST_FIRST, Context, flow_link, static_address
 from mm2mgr.serve.pages.flows import pair_lag
+from mm2mgr.serve.pages.traffic import traffic_of
 from mm2mgr.text import fit_text, nearest, number_of, whole_number
 
 FILTERS = {
@@ -34,14 +35,14 @@ _TOPICS_NAMED = 3
 @dataclass(frozen=True)
 class FlowQuery:
     """What a list of flows shows, from the parameters of its address. `sort`: a column, after `-` with the largest
-    first; `kept`: parameters of all pages, which links of this one carry on."""
+    first; `carried`: parameters of all pages, which links of this one carry on."""
 
     q: str = ""
     filters: Mapping[str, str] = field(default_factory=dict)
     sort: str = ""
     group: str = ""
     page: int = 1
-    kept: Mapping[str, str] = field(default_factory=dict)
+    carried: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> FlowQuery:
@@ -53,7 +54,7 @@ class FlowQuery:
             sort if sort.removeprefix("-") in _COLUMNS else "",
             group if group in GROUPS else "",
             max(1, whole_number(parameters.get("page", ""), 6) or 1),
-            {name: value for name in KEPT if (value := parameters.get(name, ""))},
+            {name: value for name in CARRIED if (value := parameters.get(name, ""))},
         )
 
     def address(self, **changes: object) -> str:
@@ -61,9 +62,9 @@ class FlowQuery:
         changed = replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]
         page = str(changed.page) if changed.page > 1 else ""
         words = {"q": changed.q, **changed.filters, "sort": changed.sort, "group": changed.group, "page": page}
-        return flows_link(**words, **changed.kept)
+        return flows_link(**words, **changed.carried)
 
-    def without(self, name: str) -> str:
+    def address_without(self, name: str) -> str:
         """Return the address without a filter."""
         return self.address(filters={other: value for other, value in self.filters.items() if other != name})
 
@@ -95,8 +96,8 @@ def flow_list(view: EstateView, parameters: Mapping[str, str]) -> Context:
     """Return the list of flows that the parameters of its address ask for."""
     query = FlowQuery.from_parameters(parameters)
     every = [_row(view, status) for status in (view.look.status.flows if view.look else ())]
-    found = list(_found(every, query.q, _topics(view) if query.q else {}))
-    rows = [row for row in found if _passes(row, query.filters)]
+    matching = list(_matching(every, query.q, _topics(view) if query.q else {}))
+    rows = [row for row in matching if _passes(row, query.filters)]
     rows.sort(key=lambda row: (WORST_FIRST.index(row.status.health), row.status.flow))
     if query.sort:
         rows.sort(key=_COLUMNS[query.sort.removeprefix("-")].order, reverse=query.sort.startswith("-"))
@@ -112,14 +113,15 @@ def flow_list(view: EstateView, parameters: Mapping[str, str]) -> Context:
         "heading": "Flows",
         "query": query,
         "counts": f"{len(rows)} of {number_of(len(every), 'flow')}{_healths(rows)}",
-        "facets": list(_facets(found, query)),
-        "groups": GROUPS if len({row.values["owner"] for row in every}) > 1 else _without(GROUPS, "owner"),
+        "facets": list(_facets(matching, query)),
+        "groups": GROUPS if len({row.values["owner"] for row in every}) > 1 else _leave_out(GROUPS, "owner"),
         "chips": list(_chips(query)),
         "columns": [_heading(name, column, query) for name, column in _COLUMNS.items()],
         "parts": list(_parts(rows, shown, query.group)),
         "pages": [(number, query.address(page=number), number == page) for number in range(1, pages + 1)],
-        "clear": FlowQuery(kept=query.kept).address() if query.q or query.filters else "",
+        "clear": FlowQuery(carried=query.carried).address() if query.q or query.filters else "",
         "is_known": bool(every),
+        "spark": lambda flow: traffic_of(view, flow).sparkline,
         "find_script": static_address("find.js"),
     }
 
@@ -171,7 +173,7 @@ def _topics(view: EstateView) -> dict[str, frozenset[str]]:
     if view.look is None:
         return {}
     now = {facts.flow: facts for facts in view.look.lag.flows}
-    last = {flow: known.lag for flow, known in view.known.items()}
+    last = {flow: last_known.lag for flow, last_known in view.known.items()}
     return {
         flow: frozenset(
             partition.partition.topic
@@ -183,7 +185,7 @@ def _topics(view: EstateView) -> dict[str, frozenset[str]]:
     }
 
 
-def _found(rows: Iterable[_Row], search: str, topics: Mapping[str, frozenset[str]]) -> Iterator[_Row]:
+def _matching(rows: Iterable[_Row], search: str, topics: Mapping[str, frozenset[str]]) -> Iterator[_Row]:
     """Yield the flows that have each word of a search in their id, clusters, labels, connector or in a topic."""
     words = search.lower().split()
     for row in rows:
@@ -204,15 +206,15 @@ def _passes(row: _Row, filters: Mapping[str, str]) -> bool:
 
 
 def _healths(rows: Sequence[_Row]) -> str:
-    counts = Counter(row.status.health for row in rows)
-    return f": {', '.join(f'{counts[word]} {word}' for word in WORST_FIRST if counts[word])}" if counts else ""  # type: ignore[index]
+    counts: Counter[str] = Counter(row.status.health for row in rows)
+    return f": {', '.join(f'{counts[word]} {word}' for word in WORST_FIRST if counts[word])}" if counts else ""
 
 
 def _facets(rows: Sequence[_Row], query: FlowQuery) -> Iterator[Context]:
     """Yield each filter with its values and how many flows they would leave, beside the other filters."""
     for name, title in FILTERS.items():
         chosen = query.filters.get(name, "")
-        others = _without(query.filters, name)
+        others = _leave_out(query.filters, name)
         counts = Counter(value for row in rows if _passes(row, others) for value in row.values[name] if value)
         every = {value for row in rows for value in row.values[name] if value}
         if len(every) < 2 and not chosen:
@@ -229,7 +231,7 @@ def _chips(query: FlowQuery) -> Iterator[tuple[str, str]]:
     if query.q:
         yield f"search: {query.q}", query.address(q="")
     for name, value in query.filters.items():
-        yield f"{FILTERS[name]}: {value}", query.without(name)
+        yield f"{FILTERS[name]}: {value}", query.address_without(name)
 
 
 def _parts(rows: Sequence[_Row], shown: Sequence[_Row], group: str) -> Iterator[Context]:
@@ -314,5 +316,5 @@ def _heading(name: str, column: _Column, query: FlowQuery) -> Context:
     }
 
 
-def _without(values: Mapping[str, str], name: str) -> dict[str, str]:
+def _leave_out(values: Mapping[str, str], name: str) -> dict[str, str]:
     return {other: value for other, value in values.items() if other != name}

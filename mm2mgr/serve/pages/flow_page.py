@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from shlex import quote
 from urllib.parse import urlencode
 
-from markupsafe import Markup
-
 from mm2mgr.evidence.flow_load import TaskLoad
 from mm2mgr.evidence.traffic import (
     HOUR_SECONDS,
@@ -20,7 +18,7 @@ from mm2mgr.evidence.traffic import (
     volume,
 )
 from mm2mgr.observe.lag_report import LagLevel, LagRow
-from mm2mgr.operations.serve import DeclaredFlow, EstateView, Survey
+from mm2mgr.operations.serve import EstateView, Survey, WrittenFlow
 from mm2mgr.output.history_text import action_line, history_table
 from mm2mgr.output.lint_text import finding_table
 from mm2mgr.output.status_text import lag_table, loss_cells, records_text
@@ -34,9 +32,9 @@ from mm2mgr.serve.pages.charts import (
     RECORDS,
     RECORDS_PER_SECOND,
     TIME,
-    Limit,
-    Line,
-    Mark,
+    ChartLimit,
+    ChartLine,
+    ChartMark,
     TimeSpan,
     chart,
     line_sign,
@@ -58,7 +56,7 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USU
     usual one."""
     last_known = view.last_known(status)
     shown, facts, load = last_known.status if last_known else status, view.facts(status), view.load
-    declared = view.survey.declared.get(status.flow, DeclaredFlow()) if view.survey else DeclaredFlow()
+    declared = view.survey.declared.get(status.flow, WrittenFlow()) if view.survey else WrittenFlow()
     partitions, tasks = (
         facts.rows(LagLevel.PARTITION),
         _tasks(view, shown, facts.rows(LagLevel.TASK), view.task_loads(status)),
@@ -127,6 +125,7 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
     ]
     if reason := view.traffic.bytes_unknown:
         unknown.append(f"Bytes per second are unknown: {reason}")
+    unknown += view.traffic.warnings
     signs = [(mark_sign(kind), word) for kind, word in MARKS.items() if any(mark.kind == kind for mark in marks)]
     return {
         "ranges": [
@@ -146,25 +145,25 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
 
 
 def _charts(
-    view: EstateView, name: str, points: Sequence[TrafficPoint], span: TimeSpan, marks: Sequence[Mark]
+    view: EstateView, name: str, points: Sequence[TrafficPoint], span: TimeSpan, marks: Sequence[ChartMark]
 ) -> list[Context]:
     times, is_by_hour = [point.time for point in points], span.gap_seconds == _HOURS_GAP_SECONDS
     most = view.look.max_lag_seconds.get(name) if view.look else None
-    lag = [Line("mean lag of the hour" if is_by_hour else "lag", "own", [point.lag for point in points])]
+    lag = [ChartLine("mean lag of the hour" if is_by_hour else "lag", "own", [point.lag for point in points])]
     if is_by_hour:
-        lag.append(Line("most of the hour", "most", [point.most_lag for point in points]))
+        lag.append(ChartLine("most of the hour", "most", [point.most_lag for point in points]))
     rates = [
-        Line("source", "other", [point.source_rate for point in points]),
-        Line("mirrored", "own", [point.mirrored_rate for point in points]),
+        ChartLine("source", "other", [point.source_rate for point in points]),
+        ChartLine("mirrored", "own", [point.mirrored_rate for point in points]),
     ]
     history = view.traffic.of_flow(name)
     sizes = [history.size_at(point) for point in points]
     volumes = [
-        Line(line.name, line.style, [volume(rate, size) for rate, size in zip(line.values, sizes, strict=True)])
+        ChartLine(line.name, line.style, [volume(rate, size) for rate, size in zip(line.values, sizes, strict=True)])
         for line in rates
     ]
-    limit = Limit("max_lag", most) if most else None
-    behind = [Line("behind", "own", lag_seconds(points))]
+    limit = ChartLimit("max_lag", most) if most else None
+    behind = [ChartLine("behind", "own", lag_seconds(points))]
     return [
         _figure("Lag", "records", lag, chart("Lag in records", span, times, lag, RECORDS, marks=marks)),
         _figure(
@@ -189,7 +188,7 @@ def _charts(
     ]
 
 
-def _figure(title: str, unit: str, lines: Sequence[Line], drawn: Markup, limit: Limit | None = None) -> Context:
+def _figure(title: str, unit: str, lines: Sequence[ChartLine], drawn: str, limit: ChartLimit | None = None) -> Context:
     legend = [(line_sign(line.style), line.name) for line in lines] if len(lines) > 1 or limit else []
     if limit:
         legend.append((line_sign("limit"), f"{limit.name} {span_text(limit.value)}"))
@@ -227,7 +226,7 @@ def _rate(rate: float | None, write: Callable[[float], str]) -> str:
     return "unknown" if rate is None else write(rate)
 
 
-def _marks(view: EstateView, name: str, names: set[tuple[str, str]]) -> list[Mark]:
+def _marks(view: EstateView, name: str, names: set[tuple[str, str]]) -> list[ChartMark]:
     """Return what happened to a flow, oldest first: changes and restarts as the history has them, what the watchdog of
     this process did since, changes of its assignment, and losses."""
     marks = [_mark_of_entry(entry) for entry in _entries(view, name, names)]
@@ -241,18 +240,18 @@ def _marks(view: EstateView, name: str, names: set[tuple[str, str]]) -> list[Mar
             and not action.dry_run
             and not any(abs(at - then) < _SAME_SECONDS for then in recorded)
         ):
-            marks.append(Mark(at, "restart", f"watchdog: {action_line(action)}"))
+            marks.append(ChartMark(at, "restart", f"watchdog: {action_line(action)}"))
     for at, round_ in view.rebalances.done if view.rebalances else ():
         if round_.flow == name and not any(
             mark.kind == "rebalance" and abs(at - mark.time) < _SAME_SECONDS for mark in marks
         ):
-            marks.append(Mark(at, "rebalance", f"rebalance {round_.outcome}: {round_.text}"))
+            marks.append(ChartMark(at, "rebalance", f"rebalance {round_.outcome}: {round_.text}"))
     now = view.look.status.taken_at if view.look else 0.0
     for start, counts in view.traffic.of_flow(name).interruptions.items():
         kind = "rebalance" if counts.assignment_changes else "failure"
-        marks += [Mark(float(start), kind, f"within {_width(now - start)}: {counts.text}")] if any(counts) else []
+        marks += [ChartMark(float(start), kind, f"within {_width(now - start)}: {counts.text}")] if any(counts) else []
     marks += [
-        Mark(loss.seen, "loss", f"{loss.partition}, offsets {loss.offsets_text}: {loss.cause}")
+        ChartMark(loss.seen, "loss", f"{loss.partition}, offsets {loss.offsets_text}: {loss.cause}")
         for loss in (view.look.status.losses if view.look else ())
         if loss.flow == name
     ]
@@ -264,11 +263,11 @@ def _width(age: float) -> str:
     return "5 min" if age < 1.1 * HOUR_SECONDS else "an hour" if age < 25 * HOUR_SECONDS else "a day"
 
 
-def _mark_of_entry(entry: HistoryEntry) -> Mark:
+def _mark_of_entry(entry: HistoryEntry) -> ChartMark:
     kind = _MARK_OF_COMMAND.get(entry.command, "apply")
     change = history_table([entry]).rows[0][5]
     parts = [f"{entry.command} by {entry.who}", change, "" if entry.outcome == "done" else entry.outcome, entry.reason]
-    return Mark(entry.at_seconds, kind, ": ".join(part for part in parts if part))
+    return ChartMark(entry.at_seconds, kind, ": ".join(part for part in parts if part))
 
 
 def _entries(view: EstateView, name: str, names: set[tuple[str, str]]) -> list[HistoryEntry]:

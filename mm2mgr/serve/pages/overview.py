@@ -19,8 +19,8 @@ from mm2mgr.text import number_of
 def overview(
     now: float, view: EstateView, shown: Mapping[str, str] | None = None, visit: Visit | None = None
 ) -> Context:
-    """Return what the overview shows: `shown` has `view` and `pairs` of its address, for the picture. `visit`: since when
-    something has changed; None: the last day."""
+    """Return what the overview shows: `shown` has `view` and `pairs` of its address, for the picture. `visit`: since
+    when something has changed; None: the last day."""
     status, asked = view.look.status if view.look else None, shown or {}
     return {
         "name": "overview",

@@ -43,8 +43,8 @@ def _sankey(view: EstateView, flows: Sequence[FlowStatus]) -> Context:
         by_places[stream.places].append(stream)
     rows = []
     for places, own in by_places.items():
-        known = [stream.rate for stream in own if stream.rate is not None]
-        rate = sum_text(sum(known), len(own) - len(known), len(own), text)
+        measured = [stream.rate for stream in own if stream.rate is not None]
+        rate = sum_text(sum(measured), len(own) - len(measured), len(own), text)
         rows.append((*places, str(len(own)), rate, min((stream.state for stream in own), key=WORST_FIRST.index)))
     rows.sort(key=lambda row: (WORST_FIRST.index(row[-1]), row))
     clusters = [len({stream.places[column] for stream in streams}) for column in range(3)]
@@ -72,8 +72,8 @@ def _rates(
     moves = {flow.flow: view.throughput.get(flow.flow) for flow in flows}
     records = {flow: move.mirrored_records_per_second if move else None for flow, move in moves.items()}
     volumes = {flow: move.mirrored_bytes_per_second if move else None for flow, move in moves.items()}
-    known = [flow for flow, rate in records.items() if rate is not None]
-    if known and all(volumes[flow] is not None for flow in known):
+    measured = [flow for flow, rate in records.items() if rate is not None]
+    if measured and all(volumes[flow] is not None for flow in measured):
         return volumes, rate_text, "bytes per second"
     return records, _records_rate, "records per second"
 

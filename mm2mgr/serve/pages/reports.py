@@ -34,7 +34,7 @@ def losses(view: EstateView) -> Context:
 def watchdog(view: WatchdogView | None) -> Context:
     """Return what the watchdog of this process did; None where none runs."""
     if view is None:
-        lead = "No watchdog runs in this process: mm2mgr serve --watchdog, or mm2mgr watch."
+        lead = "No watchdog runs in this process: mm2mgr serve --with watch, or mm2mgr watch."
         return table_page("watchdog", "Watchdog", lead, [])
     if view.last is None:
         return table_page("watchdog", "Watchdog", "The watchdog has not looked yet.", [])

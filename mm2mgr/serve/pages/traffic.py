@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from markupsafe import Markup
-
 from mm2mgr.evidence.traffic import Beside, Verdict, add_up, by_hour, rates_beside, verdict, volume
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.serve.pages.base import Context, flow_link
@@ -35,9 +33,9 @@ class FlowTrafficNow:
         return verdict([self.records])
 
     @property
-    def sparkline(self) -> Markup:
+    def sparkline(self) -> str:
         """The last day as a small drawing; empty where nothing was measured."""
-        return sparkline(self.day, _spark_label(self.day)) if any(rate is not None for rate in self.day) else Markup()
+        return sparkline(self.day, _spark_label(self.day)) if any(rate is not None for rate in self.day) else ""
 
 
 def traffic_of(view: EstateView, flow: str) -> FlowTrafficNow:
@@ -76,8 +74,13 @@ def _traffic(view: EstateView) -> tuple[list[FlowTrafficNow], list[Context]]:
     for status in view.look.status.flows if view.look else ():
         pairs[status.pair].append((status.flow, traffic_of(view, status.flow)))
     rows = [_row(pair, flows) for pair, flows in pairs.items()]
-    rows.sort(key=lambda row: (_VERDICTS.index(row["verdict"]), -float(row["rate"]), str(row["pair"])))  # type: ignore[arg-type]
+    rows.sort(key=_order)
     return [of for several in pairs.values() for _, of in several], rows
+
+
+def _order(row: Context) -> tuple[int, float, str]:
+    verdicts, rate = list(map(str, _VERDICTS)), row["rate"]
+    return verdicts.index(str(row["verdict"])), -rate if isinstance(rate, float) else 0.0, str(row["pair"])
 
 
 def _notes(view: EstateView, flows: Sequence[FlowTrafficNow]) -> list[str]:
@@ -87,7 +90,7 @@ def _notes(view: EstateView, flows: Sequence[FlowTrafficNow]) -> list[str]:
         notes.append(f"Earlier rates are unknown: {view.traffic.unknown}.")
     if view.traffic.bytes_unknown:
         notes.append(f"Bytes of earlier hours are unknown: {view.traffic.bytes_unknown}.")
-    return notes
+    return [*notes, *view.traffic.warnings]
 
 
 def _more(rows: Sequence[Context]) -> str:
@@ -141,8 +144,8 @@ def _records(rate: float | None) -> str:
 
 
 def _spark_label(hours: Sequence[float | None]) -> str:
-    known = [rate for rate in hours if rate is not None]
-    if not known:
+    measured = [rate for rate in hours if rate is not None]
+    if not measured:
         return ""
-    gaps = f", {number_of(len(hours) - len(known), 'hour')} not measured" if len(known) < len(hours) else ""
-    return f"24 h: {number_text(min(known))} to {records_rate_text(max(known))}{gaps}"
+    gaps = f", {number_of(len(hours) - len(measured), 'hour')} not measured" if len(measured) < len(hours) else ""
+    return f"24 h: {number_text(min(measured))} to {records_rate_text(max(measured))}{gaps}"

@@ -1,4 +1,4 @@
-"""The workers of each Connect cluster, and the page of one worker: its tasks with their load, its version and plugins."""
+"""The workers of each Connect cluster, and the page of one worker: tasks with their load, version and plugins."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class _Task:
 
 @dataclass
 class _Worker:
-    """A worker as the last look and the survey know it; `seen` None: not asked."""
+    """A worker as the last look and the survey know it; `answer` None: not asked."""
 
     name: str
     tasks: list[_Task] = field(default_factory=list)
-    seen: SeenWorker | None = None
+    answer: SeenWorker | None = None
 
     @property
     def busy(self) -> int:
@@ -60,30 +60,30 @@ class _Worker:
     @property
     def answers(self) -> tuple[str, str, str]:
         """A state, its word, and why."""
-        if self.seen is None:
+        if self.answer is None:
             return "unknown", "not asked", ""
-        return ("problem", "no answer", self.seen.failure) if self.seen.failure else ("ok", "answers", "")
+        return ("problem", "no answer", self.answer.failure) if self.answer.failure else ("ok", "answers", "")
 
     def load(self) -> str:
         """What its tasks got on average in the newest hour of the store."""
         loads = [task.load for task in self.tasks if task.load]
-        known = [load.bytes_per_second for load in loads if load.bytes_per_second is not None]
-        if not known:
+        rates = [load.bytes_per_second for load in loads if load.bytes_per_second is not None]
+        if not rates:
             return "unknown" if self.busy else "none"
-        is_part = len(known) < self.busy or any(load.unmeasured_partitions for load in loads)
-        return f"{'at least ' if is_part else ''}{rate_text(sum(known))}"
+        is_part = len(rates) < self.busy or any(load.unmeasured_partitions for load in loads)
+        return f"{'at least ' if is_part else ''}{rate_text(sum(rates))}"
 
 
 def workers(view: EstateView) -> Context:
     """Return the workers of all Connect clusters."""
-    known = _known(view)
-    seen, needs = view.survey.workers if view.survey else {}, view.needs.connects
-    names = sorted({*known, *seen, *needs})
+    rosters = _rosters(view)
+    asked, needs = view.survey.workers if view.survey else {}, view.needs.connects
+    names = sorted({*rosters, *asked, *needs})
     loads = view.load
     return {
         "name": "workers",
         "here": "/workers",
-        "connects": [_connect(name, known.get(name, {}), seen.get(name), needs.get(name), view) for name in names],
+        "connects": [_connect(name, rosters.get(name, {}), asked.get(name), needs.get(name), view) for name in names],
         "asked_at": utc(view.survey.taken_at) if view.survey else "",
         "load_note": f"The load of tasks is unknown: {loads.unknown}."
         if loads.unknown
@@ -94,12 +94,12 @@ def workers(view: EstateView) -> Context:
 
 def worker(view: EstateView, connect: str, name: str) -> Context | None:
     """Return one worker; None for one that nothing is known of."""
-    of_connect = _known(view).get(connect, {})
-    found = of_connect.get(name)
-    if found is None:
+    roster = _rosters(view).get(connect, {})
+    record = roster.get(name)
+    if record is None:
         return None
-    tasks = sorted(found.tasks, key=lambda task: (task.owner.name, task.state.id))
-    plugins = sorted(found.seen.plugins.items()) if found.seen else []
+    tasks = sorted(record.tasks, key=lambda task: (task.owner.name, task.state.id))
+    plugins = sorted(record.answer.plugins.items()) if record.answer else []
     limit = _limit(view, connect)
     return {
         "name": f"worker {name}",
@@ -107,17 +107,17 @@ def worker(view: EstateView, connect: str, name: str) -> Context | None:
         "worker": name,
         "connect": connect,
         "connect_link": flows_link(connect=connect),
-        "answers": found.answers,
-        "asked_at": utc(view.survey.taken_at) if view.survey and found.seen else "",
+        "answers": record.answers,
+        "asked_at": utc(view.survey.taken_at) if view.survey and record.answer else "",
         "facts": [
-            ("Kafka", found.seen.kafka if found.seen and found.seen.kafka else "unknown"),
-            ("mm2mgr's plugin", _own_plugin(found)),
-            ("tasks that move records", f"{found.busy}{f' of {limit} at most' if limit else ''}"),
-            ("load", found.load()),
+            ("Kafka", record.answer.kafka if record.answer and record.answer.kafka else "unknown"),
+            ("mm2mgr's plugin", _own_plugin(record)),
+            ("tasks that move records", f"{record.busy}{f' of {limit} at most' if limit else ''}"),
+            ("load", record.load()),
         ],
         "tasks": [_task(task) for task in tasks[:MOST_ROWS]],
         "left_out": max(0, len(tasks) - MOST_ROWS),
-        "others": [(other, worker_link(connect, other)) for other in of_connect if other != name],
+        "others": [(other, worker_link(connect, other)) for other in roster if other != name],
         "plugins": Table(("plugin", "version"), [(plugin, version or "-") for plugin, version in plugins]),
     }
 
@@ -125,7 +125,7 @@ def worker(view: EstateView, connect: str, name: str) -> Context | None:
 def unknown_worker(view: EstateView, connect: str, name: str) -> Context:
     """Return what is said of a worker that nothing is known of: the nearest ones."""
     asked = name.strip()[:_MOST_LETTERS]
-    places = {worker: of for of, known in _known(view).items() for worker in known}
+    places = {worker: of for of, roster in _rosters(view).items() for worker in roster}
     near = nearest(asked, sorted(places), 0.5, _MOST_NEAR)
     return {
         "name": "no such worker",
@@ -139,10 +139,10 @@ def unknown_worker(view: EstateView, connect: str, name: str) -> Context:
 
 def workers_dict(view: EstateView) -> dict[str, object]:
     """Return the workers as `/api/workers` has them, by Connect cluster."""
-    needs, seen = view.needs.connects, view.survey.workers if view.survey else {}
+    needs, answers = view.needs.connects, view.survey.workers if view.survey else {}
     connects: dict[str, object] = {}
-    for name, of_connect in sorted(_known(view).items()):
-        need, asked = needs.get(name), seen.get(name)
+    for name, roster in sorted(_rosters(view).items()):
+        need, asked = needs.get(name), answers.get(name)
         connects[name] = {
             "declared": asked.declared if asked else None,
             "needed": need.workers_needed if need else None,
@@ -151,9 +151,9 @@ def workers_dict(view: EstateView) -> dict[str, object]:
             "workers": [
                 {
                     "id": worker.name,
-                    "kafka": worker.seen.kafka if worker.seen else "",
-                    "plugin": worker.seen.own_plugin if worker.seen else "",
-                    "failure": worker.seen.failure if worker.seen else None,
+                    "kafka": worker.answer.kafka if worker.answer else "",
+                    "plugin": worker.answer.own_plugin if worker.answer else "",
+                    "failure": worker.answer.failure if worker.answer else None,
                     "tasks": [
                         {
                             "flow": task.owner.flow if isinstance(task.owner, FlowStatus) else "",
@@ -165,30 +165,30 @@ def workers_dict(view: EstateView) -> dict[str, object]:
                         for task in worker.tasks
                     ],
                 }
-                for worker in of_connect.values()
+                for worker in roster.values()
             ],
         }
     return {"asked_at": view.survey.taken_at if view.survey else None, "connects": connects}
 
 
-def _known(view: EstateView) -> dict[str, dict[str, _Worker]]:
+def _rosters(view: EstateView) -> dict[str, dict[str, _Worker]]:
     """Return the workers that are known, by Connect cluster and id: those with tasks, and those that were asked."""
-    known: dict[str, dict[str, _Worker]] = defaultdict(dict)
-    for name, seen in (view.survey.workers if view.survey else {}).items():
-        known[name] = {worker.worker: _Worker(worker.worker, seen=worker) for worker in seen.workers}
+    rosters: dict[str, dict[str, _Worker]] = defaultdict(dict)
+    for name, asked in (view.survey.workers if view.survey else {}).items():
+        rosters[name] = {worker.worker: _Worker(worker.worker, answer=worker) for worker in asked.workers}
     status = view.look.status if view.look else None
     for owner in (*status.flows, *status.companions) if status else ():
         shown = (last.status if (last := view.last_known(owner)) else owner) if isinstance(owner, FlowStatus) else owner
         loads = {load.task: load for load in view.task_loads(owner)} if isinstance(owner, FlowStatus) else {}
         for task in shown.tasks:
             if task.worker:
-                own = known[owner.connect].setdefault(task.worker, _Worker(task.worker))
+                own = rosters[owner.connect].setdefault(task.worker, _Worker(task.worker))
                 own.tasks.append(_Task(owner, task, loads.get(task.id), shown is not owner))
-    return {name: dict(sorted(of_connect.items())) for name, of_connect in known.items()}
+    return {name: dict(sorted(roster.items())) for name, roster in rosters.items()}
 
 
 def _connect(
-    name: str, known: Mapping[str, _Worker], seen: SeenWorkers | None, need: ConnectNeed | None, view: EstateView
+    name: str, roster: Mapping[str, _Worker], asked: SeenWorkers | None, need: ConnectNeed | None, view: EstateView
 ) -> Context:
     limit = _limit(view, name)
     rows = [
@@ -196,7 +196,7 @@ def _connect(
             "worker": worker.name,
             "link": worker_link(name, worker.name),
             "answers": worker.answers,
-            "kafka": worker.seen.kafka if worker.seen and worker.seen.kafka else "unknown",
+            "kafka": worker.answer.kafka if worker.answer and worker.answer.kafka else "unknown",
             "plugin": _own_plugin(worker),
             "tasks": f"{worker.busy}{f' of {limit}' if limit else ''}",
             "is_over": bool(limit and worker.busy > limit),
@@ -204,77 +204,78 @@ def _connect(
             "states": _states(worker.tasks),
             "load": worker.load(),
         }
-        for worker in known.values()
+        for worker in roster.values()
     ]
     return {
         "name": name,
         "link": flows_link(connect=name),
-        "sentences": list(_sentences(list(known.values()), seen, need, view)),
-        "warnings": list(_warnings(list(known.values()), seen, need)),
+        "sentences": list(_sentences(list(roster.values()), asked, need, view)),
+        "warnings": list(_warnings(list(roster.values()), asked, need)),
         "rows": rows[:MOST_ROWS],
         "left_out": max(0, len(rows) - MOST_ROWS),
     }
 
 
 def _sentences(
-    known: Sequence[_Worker], seen: SeenWorkers | None, need: ConnectNeed | None, view: EstateView
+    roster: Sequence[_Worker], asked: SeenWorkers | None, need: ConnectNeed | None, view: EstateView
 ) -> Iterator[str]:
-    at_work = sum(bool(worker.tasks) for worker in known)
-    declared = seen.declared if seen else None
-    counts = [f"{number_of(len(known), 'worker')} known", f"{at_work} with tasks"]
-    silent = sum(bool(worker.seen and worker.seen.failure) for worker in known)
+    at_work = sum(bool(worker.tasks) for worker in roster)
+    declared = asked.declared if asked else None
+    counts = [f"{number_of(len(roster), 'worker')} known", f"{at_work} with tasks"]
+    silent = sum(bool(worker.answer and worker.answer.failure) for worker in roster)
     counts += [f"{silent} without an answer"] if silent else []
     counts += [f"{declared} declared"] if declared is not None else []
     needed = need.workers_needed if need else None
     if needed is None:
-        why = view.needs.unknown or "its load was not judged"
-        yield f"{', '.join(counts)}; how many its load needs is unknown: {why}."
+        reason = view.needs.unknown or "its load was not judged"
+        yield f"{', '.join(counts)}; how many its load needs is unknown: {reason}."
     else:
-        yield f"{', '.join(counts)}, {needed} needed by the load of the last four weeks; {_spare(known, seen, needed)}."
-    if seen and seen.unlisted:
-        yield f"Workers without a task may be missing here: {seen.unlisted}."
+        spare = _spare(roster, asked, needed)
+        yield f"{', '.join(counts)}, {needed} needed by the load of the last four weeks; {spare}."
+    if asked and asked.unlisted:
+        yield f"Workers without a task may be missing here: {asked.unlisted}."
 
 
-def _there(known: Sequence[_Worker], seen: SeenWorkers | None) -> int:
+def _there(roster: Sequence[_Worker], asked: SeenWorkers | None) -> int:
     """Return how many workers can take tasks: those known that answer, or as many as are declared where idle ones are
     not listed."""
-    silent = sum(bool(worker.seen and worker.seen.failure) for worker in known)
-    declared = seen.declared if seen and seen.unlisted and seen.declared else 0
-    return max(len(known), declared) - silent
+    silent = sum(bool(worker.answer and worker.answer.failure) for worker in roster)
+    declared = asked.declared if asked and asked.unlisted and asked.declared else 0
+    return max(len(roster), declared) - silent
 
 
-def _spare(known: Sequence[_Worker], seen: SeenWorkers | None, needed: int) -> str:
-    spare = _there(known, seen) - needed
+def _spare(roster: Sequence[_Worker], asked: SeenWorkers | None, needed: int) -> str:
+    spare = _there(roster, asked) - needed
     return f"{spare} to spare" if spare > 0 else "none to spare" if spare == 0 else f"{-spare} too few"
 
 
-def _warnings(known: Sequence[_Worker], seen: SeenWorkers | None, need: ConnectNeed | None) -> Iterator[str]:
-    if seen and seen.unknown:
-        yield f"Its workers could not be asked: {seen.unknown}"
-    if silent := [worker.name for worker in known if worker.seen and worker.seen.failure]:
+def _warnings(roster: Sequence[_Worker], asked: SeenWorkers | None, need: ConnectNeed | None) -> Iterator[str]:
+    if asked and asked.unknown:
+        yield f"Its workers could not be asked: {asked.unknown}"
+    if silent := [worker.name for worker in roster if worker.answer and worker.answer.failure]:
         yield f"No answer from {few(silent)}."
-    spare = _there(known, seen) - need.workers_needed if need and need.workers_needed else 1
+    spare = _there(roster, asked) - need.workers_needed if need and need.workers_needed else 1
     if spare < 0:
         yield f"{number_of(-spare, 'worker')} too few for its load."
     elif spare == 0:
         yield "When a worker is lost, the others cannot carry all tasks."
-    versions = {worker.seen.kafka for worker in known if worker.seen and worker.seen.kafka}
+    versions = {worker.answer.kafka for worker in roster if worker.answer and worker.answer.kafka}
     if len(versions) > 1:
         yield f"Its workers run different versions of Kafka: {', '.join(sorted(versions))}."
-    plugins = {worker.seen.own_plugin for worker in known if worker.seen and not worker.seen.failure}
+    plugins = {worker.answer.own_plugin for worker in roster if worker.answer and not worker.answer.failure}
     if len(plugins) > 1:
         yield f"mm2mgr's plugin differs: {', '.join(version or 'none' for version in sorted(plugins))}."
 
 
 def _limit(view: EstateView, connect: str) -> int | None:
-    seen = view.survey.workers.get(connect) if view.survey else None
-    return seen.tasks_per_worker if seen else None
+    asked = view.survey.workers.get(connect) if view.survey else None
+    return asked.tasks_per_worker if asked else None
 
 
 def _own_plugin(worker: _Worker) -> str:
-    if worker.seen is None or worker.seen.failure:
+    if worker.answer is None or worker.answer.failure:
         return "unknown"
-    return worker.seen.own_plugin or "none"
+    return worker.answer.own_plugin or "none"
 
 
 def _states(tasks: Sequence[_Task]) -> str:

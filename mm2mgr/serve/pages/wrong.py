@@ -3,6 +3,7 @@ hurt."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
@@ -11,7 +12,7 @@ from mm2mgr.evidence.flow_load import FlowThroughput
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
-from mm2mgr.problems.order import WORST_TROUBLE_FIRST, ProblemGroup, order_problems
+from mm2mgr.problems.order import TROUBLE_OF_KIND, WORST_TROUBLE_FIRST, ProblemGroup, order_problems
 from mm2mgr.serve.pages.base import Context, flow_link, undone_changes, utc
 from mm2mgr.text import few, list_names, number_of, span_text
 
@@ -22,6 +23,7 @@ _LEAD = 210
 _SOON_SECONDS = 86_400.0
 _AHEAD_SECONDS = 14 * 86_400.0  # as the alerts: time to order workers
 _UNREAD = "not read"
+_NUMBER = re.compile(r"\d+")
 _WORDS = [word for word in WORST_TROUBLE_FIRST if word != "not ready"]
 _ORDER = {word: place for place, word in enumerate([*_WORDS[:4], _UNREAD, *_WORDS[4:]])}
 _Line = tuple[str, str, str, str]
@@ -97,14 +99,19 @@ def _late(view: EstateView) -> Iterator[WrongEntry]:
 
 
 def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
-    """Yield clusters that cannot be read: nothing is known of what runs there."""
+    """Yield clusters that cannot be read, those that say the same as one entry: nothing is known of what runs there."""
+    alike: dict[tuple[str, str], list[_Line]] = {}
     for where, failure in status.failures.items():
         kind, _, name = where.partition(" ")
         flows = [flow.flow for flow in status.flows if kind == "connect" and flow.connect == name]
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
         hint = f"; {failure.hint}" if failure.hint else ""
         text = f"{where} cannot be read: {failure.message}{hint}{unknown}"
-        yield WrongEntry(_UNREAD, text, CHECK, [(where, "", text, CHECK)], is_danger=False)
+        same = (kind, _NUMBER.sub("0", failure.message.replace(name, "…")))
+        alike.setdefault(same, []).append((where, "", text, CHECK))
+    for parts in alike.values():
+        count = number_of(len(parts), "cluster") if len(parts) > 1 else ""
+        yield WrongEntry(_UNREAD, parts[0][2], CHECK, parts, is_danger=False, count=count)
 
 
 def _plan_changes(view: EstateView) -> Iterator[WrongEntry]:
@@ -189,12 +196,11 @@ def _not_ready(view: EstateView) -> Iterator[_Line]:
     if view.look is None:
         return
     status = view.look.status
-    late = [group for group in order_problems(status.problems()) if group.trouble == "not ready"]
+    problems = [problem for problem in status.problems() if TROUBLE_OF_KIND[problem.kind] == "not ready"]
     pairs = set[str]()
-    for group in late:
-        for problem in group.problems:
-            pairs.add(getattr(problem.evidence, "pair", ""))
-            yield *_part(problem)[:2], problem.sentence, problem.command
+    for problem in problems:
+        pairs.add(getattr(problem.evidence, "pair", ""))
+        yield *_part(problem)[:2], problem.sentence, problem.command
     new = [pair for pair, state in sorted(status.failover.items()) if state is None and pair not in pairs]
     if new:
         text = f"failover is declared and was not checked yet: {list_names(new)}"

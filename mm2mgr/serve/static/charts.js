@@ -1,7 +1,7 @@
 // What script adds to the charts of `serve`: a line and the values under the pointer. Charts are whole without it.
 "use strict";
 (() => {
-  const LEFT = 62, RIGHT = 472, TOP = 16, BASE = 132; // as charts.py draws
+  const LEFT = 70, RIGHT = 472, TOP = 16, BASE = 132; // as charts.py draws
   const SVG = "http://www.w3.org/2000/svg";
   const read = new WeakMap(); // by chart: its times and lines
   let shown = null;
