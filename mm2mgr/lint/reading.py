@@ -180,6 +180,8 @@ def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
         yield SourceFile(file.path, "dedicated", file.entries, silences)
         return
     kind: Literal["properties", "json"] = "properties" if file.syntax == "properties" else "json"
+    if kind == "properties" and not file.text:
+        return  # what runs on Connect, or a MirrorMaker 1 of several files: no line of it was read from a file
     for connector in file.connectors:
         if connector.type and connector.form != "mirrormaker1":
             # Without a home no machine changes it: it is in a text within the file, or in Terraform's state.

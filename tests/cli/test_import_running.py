@@ -48,6 +48,16 @@ def test_what_runs_becomes_a_tree_whoever_owns_it(mm2mgr: Command, fake: FakeCon
     assert fake.writes == []
 
 
+def test_values_that_run_are_no_lines_of_a_file(mm2mgr: Command) -> None:
+    fake = FakeConnect()
+    fake.add("by hand", mirror("mill", r"parcels\.eu", description="3 # three racks"))
+    with serving(fake) as url:
+        said = mm2mgr("import", url, "--owner", "team", "--out", "new")
+    assert "backslash" not in said.out
+    assert "comment" not in said.out
+    assert "each gets what it got" in said.err
+
+
 def test_two_workers_of_a_connect_cluster_are_one_and_a_name_can_be_given(mm2mgr: Command, fake: FakeConnect) -> None:
     with serving(fake) as url, serving(fake) as other:
         mm2mgr("import", url, other, "--connect", f"east={url}", "--owner", "team", "--out", "new", code=3)

@@ -22,6 +22,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import confluent_kafka
 import pytest
+import trustme
 import yaml
 
 from mm2mgr.sandbox.server import free_ports
@@ -125,17 +126,19 @@ def test_every_command_of_the_page_does_what_it_says(name: str, tmp_path: Path) 
     script = at_this_sandbox(script_of(page), page).replace(
         "mm2mgr serve &", f"mm2mgr serve --listen 127.0.0.1:{port} &\n{LOOK}"
     )
-    done = subprocess.run(
-        ["timeout", "--kill-after=60", str(SECONDS), "bash", "-c", stop + script],
-        cwd=tmp_path,
-        env=environment_in(tmp_path, PORT=str(port)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    print(done.stdout, done.stderr, sep="\n--- stderr ---\n")
+    log = tmp_path / "said.log"
+    with log.open("w") as out:
+        done = subprocess.run(
+            ["timeout", "--kill-after=60", str(SECONDS), "bash", "-c", stop + script],
+            cwd=tmp_path,
+            env=environment_in(tmp_path, PORT=str(port)),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    print(log.read_text())
     assert done.returncode == 0
-    said = " ".join((done.stdout + done.stderr).replace(f":{port}", f":{PORT}").split())
+    said = " ".join(log.read_text().replace(f":{port}", f":{PORT}").split())
     for heading in headings(page):
         assert " ".join(heading.split()) in said
 
@@ -175,12 +178,27 @@ FOLDERS = {"docs/how-to/existing-mirrors.md": "taken", "docs/how-to/your-own-ope
 # Exit codes that are not 0 on this estate, by page and beginning of the command, with a part of what is told.
 CODES: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {
     ("audit", "mm2mgr audit app.orders --partition 3"): ((1,), "Not judged"),  # nothing was written yesterday
-    ("existing-mirrors", "mm2mgr import mm2"): ((3,), "needs a decision"),
+    ("cluster-mirroring", "mm2mgr import"): ((3,), "Cluster Mirroring"),
+    ("existing-mirrors", "mm2mgr lint connector.json mm2"): ((1,), "overlap"),  # both files have the same mirror
+    ("existing-mirrors", "mm2mgr import dumps"): ((3,), "the tree of sandbox writes this connector"),
+    ("existing-mirrors", "mm2mgr import http"): ((3,), "the tree of sandbox writes this connector"),
+    ("existing-mirrors", "mm2mgr import connector.json --check"): ((2,), "heartbeats of this pair are written"),
     ("declare", "mm2mgr plan --out"): ((2,), "plan written"),
     ("something-is-red", "mm2mgr losses  "): ((1,), "extra"),
     ("your-own-operator", "mm2mgr render --format properties  "): ((1,), "one value for the pair"),
-    ("failover-check", "mm2mgr failover check"): ((0, 2), "GO"),
-    ("failover-back", "mm2mgr failover back"): ((1,), "no way back"),
+    **{
+        (page, f"mm2mgr failover {word}"): ((0, 2), told)
+        for page, word, told in (
+            ("failover-check", "check", "GO"),
+            ("failover-rehearsal", "rehearse", "Recovery time"),
+            ("failover-planned", "check", "GO"),
+            ("failover-planned", "plan", ""),
+            ("failover-planned", "run", ""),
+            ("failover-disaster", "plan", ""),
+            ("failover-disaster", "run", ""),
+        )
+    },
+    ("failover-back", "mm2mgr failover back"): ((1,), "The tree declares no flow that mirrors"),
 }
 # What is done before a command: what the page says in words, or takes for granted. The first may fail.
 BEFORE = {
@@ -230,12 +248,12 @@ class Estate:
         )
         return done.returncode, done.stdout
 
-    def must(self, command: str, *, within: str = ".") -> str:
+    def succeed(self, command: str, *, within: str = ".") -> str:
         code, said = self.run(command, within=within)
         assert code == 0, f"{command}\n{said}"
         return said
 
-    def run_a_while(self, command: str, *, seconds: float = 60) -> tuple[int, str]:
+    def run_a_while(self, command: str, *, seconds: float = 20) -> tuple[int, str]:
         """Run what has no end until it has said something, then end it as Ctrl-C does."""
         log = self.folder / "endless.log"
         with log.open("w") as out:
@@ -270,7 +288,7 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
     here = Estate(beside, environment_in(top, **names), {}, {}, port)
     sandbox = f"cd {shlex.quote(str(top / 'sandbox'))} && mm2mgr sandbox"
     try:
-        here.must(f"{sandbox} up")
+        here.succeed(f"{sandbox} up")
         written = (top / "sandbox/.mm2mgr/sandbox/clusters/clusters.yaml").read_text()
         declared = yaml.safe_load(written)
         here.connects |= {name: connect["url"][0] for name, connect in declared["connect"].items()}
@@ -280,22 +298,23 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
         for file, text in (("clusters.yaml", written), ("flows.yaml", ONE_FLOW)):
             (beside / "one" / "clusters").mkdir(parents=True, exist_ok=True)
             (beside / "one" / "clusters" / file).write_text(text)
-        here.must("git init --quiet . && git add clusters && git commit --quiet --message tree")
+        here.succeed("git init --quiet . && git add clusters && git commit --quiet --message tree")
         for cluster in ("dc1-logging", "dc2-logging", "agg-east"):
-            here.must(f"{sandbox} topic create {cluster} app.orders --partitions 4")
+            here.succeed(f"{sandbox} topic create {cluster} app.orders --partitions 4")
         for source in ("dc1-logging", "dc2-logging"):
-            here.must(f"{sandbox} topic create {source} audit.log --partitions 1")
-        here.must(f"{sandbox} produce agg-east app.orders --records 2000 --size 1000")
-        here.must(f"{sandbox} produce dc1-logging audit.log --records 1000")
-        here.must(f"{sandbox} produce dc1-logging app.orders --records 2000")
+            here.succeed(f"{sandbox} topic create {source} audit.log --partitions 1")
+        here.succeed(f"{sandbox} produce agg-east app.orders --records 2000 --size 1000")
+        here.succeed(f"{sandbox} produce dc1-logging audit.log --records 1000")
+        here.succeed(f"{sandbox} produce dc1-logging app.orders --records 2000")
         for group in ("billing.app", "mirrormaker1"):
             commit_half(here.brokers["dc1-logging"], group, "app.orders")
-        here.must("mm2mgr apply --yes")
-        here.must(
+        here.succeed("mm2mgr apply --yes")
+        here.succeed(
             f"{sandbox} produce dc1-logging app.orders --records 1200 --rate 150 & mm2mgr sample --interval 2s --duration 7s"
         )
-        here.must("mm2mgr throughput")
+        here.succeed("mm2mgr throughput")
         write_mirrors_of_others(here)
+        write_logins(here)
         yield here
     finally:
         here.run(f"{sandbox} down")
@@ -303,7 +322,7 @@ def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
 
 def write_mirrors_of_others(here: Estate) -> None:
     """Write what runs there as files of the forms in which people have their mirrors, into the folder `taken` and beside it."""
-    here.must(
+    here.succeed(
         "mkdir -p taken/dumps && mm2mgr --clusters one/clusters render --format properties > mm2.properties && "
         "mm2mgr --clusters one/clusters render --format json --out connectors && cp -r connectors taken/mirrors && "
         "cp connectors/*source* taken/connector.json && cp mm2.properties taken && "
@@ -313,6 +332,16 @@ def write_mirrors_of_others(here: Estate) -> None:
     for name, url in here.connects.items():
         with build_opener(ProxyHandler({})).open(f"{url}/connectors?expand=info&expand=status") as answer:
             (here.folder / "taken" / "dumps" / f"{name}.json").write_bytes(answer.read())
+
+
+def write_logins(here: Estate) -> None:
+    """Write the password, the token and the certificate that a page for other machines needs."""
+    issued = trustme.CA().issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(here.folder / "tls.crt")
+    issued.private_key_pem.write_to_path(here.folder / "tls.key")
+    for name in ("password", "token"):
+        (here.folder / name).write_text(f"a long {name} of a test\n")
+        (here.folder / name).chmod(0o600)
 
 
 def commit_half(broker: str, group: str, topic: str) -> None:
@@ -334,8 +363,8 @@ def on_this_estate(command: str, here: Estate) -> str:
     """Return a command with what this estate has in place of the page's names, addresses and paths outside of its folder."""
     month = datetime.now(UTC).strftime("%Y-%m")
     for pattern, text in (
-        (r"\bdc1(?!-)", "dc1-logging"),
-        (r"\bagg\b(?!-)", "agg-east"),
+        (r"\bdc1(?!-logging)", "dc1-logging"),
+        (r"\bagg\b(?!-\w)", "agg-east"),
         (r"\bagg-north\b", "agg-west"),
         (r"=bulk\b", "=logging"),
         (r"http://connect-(e?1):8083", here.connects["east"]),
@@ -356,7 +385,7 @@ def on_this_estate(command: str, here: Estate) -> str:
     return command
 
 
-def of(page: str, command: str, table: Mapping[tuple[str, str], T], default: T) -> T:
+def entry_for(page: str, command: str, table: Mapping[tuple[str, str], T], default: T) -> T:
     """Return what a table has for a command of a page: the entry with the longest beginning of it."""
     fitting = [words for name, words in table if name == Path(page).stem and f"{command}  ".startswith(words)]
     return table[Path(page).stem, max(fitting, key=len)] if fitting else default
@@ -368,9 +397,9 @@ def test_every_command_of_the_page_runs_on_an_estate(name: str, estate: Estate) 
     for shown in commands_of(DOCUMENTS[name]):
         if why_not_run(shown):
             continue
-        estate.must(of(name, shown, BEFORE, "true"), within=within)
+        estate.succeed(entry_for(name, shown, BEFORE, "true"), within=within)
         command, begun = on_this_estate(shown, estate), time.monotonic()
-        codes, told = of(name, shown, CODES, ((0,), ""))
+        codes, told = entry_for(name, shown, CODES, ((0,), ""))
         if ENDLESS.search(command):
             codes = (0, 130)
             code, said = estate.run_a_while(command)

@@ -168,7 +168,7 @@ LAYERS: dict[str, set[str]] = {
     "problems": {  # judges what was observed: kinds with their sentences and alerts, health, what the watchdog does
         *("json_values", "connectors", "text", "errors", "secrets", "partitions", "truth", "topics", "topology"),
         *("render", "lint", "connect", "live", "comparison", "observe", "samples", "audit", "assignment_text"),
-        *("cluster_mirroring", "failover"),
+        *("cluster_mirroring", "failover", "spec"),  # the places of settings, for describe
     },
     "evidence": {
         "weeks",
