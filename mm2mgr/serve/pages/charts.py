@@ -164,7 +164,7 @@ def _grid(span: TimeSpan, top: float, step: float, unit: Unit) -> Iterator[str]:
     for time, text in time_ticks(span.first, span.last):
         left = _place(time, span)
         yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{_TOP:g}" y2="{_BASE + 3:g}"/>'
-        place, anchor = (_WIDTH - 1, "end") if left > _RIGHT - 14 else (left, "middle")
+        place, anchor = (_WIDTH - 1, "end") if left > _RIGHT - 24 else (left, "middle")
         yield f'<text x="{place:.1f}" y="{_BASE + 16:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
