@@ -183,7 +183,7 @@ def changes(survey: Survey | None) -> Context:
 def _changes(report: HistoryReport) -> tuple[str, list[str], list[Table]]:
     notes = [f"The history of {connect} could not be read: {reason}" for connect, reason in report.unread.items()]
     lead = "Newest first; mm2mgr history has all." if report.entries else "No change is recorded."
-    return lead, notes, [history_table(report.entries[::-1])] if report.entries else []
+    return lead, notes, [history_table(report.entries[: -MOST_ROWS - 1 : -1])] if report.entries else []
 
 
 def plan(survey: Survey | None) -> Context:
