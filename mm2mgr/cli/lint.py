@@ -276,9 +276,9 @@ def render(
 @command("First hour", 2)
 @click.argument("folder", type=FOLDER, default="clusters")
 def init(folder: Path) -> None:
-    """Write a commented starter tree into FOLDER (default: clusters), and say what to do next.
+    """Write a commented starter tree into FOLDER (default: clusters).
 
-    Existing files are never overwritten.
+    It says what to do next. Existing files are never overwritten.
 
     \b
     Example:

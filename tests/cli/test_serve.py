@@ -72,7 +72,7 @@ def test_a_real_look_is_on_the_page_in_metrics_and_in_json(mm2mgr: Command, conn
         until(lambda: is_well(url), "a look has ended")
         page = get(url).text
         assert 'href="/flow?id=orders%3Aa-%3Eb"' in page
-        assert "1 record" in page
+        assert "1 record" in get(f"{url}/flows").text
         metrics = get(f"{url}/metrics")
         assert metrics.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert re.search(

@@ -475,6 +475,7 @@ LOOKS_FIRST = {
     "sandbox/jars.py": 4,  # of the package, and of the folder that it made
     "sandbox/runtime.py": 1,
     "sandbox/server.py": 1,
+    "serve/pages/base.py": 1,  # of the package
     "spec/files.py": 2,
     "truth/keys.py": 2,
 }
