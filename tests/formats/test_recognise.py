@@ -55,3 +55,16 @@ def test_what_the_file_says_elsewhere_is_unused(tmp_path: Path, file: str, text:
     found = read_file(path).connectors[0]
     assert [entry.key for entry in found.unused] == [unused]
     assert found.config["name"] == "mine"
+
+
+@pytest.mark.parametrize("option", ["-d ", "-d", "-sd ", "-d \\\n ", "--json=", "--data-raw "])
+def test_every_body_that_curl_sends_is_read(tmp_path: Path, option: str) -> None:
+    path = tmp_path / "create.sh"
+    bodies = [f"'{WRAPPED.replace('mine', name)}'" for name in ("first", "second")]
+    path.write_text("".join(f"curl http://c:8083/connectors {option}{body}\n" for body in bodies))
+    read = [found for inner in read_file(path).within for found in inner.connectors]
+    more = option.count("\n")
+    assert [(found.name, found.lines["topics"].line) for found in read] == [
+        ("first", 3 + more),
+        ("second", 6 + 2 * more),
+    ]
