@@ -135,8 +135,9 @@ def serve(
     """Serve a page, Prometheus metrics and JSON about all flows.
 
     Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster.
-    The page has the flows by source and target, each flow with tasks, lag over time and partitions, losses, findings of
-    lint, recent changes and the plan. /metrics is for Prometheus, /api/status, /api/flow?id=FLOW, /api/findings,
+    The page says what is wrong now, and has a picture of the flows from sources over Connect clusters to targets, a list
+    of flows to search, each flow with tasks, lag over time and partitions, workers, losses, findings of lint, recent
+    changes and the plan. /metrics is for Prometheus, /api/status, /api/flow?id=FLOW, /api/workers, /api/findings,
     /api/plan, /api/history, /api/watchdog, /api/reconcile, /api/rebalance, /api/sample and /api/failover are JSON,
     /healthz tells whether looks succeed (503 where they do not).
 

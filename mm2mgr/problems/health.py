@@ -32,7 +32,6 @@ from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.text import few, span_text
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
@@ -665,7 +664,7 @@ def flow_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
     and then every other one that is written in the tree, with its place."""
     yield from (shown := list(_main_settings(flow)))
     names = {name for name, _, _ in shown}
-    ends: dict[PathKey, object] = {("sources",): flow.source.alias, ("targets",): flow.target.alias}
+    ends: dict[tuple[object, ...], object] = {("sources",): flow.source.alias, ("targets",): flow.target.alias}
     for path, origin in flow.written.items():
         name = ".".join(map(str, path))
         if name not in names and origin.kind != "default" and path[0] not in {"except", "pairs"}:
@@ -699,7 +698,7 @@ def _main_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
             yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)
 
 
-def _written_value(flow: Flow, path: Sequence[Key]) -> object:
+def _written_value(flow: Flow, path: Sequence[object]) -> object:
     """Return a setting by its path in the tree: of the flow, or of its link."""
     value: object = flow if path[0] == "link" else flow.settings
     for key in path:
@@ -711,7 +710,7 @@ _TIMES = frozenset({"max_lag", "interval", "check_every", "rehearse_every", "coo
 """Settings in seconds."""
 
 
-def _setting_text(path: Sequence[Key], value: object) -> str:
+def _setting_text(path: Sequence[object], value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(config_text, value))
     return f"{config_text(value)} s" if path[-1] in _TIMES and isinstance(value, int | float) else config_text(value)

@@ -155,10 +155,12 @@ def test_sarif_has_the_same_findings_with_relative_paths(mm2mgr: Command) -> Non
     (run,) = mm2mgr("lint", path.resolve(), "-o", "sarif", code=1).json["runs"]
     found = mm2mgr("lint", "a.json", "-o", "json", code=1).json["findings"]
     assert [result["ruleId"] for result in run["results"]] == [finding["rule"] for finding in found]
+    assert any("column" in finding for finding in found), "all keys are on one line"
     for result, finding in zip(run["results"], found, strict=True):
         physical = result["locations"][0]["physicalLocation"]
         assert physical["artifactLocation"] == {"uri": "a.json"}
-        assert physical["region"] == {"startLine": finding["line"]}
+        column = {"startColumn": finding["column"]} if "column" in finding else {}
+        assert physical["region"] == {"startLine": finding["line"], **column}
         assert len(result["partialFingerprints"][FINGERPRINT]) > 30
 
 

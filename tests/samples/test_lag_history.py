@@ -121,7 +121,7 @@ def test_the_first_days_keep_every_five_minutes_and_hours_are_right(
 
 
 @given(looks())
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.matrix
 def test_many_histories(tmp_path_factory: pytest.TempPathFactory, rows: list[SharedLag]) -> None:
     check_history(tmp_path_factory.mktemp("store"), rows)

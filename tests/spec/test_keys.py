@@ -19,7 +19,7 @@ from tests.spec.trees import BASE, FLOW, complaint, complaints, expanded
         (
             "defaults: {flows: {tasks: {zzz: 3}}}\n",
             "x.yaml:7:28",
-            "known here: capacity, default_rate, elastic, limit,",
+            "known here: capacity, cool_down, default_rate, elastic, limit,",
         ),
         ("defaults: {flows: {checkpoints: {group_offset: true}}}\n", "x.yaml:7:34", "did you mean 'group_offsets'?"),
         ("defaults: {connect: {auth: {basic: {username: u, passwort: p}}}}\n", "x.yaml:7:50", "'password'"),
