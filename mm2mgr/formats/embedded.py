@@ -29,7 +29,10 @@ _FILE_OF_KAFKA = re.compile(r"\.(properties|json|conf|cfg|ya?ml|tmpl|tpl|templat
 _LITERAL = re.compile(r":\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$|^\s*-\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$")
 _HERE = re.compile(r"<<(-?)\s*(['\"]?)([A-Za-z_]\w*)\2")
 _VARIABLE = re.compile(r"(?<![\\$])\$([A-Za-z_]\w*)")  # braces make it the same, and plain to see
-_BODY = re.compile(r"""(?:-d|--data(?:-raw|-binary|-ascii)?|--json)[\s=]+(?=['"]\s*\{)""")
+_BODY = re.compile(  # `-d '{…`, `-sd'{…`, `--json='{…`, also with the body on the next line
+    r"""(?:(?<![\w-])-[A-Za-z]{0,6}d(?:[\s=]|\\\r?\n)*"""
+    r"""|--(?:data(?:-raw|-binary|-ascii)?|json)(?:[\s=]|\\\r?\n)+)(?=['"]\s*\{)"""
+)
 _PART_OF_WORD = re.compile(  # quoted as a shell has it, or not
     r"""'(?P<plain>[^']*)'|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>(?:[^\s'"\\;|&<>()`]|\\.)+)""", re.DOTALL
 )

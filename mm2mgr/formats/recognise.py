@@ -325,12 +325,23 @@ def _of_terraform(
 
 def _script(file: str, text: str) -> ForeignFile:
     whole = EmbeddedText("", text, lambda line: line)
-    within = tuple(inner for part in embedded.parts_of(whole) if (inner := _inner_or_none(file, part)))
+    parts = [(part, _inner_or_none(file, part)) for part in embedded.parts_of(whole)]
+    within = tuple(inner for _, inner in parts if inner)
+    notes = tuple(
+        Note(part.line_at(1), "this config is no JSON, such as one with a variable outside of quotes: it is not read")
+        for part, inner in parts
+        if inner is None and part.text.lstrip().startswith("{") and embedded.CONFIG.search(part.text)
+    )
     commands = tuple(mirror_maker1.StartCommand(file, options) for options in embedded.mirror_maker_commands(whole))
+    if notes and not within and not commands:
+        raise HoldsNoMirror([Problem(Place(file, notes[0].line, 1), notes[0].message)])
     if not within and not commands:
         raise no_mirror(file, "is a script in which neither a here-document nor a curl has a config of MirrorMaker")
     return ForeignFile(
-        file, "script", text.encode("utf-8", "replace").decode("iso-8859-1"), (), within=within, commands=commands
+        *(file, "script", text.encode("utf-8", "replace").decode("iso-8859-1"), ()),
+        within=within,
+        commands=commands,
+        notes=notes,
     )
 
 

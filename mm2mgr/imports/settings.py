@@ -217,6 +217,9 @@ def _other_keys(mirror: Mirror) -> Iterator[tuple[Path, object]]:
         yield from (((block, key), None) for key in names if key not in mirror.config)
 
 
+_SAME_IN_LANES: tuple[Path, ...] = (("state",), ("start",), ("start", "group"))  # a lane has none of its own
+
+
 def flow_of_lane(pairs: Iterable[Pair]) -> str:
     """Return the flow of which a flow is a lane, by the marks of its connectors; "" for a flow of its own."""
     marks = {(pair.source.config.get(LANE_OF_KEY, "").partition(":"), pair.name) for pair in pairs}
@@ -234,6 +237,8 @@ def add_lane(
         if ends not in flow or not isinstance(names, list) or settings.get(("topics", "exclude")):
             return None
         rest = flow[ends]
+        if any(settings.get(path) != rest.get(path) for path in _SAME_IN_LANES):
+            return None
         include, exclude = (list(map(str, _list_of(rest.get(("topics", part))))) for part in ("include", "exclude"))
         of_lane = names if tasks == rest.get(("tasks", "max")) else {"topics": names, "tasks": {"max": tasks}}
         result[ends] = rest | {

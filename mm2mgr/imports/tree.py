@@ -161,8 +161,9 @@ class _Draft:
             self._render()
             flows = {*lanes, *lanes.values()}
             sources = [match for match in self.matches() if match[1] == "source" and match[0].flow in flows]
-            is_whole = not any(
-                connector is None or self._verbatim(type_, mirror, connector) for _, type_, mirror, connector in sources
+            is_whole = all(
+                connector and connector.name == mirror.name and not self._verbatim(type_, mirror, connector)
+                for _, type_, mirror, connector in sources
             )
         except SpecError:  # such as a lane with a topic that the flow does not mirror
             if not lanes:

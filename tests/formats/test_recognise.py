@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.errors import SpecError
 from mm2mgr.formats.mm2_properties import Line
 from mm2mgr.formats.recognise import read_file
 
@@ -55,3 +56,29 @@ def test_what_the_file_says_elsewhere_is_unused(tmp_path: Path, file: str, text:
     found = read_file(path).connectors[0]
     assert [entry.key for entry in found.unused] == [unused]
     assert found.config["name"] == "mine"
+
+
+@pytest.mark.parametrize("option", ["-d ", "-d", "-sd ", "-d \\\n ", "--json=", "--data-raw "])
+def test_every_body_that_curl_sends_is_read(tmp_path: Path, option: str) -> None:
+    path = tmp_path / "create.sh"
+    bodies = [f"'{WRAPPED.replace('mine', name)}'" for name in ("first", "second")]
+    path.write_text("".join(f"curl http://c:8083/connectors {option}{body}\n" for body in bodies))
+    read = [found for inner in read_file(path).within for found in inner.connectors]
+    more = option.count("\n")
+    assert [(found.name, found.lines["topics"].line) for found in read] == [
+        ("first", 3 + more),
+        ("second", 6 + 2 * more),
+    ]
+
+
+def test_a_body_that_is_no_json_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "create.sh"
+    body = WRAPPED.replace(' "other"', " '$NAME'")
+    broken = f"curl http://c:8083/connectors -d '{body}'\n"
+    path.write_text(f"curl http://c:8083/connectors -d '{WRAPPED}'\n{broken}")
+    read = read_file(path)
+    assert [len(inner.connectors) for inner in read.within] == [1]
+    assert [(note.line, "variable outside of quotes" in note.message) for note in read.notes] == [(4, True)]
+    path.write_text(broken)
+    with pytest.raises(SpecError, match=r"create.sh:1:1: this config is no JSON"):
+        read_file(path)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -138,3 +139,19 @@ def test_a_lane_that_was_changed_by_hand_is_a_flow(tmp_path: Path) -> None:
     for config in configs.values():
         config.pop("mm2mgr.lane-of", None)
     assert {item.name: item.config for item in imported.connectors} == configs
+
+
+@pytest.mark.parametrize("change", [{"state": "PAUSED"}, {"name": "by-hand"}])
+@pytest.mark.parametrize("part", ["source.f", "source.f.slow"])
+def test_a_lane_with_a_state_or_a_name_of_its_own_keeps_it(tmp_path: Path, part: str, change: dict[str, Any]) -> None:
+    (tmp_path / "tree.yaml").write_text(LANES, encoding="utf-8")
+    connectors = tuple(
+        replace(item, **change, config={**item.config, "name": change.get("name", item.name)})
+        if item.name == f"mm2.dc1.agg.{part}"
+        else item
+        for item in Workspace((tmp_path / "tree.yaml",)).connectors
+    )
+    imported = import_tree(as_files(connectors), ImportOptions(owner="team"))
+    assert imported.report.left_out == ()
+    states = [{item.name: item.state or "RUNNING" for item in items} for items in (imported.connectors, connectors)]
+    assert states[0] == states[1]
