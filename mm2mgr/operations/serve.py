@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.apply.history import tree_commit
@@ -87,7 +87,8 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part")
 ViewState = Literal["starting", "ok", "stale"]
-_CHANGES_KEPT = 100
+_CHANGES_KEPT = 1000
+_NEW_TOPICS_KEPT = 200
 _NEW_LOOK_SECONDS = 0.5
 _JOIN_SECONDS = 0.1
 _SAMPLE_AGAIN_SECONDS = 60.0
@@ -118,6 +119,14 @@ class EstateLook:
         behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals}
         late = [(flow, seconds) for flow, seconds in behind.items() if seconds > limits[flow]]
         return dict(sorted(late, key=lambda flow: limits[flow[0]] / flow[1]))
+
+
+class NewTopic(NamedTuple):
+    """A topic that a flow takes, and did not when it was read before; seen at this time, in seconds since 1970."""
+
+    seen_at: float
+    flow: str
+    topic: str
 
 
 @dataclass(frozen=True)
@@ -172,7 +181,8 @@ class EstateView:
     counts. `watchdog`, `rebalances`, `failover`, `reconciles`, `samples`: None where none were asked for. `audit`: the
     last round of audits of this process. `tree`, `commit`, `host`: the name of the tree, its commit in git, and the
     machine of this process. `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the
-    first of them ended. `recent`: the looks of the last hour by flow.
+    first of them ended. `recent`: the looks of the last hour by flow. `topics_seen`: the topics that each
+    flow ever took; `new_topics`: those that came later than the first that were read.
     """
 
     started_at: float
@@ -198,6 +208,8 @@ class EstateView:
     quiet_looks: int = 0
     quiet_since: float | None = None
     recent: Mapping[str, tuple[LagPoint, ...]] = field(default_factory=dict)
+    topics_seen: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    new_topics: tuple[NewTopic, ...] = ()
     reconciles: ReconcileView | None = None
     samples: SampleView | None = None
 
@@ -483,10 +495,21 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
     looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
     recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
     view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", recent=recent)
-    view = replace(view, known={**declared, **read})
+    view = _with_topics(replace(view, known={**declared, **read}), read)
     if not is_quiet:
         return replace(view, quiet_looks=0, quiet_since=None)
     return replace(view, quiet_looks=view.quiet_looks + 1, quiet_since=view.quiet_since or newest.ended_at)
+
+
+def _with_topics(view: EstateView, read: Mapping[str, LastKnown]) -> EstateView:
+    """Return the view with the topics that flows take; what was not read this time is not new the next time."""
+    flow_topics, new = dict(view.topics_seen), list(view.new_topics)
+    for flow, now in read.items():
+        before = flow_topics.get(flow, frozenset())
+        topics = {lag.partition.topic for lag in now.lag.lag.counted_partitions}
+        flow_topics[flow] = before | topics
+        new += [NewTopic(now.taken_at, flow, topic) for topic in sorted(topics - before)] if before else []
+    return replace(view, topics_seen=flow_topics, new_topics=tuple(new[-_NEW_TOPICS_KEPT:]))
 
 
 def tree_name(files: Sequence[Path]) -> str:

@@ -174,6 +174,7 @@ def application(
         Route("/watchdog", answers.watchdog),
         Route("/rebalance", answers.rebalance),
         Route("/failover", answers.failover),
+        Route("/parts", answers.parts),
         *(Route(f"/{part}", answers.show_survey) for part in ("findings", "changes", "plan")),
     ]
     return _Guard(_app_of_routes([Route(_OPEN, answers.healthz)]), _app_of_routes(routes), login, hosts)
@@ -310,6 +311,10 @@ class _Answers:
     def failover(self, request: Request) -> Response:
         view = self._view()
         return self._html(request, "table", view, pages.failover(self._clock(), view))
+
+    def parts(self, request: Request) -> Response:
+        view = self._view()
+        return self._html(request, "table", view, pages.parts(self._clock(), view))
 
     def show_survey(self, request: Request) -> Response:
         view = self._view()

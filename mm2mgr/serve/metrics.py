@@ -268,7 +268,7 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "gauge",
             ("connect",),
             "When `mm2mgr apply` or `reconcile` last changed a connector there, in seconds since 1970,"
-            " as the newest 100 changes of the history say. Missing where they have none.",
+            " as the newest 1000 changes of the history say. Missing where they have none.",
         ),
         "mm2mgr_tree_error": ServedMetric(
             "gauge", (), "1 where the tree was changed and is wrong, so that the one before it is looked at."

@@ -19,6 +19,8 @@ from mm2mgr.evidence.flow_load import MeasuredLoad
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.operations.automatic_rebalance import RebalancesView
 from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
+from mm2mgr.operations.plan import ReconcileRound, ReconcileView
+from mm2mgr.operations.sample import SampleView
 from mm2mgr.operations.serve import EstateView, after_look
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.partitions import TopicPartition
@@ -45,7 +47,7 @@ from tests.serve.estate import (
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
 PAGES = (
     *("/", "/?view=matrix", "/flows", "/flows?group=pair&sort=-lag", "/workers", "/traffic", "/losses", "/findings"),
-    *("/changes", "/plan", "/watchdog", "/rebalance", "/failover"),
+    *("/changes", "/plan", "/watchdog", "/rebalance", "/failover", "/parts"),
 )
 FLOW = "orders:a->b"
 
@@ -436,3 +438,14 @@ def test_series_are_bounded_by_flows_whatever_is_in_them(topics: int) -> None:
     text = exposition(view_of(look_of(flows, lags), survey=SURVEY), NOW).decode()
     assert series(text) <= 28 * len(flows) + 50
     assert HOSTILE[0] not in text
+
+
+def test_the_parts_of_the_process_say_when_they_had_a_round_and_what_came_of_it() -> None:
+    reconciles = ReconcileView().after_round(ReconcileRound(1, standby=("main",)), NOW - 60)
+    samples = SampleView(error="no route to dc1")
+    dog = watchdog_view("orders:a->b", "mm2", "no leader")
+    text = ask(replace(small(), watchdog=dog, reconciles=reconciles, samples=samples), "/parts").text
+    assert "standby: another process does main" in text
+    assert "failed: no route to dc1" in text
+    assert "mm2mgr serve --with rebalance" in text
+    assert "mm2mgr serve --with watch" not in text

@@ -54,7 +54,7 @@ NINE = (
         "/flows?q=nothing+like+this",
     ),
     *(flow_link("orders:us->hub"), flow_link("order"), "/workers", "/worker?connect=archive&id=archive-1:8083"),
-    *("/traffic", "/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance", "/failover"),
+    *("/traffic", "/losses", "/findings", "/changes", "/plan", "/watchdog", "/rebalance", "/failover", "/parts"),
 )
 HOSTILE = "<script>document.title='x'</script>" + "t" * 214
 # The colours of what is read, over those of what is behind it, by the formula of WCAG.

@@ -198,7 +198,18 @@ def test_an_apply_is_one_line_and_restarts_and_losses_have_their_own() -> None:
     assert lines(nine_flows(), NOW - 60) == []
     (apply_line,) = recent_changes(NOW, nine_flows(), Visit(NOW - 86_400, True))["lines"][2:]  # type: ignore[index]
     assert len(apply_line["details"]) == 3
-    assert "No apply, restart or loss is known" in shown_text(view_of(look_of([flow_status(FLOW, "a->b")])))
+    assert "No apply, restart, loss or new topic is known" in shown_text(view_of(look_of([flow_status(FLOW, "a->b")])))
+
+
+def test_topics_that_a_flow_takes_since_are_a_line_and_one_that_could_not_be_read_for_a_while_is_none() -> None:
+    flow = flow_status(FLOW, "a->b")
+    view = view_of(look_of([flow], {FLOW: {"orders": 0}}))
+    assert lines(view, NOW - 60) == []
+    view = after_look(view, look_of([flow], {FLOW: {}}, at=NOW + 30))
+    view = after_look(view, look_of([flow], {FLOW: {"orders": 0, "refunds": 0, "bills": 0}}, at=NOW + 60))
+    assert lines(view, NOW - 60) == ["orders:a->b: 2 new topics"]
+    assert [topic.topic for topic in view.new_topics] == ["bills", "refunds"]
+    assert lines(view, NOW + 90) == []
 
 
 def test_a_restart_that_the_history_has_is_one_line() -> None:

@@ -4,7 +4,7 @@ from mm2mgr.serve.pages.base import Context, LoadPace, flow_link, html, static_f
 from mm2mgr.serve.pages.flow_list import flow_list, nearest_flows, unknown_flow
 from mm2mgr.serve.pages.flow_page import flow
 from mm2mgr.serve.pages.overview import overview
-from mm2mgr.serve.pages.reports import changes, failover, findings, losses, plan, rebalance, watchdog
+from mm2mgr.serve.pages.reports import changes, failover, findings, losses, parts, plan, rebalance, watchdog
 from mm2mgr.serve.pages.traffic import traffic_page
 from mm2mgr.serve.pages.workers import unknown_worker, worker, workers, workers_dict
 
@@ -21,6 +21,7 @@ __all__ = [
     "losses",
     "nearest_flows",
     "overview",
+    "parts",
     "plan",
     "rebalance",
     "static_files",

@@ -36,6 +36,7 @@ PAGES = {
     "watchdog": "Watchdog",
     "rebalance": "Rebalances",
     "failover": "Failover",
+    "parts": "Parts",
 }
 """The pages by path, in the order of the navigation."""
 CARRIED = ("refresh", "live")

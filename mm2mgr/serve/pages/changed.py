@@ -1,4 +1,4 @@
-"""What has changed since the last visit of a person: applies, restarts, rebalances and losses, a line each."""
+"""What has changed since the last visit of a person: applies, restarts, rebalances, losses, new topics, a line each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mm2mgr.output.status_text import loss_cells, losses_of
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.serve.pages.base import Context, flow_link, utc
 from mm2mgr.serve.visits import Visit
-from mm2mgr.text import few, span_text
+from mm2mgr.text import few, number_of, span_text
 
 _SAME_SECONDS = 120.0  # between a restart of the watchdog and its entry in the history
 _LINES = 10
@@ -20,8 +20,10 @@ _Line = tuple[float, str, str, list[str]]
 
 def recent_changes(now: float, view: EstateView, visit: Visit) -> Context:
     """Return what `changed.html.j2` shows: lines, the newest first, and since when."""
+    since = visit.since
     lines = sorted(
-        (*_applies(view, visit.since), *_restarts(view, visit.since), *_losses(view, visit.since)), reverse=True
+        (*_applies(view, since), *_restarts(view, since), *_losses(view, since), *_new_topics(view, since)),
+        reverse=True,
     )
     history = view.survey.history if view.survey else None
     unread = history if isinstance(history, str) else ""
@@ -104,3 +106,13 @@ def _losses(view: EstateView, since: float) -> Iterator[_Line]:
                    for cells in map(loss_cells, entries)]  # fmt: skip
         text = f"{flow}: {losses_of(len(entries))} in topic {topic}"
         yield max(loss.seen for loss in entries), text, flow_link(flow), details
+
+
+def _new_topics(view: EstateView, since: float) -> Iterator[_Line]:
+    """Yield a line per flow that takes topics which it did not take when this process began to look."""
+    new = sorted((topic for topic in view.new_topics if topic.seen_at >= since), key=lambda topic: topic.flow)
+    for flow, of_flow in groupby(new, lambda topic: topic.flow):
+        topics = list(of_flow)
+        text = f"{flow}: {number_of(len(topics), 'new topic')}"
+        names = [f"{topic.topic}, since {utc(topic.seen_at)}" for topic in topics]
+        yield max(topic.seen_at for topic in topics), text, flow_link(flow), names

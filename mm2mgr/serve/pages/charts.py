@@ -164,8 +164,8 @@ def _grid(span: TimeSpan, top: float, step: float, unit: Unit) -> Iterator[str]:
     for time, text in time_ticks(span.first, span.last):
         left = _place(time, span)
         yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{_TOP:g}" y2="{_BASE + 3:g}"/>'
-        anchor = "end" if left > _RIGHT - 14 else "middle"
-        yield f'<text x="{left:.1f}" y="{_BASE + 16:g}" text-anchor="{anchor}">{escape(text)}</text>'
+        place, anchor = (_WIDTH - 1, "end") if left > _RIGHT - 24 else (left, "middle")
+        yield f'<text x="{place:.1f}" y="{_BASE + 16:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def time_ticks(first: float, last: float) -> list[tuple[float, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from mm2mgr.failover.check import WORDS
@@ -18,7 +18,7 @@ from mm2mgr.output.status_text import loss_cells
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Plan
 from mm2mgr.serve.pages.base import MOST_ROWS, Context, change_text, table_page, utc
-from mm2mgr.text import number_of, span_text
+from mm2mgr.text import few, number_of, span_text
 
 Part = TypeVar("Part")
 
@@ -160,6 +160,61 @@ def _last_round_text(last: LastRound | None) -> str:
     return f"{utc(last.at_seconds)}{gain}"
 
 
+def parts(now: float, view: EstateView) -> Context:
+    """Return what runs in this process beside looking, when each part last had a round, and what came of it."""
+    rows = [(name, *(row or ("off", "-", f"mm2mgr serve --with {name}"))) for name, row in _parts(now, view)]
+    lead = "What this process does beside looking at the estate; other processes may do the rest."
+    table = Table(("part", "last round", "outcome", "since the start"), rows)
+    return table_page("parts", "Parts", lead, [table], ["Roll-ups (throughput) say what they did on stderr."])
+
+
+def _parts(now: float, view: EstateView) -> Iterator[tuple[str, tuple[str, str, str] | None]]:
+    none_yet = ("none yet", "-", "-")
+    dog, reconciles, balance, samples = view.watchdog, view.reconciles, view.rebalances, view.samples
+    if dog and dog.last:
+        restarts = f"{number_of(dog.restarts, 'restart')}, {dog.failed_restarts} not carried out"
+        yield "watch", (_ago(now, dog.last.taken_at), _outcome(dog.last.standby, dog.last.error), restarts)
+    else:
+        yield "watch", none_yet if dog else None
+    if reconciles and reconciles.last:
+        last = reconciles.last
+        rounds = ", ".join(f"{count} {outcome}" for outcome, count in sorted(reconciles.rounds.items()))
+        ended = _outcome(() if last.error else last.standby, last.error, last.outcome)
+        written = f"rounds: {rounds}; {number_of(reconciles.written, 'connector')} written"
+        yield "reconcile", (_ago(now, reconciles.taken_at), ended, written)
+    else:
+        yield "reconcile", none_yet if reconciles else None
+    if balance and balance.last:
+        done = f"the newest {number_of(len(balance.done), 'rebalance')} on its page" if balance.done else "-"
+        yield "rebalance", (_ago(now, balance.last.taken_at), _outcome((), balance.last.error), done)
+    else:
+        yield "rebalance", none_yet if balance else None
+    if samples and (samples.last or samples.error):
+        unread = (
+            [f"{name}: {failure.one_line}" for name, failure in samples.last.failures.items()] if samples.last else []
+        )
+        stored = f"{number_of(samples.samples, 'sample')} in {number_of(samples.rounds, 'round')}"
+        yield "sample", (_ago(now, samples.taken_at or None), _outcome((), samples.error or few(unread)), stored)
+    else:
+        yield "sample", none_yet if samples else None
+    if view.audit:
+        yield "audit", (_ago(now, view.audit.taken_at), _outcome(view.audit.standby, view.audit.error), "-")
+    else:
+        yield "audit", ("none yet, or off", "-", "mm2mgr serve --with audit")
+    if view.failover:
+        newest = view.failover.last
+        yield "failover", (_ago(now, newest.taken_at), _outcome((), newest.error), "-") if newest else none_yet
+    else:
+        yield "failover", None
+
+
+def _outcome(standby: Sequence[str], error: str | None, word: str = "done") -> str:
+    """Say how a round ended: by its error, that another process does the work, or by a word."""
+    if error:
+        return f"failed: {error}"
+    return f"standby: another process does {few(standby)}" if standby else word
+
+
 def findings(survey: Survey | None) -> Context:
     """Return what lint finds in the tree."""
     return _survey_page("findings", "Findings of lint", survey, lambda survey: survey.findings, _findings)
@@ -183,7 +238,7 @@ def changes(survey: Survey | None) -> Context:
 def _changes(report: HistoryReport) -> tuple[str, list[str], list[Table]]:
     notes = [f"The history of {connect} could not be read: {reason}" for connect, reason in report.unread.items()]
     lead = "Newest first; mm2mgr history has all." if report.entries else "No change is recorded."
-    return lead, notes, [history_table(report.entries[::-1])] if report.entries else []
+    return lead, notes, [history_table(report.entries[: -MOST_ROWS - 1 : -1])] if report.entries else []
 
 
 def plan(survey: Survey | None) -> Context:
