@@ -81,7 +81,7 @@ def _entry_of_group(group: ProblemGroup, differing: Set[tuple[str, str]]) -> Wro
     first, command = group.problems[0], group.command
     parts = [_part(problem) for problem in group.problems]
     subjects = [problem.subject for problem in group.problems]
-    if command.startswith(CHECK) and all((one.connect, one.connector) in differing for one in subjects):
+    if command.startswith(CHECK) and all((subject.connect, subject.connector) in differing for subject in subjects):
         command = "mm2mgr plan"
         parts = [
             (name, link, f"its config differs from the tree, which may be the cause: {text}", command)
