@@ -18,7 +18,9 @@ from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import TimeForecast
 from mm2mgr.operations.serve import EstateView, after_look, tree_name
 from mm2mgr.plan.changes import Plan
+from mm2mgr.problems.connectors import ConfigDiffers
 from mm2mgr.problems.failover import FailoverNotRehearsed
+from mm2mgr.problems.flows import NoTask
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.serve.app import application
 from mm2mgr.serve.pages.base import LoadPace, static_files
@@ -62,6 +64,22 @@ def test_the_worst_is_first_and_each_entry_has_its_command() -> None:
     assert "6 problems, 3 with data in danger" in said
     assert said.index("What changed") > said.index("mm2mgr plan") > said.index("mm2mgr losses"), "problems come first"
     assert said.index("What changed") < said.index("What will hurt") < said.index("The estate")
+
+
+@pytest.mark.parametrize(("drifts", "command"), [(True, "mm2mgr plan"), (False, f"mm2mgr check '{FLOW}'")])
+def test_a_connector_without_a_task_that_is_not_as_the_tree_says_begins_with_the_plan(
+    drifts: bool, command: str
+) -> None:
+    subject = ProblemSubject("main", "mm2.a.b.source.orders", FLOW)
+    other = ProblemSubject("main", "mm2.a.c.source.orders" if not drifts else subject.connector, FLOW)
+    troubles = (
+        LiveProblem(NoTask("a", None, 1), subject),
+        LiveProblem(ConfigDiffers(("source.cluster.bootstrap.servers",), adopted=False), other),
+    )
+    view = view_of(look_of([flow_status(FLOW, "a->b", health="problem", problems=troubles)]))
+    first = entries(view)[0]
+    assert (first[0], first[3]) == ("no progress", command), "`check` judges the tree, not what runs"
+    assert ("its config differs from the tree, which may be the cause: RUNNING" in shown_text(view)) == drifts
 
 
 def test_the_title_of_every_page_counts_what_is_wrong() -> None:
