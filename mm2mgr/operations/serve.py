@@ -503,13 +503,13 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
 
 def _with_topics(view: EstateView, read: Mapping[str, LastKnown]) -> EstateView:
     """Return the view with the topics that flows take; what was not read this time is not new the next time."""
-    seen, new = dict(view.topics_seen), list(view.new_topics)
+    flow_topics, new = dict(view.topics_seen), list(view.new_topics)
     for flow, now in read.items():
-        before = seen.get(flow, frozenset())
+        before = flow_topics.get(flow, frozenset())
         topics = {lag.partition.topic for lag in now.lag.lag.counted_partitions}
-        seen[flow] = before | topics
+        flow_topics[flow] = before | topics
         new += [NewTopic(now.taken_at, flow, topic) for topic in sorted(topics - before)] if before else []
-    return replace(view, topics_seen=seen, new_topics=tuple(new[-_NEW_TOPICS_KEPT:]))
+    return replace(view, topics_seen=flow_topics, new_topics=tuple(new[-_NEW_TOPICS_KEPT:]))
 
 
 def tree_name(files: Sequence[Path]) -> str:
