@@ -151,13 +151,14 @@ def _say_usage(error: click.ClickException) -> None:
         message = f"{error.option_name} goes before the command: mm2mgr {error.option_name} … {error.ctx.info_name}"
     elif isinstance(error, click.NoSuchOption) and error.ctx:
         known_options = {name for option in error.ctx.command.params for name in option.opts}
-        hints = (hint for needed, hint in _ELSEWHERE.get(error.option_name, ()) if needed in known_options)
+        hints = (words for needed, words in _ELSEWHERE.get(error.option_name, ()) if needed in known_options)
         commands, instead = _GONE.get(error.option_name, ((), ""))
         if error.ctx.info_name in commands:
             message = f"{error.option_name} is gone; {instead}"
             vars(error)["possibilities"] = None
-        else:
-            message = "; ".join(filter(None, (message, next(hints, ""))))
+        elif hint := next(hints, ""):
+            message = f"{message.removesuffix('.')}; {hint}"
+            vars(error)["possibilities"] = None
     vars(error)["message"] = visible(mask_text(message))  # it quotes what was typed, such as a URL
     error.show(file=(text := io.StringIO()))
     for line in text.getvalue().removesuffix("\n").expandtabs().split("\n"):

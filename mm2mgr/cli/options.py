@@ -224,7 +224,10 @@ class Since(Duration):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if not isinstance(value, str) or value[4:5] != "-":
-            return super().convert(value, param, ctx)
+            try:
+                return super().convert(value, param, ctx)
+            except click.BadParameter as error:
+                self.fail(f"{error.message}, or a date or time such as 2026-11-20T14:00Z", param, ctx)
         try:
             at = datetime.fromisoformat(value)
             at = at if at.tzinfo else at.replace(tzinfo=UTC)

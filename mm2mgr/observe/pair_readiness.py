@@ -921,6 +921,13 @@ def _why_not_mirrored(look: PairLook, topic: str) -> str:
     return next(filter(None, reasons), "no flow names it")
 
 
+def _why_not_running(live: LiveConnector, state: str) -> str:
+    if state == "RUNNING":
+        lame = "its tasks do not all run" if live.status and live.status.tasks else "it has no task"
+        return f"{live.desired.name} is RUNNING, but {lame}"
+    return f"{live.desired.name} does not run ({state or 'no status'})"
+
+
 def _note_connectors(look: PairLook) -> None:
     if look.connect.failure:
         return
@@ -929,7 +936,7 @@ def _note_connectors(look: PairLook) -> None:
             text = f"{live.desired.name} is not applied"
             look.remarks.append(Remark(text, "blocks", "run `mm2mgr apply`"))
         elif not live.runs:
-            text = f"{live.desired.name} does not run ({live.running.state or 'no status'})"
+            text = _why_not_running(live, live.running.state)
             look.remarks.append(Remark(text, "warns", "see `mm2mgr status`"))
     live_checkpoints = look.checkpoint_connector
     if live_checkpoints is None or live_checkpoints.running is None:
@@ -937,7 +944,7 @@ def _note_connectors(look: PairLook) -> None:
         look.remarks.append(Remark(text, "warns", "write `checkpoints: {group_offsets: true}`, and apply it"))
         return
     if not live_checkpoints.runs:
-        text = f"{live_checkpoints.desired.name} does not run ({live_checkpoints.running.state or 'no status'})"
+        text = _why_not_running(live_checkpoints, live_checkpoints.running.state)
         look.remarks.append(Remark(text, "warns", "see `mm2mgr status`"))
     if not _syncs_groups(live_checkpoints):
         text = "group offsets are not written to the target"

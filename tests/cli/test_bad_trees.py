@@ -105,13 +105,14 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
     [
         ("plna", "No such command 'plna'"),
         ("plan --ful", "No such option"),
-        ("status --json", "; write -o json"),
-        ("lag --format json", "; write -o json"),
-        ("rules --grafana", "; write --dashboard"),
+        ("status --json", "Error: No such option '--json'; write -o json\n"),
+        ("lag --format json", "Error: No such option '--format'; write -o json\n"),
+        ("rules --grafana", "Error: No such option '--grafana'; write --dashboard\n"),
         ("plan --mirror-again", "Error: --mirror-again is gone; write --allow mirror-again\n"),
         ("status --ack all", "Error: --ack is gone; write mm2mgr losses --ack ID\n"),
         ("plan -o yaml", "'yaml' is not one of 'text', 'json', 'markdown'"),
         ("sample --interval soon", "'soon' should be a duration such as 5 (seconds), 80ms, 30s, 10min or 2h"),
+        ("history --since 14:00", "80ms, 30s, 10min or 2h, or a date or time such as 2026-11-20T14:00Z"),
         ("throughput --top -1", "-1 should be at least 0"),
     ],
 )

@@ -325,6 +325,9 @@ def test_a_failed_connect_cluster_is_never_go(estate: Estate) -> None:
 def test_connectors_that_do_not_run_are_named(estate: Estate) -> None:
     estate.site.east.connectors["mm2.a.east.checkpoint"].state = "PAUSED"
     assert "mm2.a.east.checkpoint does not run (PAUSED)" in estate.text(code=2)
+    estate.site.east.connectors["mm2.a.east.checkpoint"].state = "RUNNING"
+    estate.site.east.connectors["mm2.a.east.checkpoint"].forced_tasks = 0
+    assert "mm2.a.east.checkpoint is RUNNING, but it has no task" in estate.text(code=2)
     del estate.site.east.connectors["mm2.a.east.source.orders"]
     assert "mm2.a.east.source.orders is not applied" in estate.text(code=1)
 
