@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.apply.history import tree_commit
-from mm2mgr.errors import cause
+from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.evidence.flow_load import (
     EstateNeeds,
     FlowThroughput,
@@ -857,7 +857,17 @@ def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
     if order and order.audits:
         from mm2mgr.operations.audit import followed_flows
 
-        followed_flows(workspace, order.audits.order)
+        audits = order.audits.order
+        _refuse_idle("audit", lambda: followed_flows(workspace, audits))
     if order and order.failover:
-        refuse_without_pairs(workspace.topology)
+        _refuse_idle("failover", lambda: refuse_without_pairs(workspace.topology))
     return EstateWatch(workspace, order)
+
+
+def _refuse_idle(part: str, read_declared: Callable[[], object]) -> None:
+    """Mm2mgrError that names the part of the process for which a tree declares nothing."""
+    try:
+        read_declared()
+    except Mm2mgrError as error:
+        hint = f"{error.hint}; or leave {part} out of --with"
+        raise Mm2mgrError(f"--with {part}: {error.message}", hint=hint) from error

@@ -278,7 +278,7 @@ class _Answers:
         status = view.status(flow)
         if status is None:
             return self._html(request, "nowhere", view, pages.unknown_flow(view, flow), 404)
-        context = pages.flow(self._clock(), view, status, request.query_params.get("range", USUAL_RANGE))
+        context = pages.flow(self._clock(), view, status, request.query_params.get("range", ""))
         return self._html(request, "flow", view, context)
 
     def workers(self, request: Request) -> Response:

@@ -196,6 +196,12 @@ def test_another_range_is_the_usual_one() -> None:
     assert '#time" aria-current="true">24h</a>' in page(estate(), f"/flow?id={ID}&range=<b>")
 
 
+def test_a_young_process_draws_the_hour_that_it_knows() -> None:
+    assert '#time" aria-current="true">24h</a>' in page(estate(), f"/flow?id={ID}")
+    young = page(estate(history=TrafficHistory()), f"/flow?id={ID}")
+    assert '#time" aria-current="true">1h</a>' in young
+
+
 def test_marks_are_changes_restarts_rebalances_and_losses() -> None:
     said = page(estate(), f"/flow?id={ID}&range=7d")
     table = said[said.index('<th scope="col">what</th>') :]

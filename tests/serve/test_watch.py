@@ -322,11 +322,11 @@ def test_a_server_checks_pairs_and_publishes_what_they_came_to_whatever_fails(
 
 def test_a_server_that_has_nothing_to_check_says_so_at_the_start(workspace: Workspace, tmp_path: Path) -> None:
     order = ServeOrder(failover=FailoverChecksOrder(FailoverOrder(tmp_path / "store")))
-    with pytest.raises(Mm2mgrError, match="no flow of the tree declares failover"):
+    with pytest.raises(Mm2mgrError, match="--with failover: no flow of the tree declares failover"):
         serve(workspace, order)
 
 
 def test_a_server_that_has_nothing_to_audit_says_so_at_the_start(workspace: Workspace, tmp_path: Path) -> None:
     order = ServeOrder(audits=AuditsOrder(FollowOrder(store=tmp_path / "store")))
-    with pytest.raises(Mm2mgrError, match="no flow of the tree declares audits"):
+    with pytest.raises(Mm2mgrError, match="--with audit: no flow of the tree declares audits"):
         serve(workspace, order)

@@ -180,7 +180,7 @@ def _origin(view: EstateView, tick: float, age_word: str = "") -> tuple[str, str
     if age is None:
         return ("No look has ended yet.",) * 2
     text = "Looked {} ago" if view.state(tick) == "ok" else "The last complete look was {} ago"
-    return text.format(span_text(age)), text.format(age_word)
+    return text.format(span_text(float(round(age)))), text.format(age_word)
 
 
 def _trouble(view: EstateView, tick: float) -> list[str]:

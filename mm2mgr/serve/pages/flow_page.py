@@ -51,9 +51,9 @@ _MARK_OF_COMMAND = {"watch": "restart", "restart": "restart", "rebalance": "reba
 _SAME_SECONDS = 120.0  # between a restart of the watchdog and its entry in the history
 
 
-def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USUAL_RANGE) -> Context:
-    """Return one flow in full. `range_name`: the time that charts show; another word than those of `RANGES` is the
-    usual one."""
+def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = "") -> Context:
+    """Return one flow in full. `range_name`: the time that charts show; with another word than those of `RANGES` it is
+    a day, or the shortest one that has all that is known of the last day."""
     last_known = view.last_known(status)
     shown, facts, load = last_known.status if last_known else status, view.facts(status), view.load
     declared = view.survey.declared.get(status.flow, WrittenFlow()) if view.survey else WrittenFlow()
@@ -85,7 +85,9 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = USU
             *([status.audit.sentence] if status.audit else []),
         ],
         "lag": _lag_table([facts.total], LagLevel.FLOW),
-        "history": _history(now, view, status, names, range_name if range_name in RANGES else USUAL_RANGE),
+        "history": _history(
+            now, view, status, names, range_name if range_name in RANGES else _range(now, view, status)
+        ),
         "load": [*beside_lines(traffic_of(view, status.flow)), *_load_sentences(status, view)],
         "tasks": tasks,
         "load_note": f"The load is unknown: {load.unknown or 'nothing was rolled up'}."
@@ -112,6 +114,12 @@ def _aged_text(age: str, lag: LagRow) -> str:
 
 
 # --- over time --------------------------------------------------------------------------------------------------------
+
+
+def _range(now: float, view: EstateView, status: FlowStatus) -> str:
+    points = view.traffic_points(status.flow, now, RANGES[USUAL_RANGE])
+    known_seconds = now - points[0].time if points else 0.0
+    return next(name for name, seconds in RANGES.items() if known_seconds <= seconds)
 
 
 def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[str, str]], range_name: str) -> Context:
