@@ -116,7 +116,8 @@ def say_description(description: Description) -> None:
     elif description.lanes:
         say(f"  lanes    {', '.join(description.lanes)}, each with topics of its own (mm2mgr describe LANE)")
     trend = _trend(status)
-    say(f"  {status.connector}: {status.state}, lag {_lag(status)} records{trend and ', '}{trend}")
+    lag = "lag unknown" if status.lag_records is None else f"lag {_lag(status)} records"
+    say(f"  {status.connector or 'source connector'}: {status.state}, {lag}{trend and ', '}{trend}")
     _say_sentences(status)
     if status.audit:
         say(f"  {status.audit.sentence}")

@@ -32,7 +32,7 @@ from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.text import few, span_text
+from mm2mgr.text import few, one_line, span_text
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
 
@@ -314,7 +314,7 @@ def _unread_status(
 ) -> FlowStatus:
     """Judge a flow whose workers do not answer, by what they stored last and by both Kafka clusters."""
     failure = reading.connects[flow.connect.name].failure
-    reason = failure.message if failure else "no source connector was rendered for this flow"
+    reason = one_line(failure.message) if failure else "no source connector was rendered for this flow"
     lost, last_lag = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
     going = lag_trend(memory.progress.get(FLOW, ()), (), 0.0, frozen=True) if last_lag else None
     problems = (
@@ -418,7 +418,7 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
     if (whole := case.interruptions_with_lanes) and any(whole.last_hour) and whole != case.interruptions:
         notes.append(f"with its lanes: {whole.text}")
     if case.connector.tasks_unread:
-        notes.append(f"tasks could not be read: {case.connector.tasks_unread.message}")
+        notes.append(f"tasks could not be read: {one_line(case.connector.tasks_unread.message)}")
     return (*notes, *_own_kafka_note(case))
 
 
@@ -471,7 +471,7 @@ def offsets_note(case: FlowCase, grown: str) -> str:
     ]
     target = case.reading.clusters.get(case.flow.target.alias)
     if target and target.failure:
-        parts.append(f"the target could not be read: {target.failure.message}")
+        parts.append(f"the target could not be read: {one_line(target.failure.message)}")
     return "; ".join(parts)
 
 

@@ -22,7 +22,7 @@ def parsed(command: str) -> click.Context:
     program, *words = shlex.split(command)
     assert program == "mm2mgr"
     group: click.Command = cli
-    context = click.Context(cli, info_name="mm2mgr")
+    context = click.Context(cli, info_name="mm2mgr", **cli.context_settings)  # else -h is gone for all tests after it
     while isinstance(group, click.Group):
         name, group, words = group.resolve_command(context, words)
         assert group is not None
