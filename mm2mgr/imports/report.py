@@ -489,12 +489,12 @@ def _of_driver(file: ForeignFile, entry: Entry, estate: ImportedEstate) -> _Verd
         return _Verdict(
             "nothing", reason="the driver does not know this spelling of a pair's line", fix=f"write {right}"
         )
-    if plain == "enabled" and len(aliases) == 2:
-        is_on = dedicated.is_enabled(*aliases)
-        return _Verdict("kept", ("flows",), "" if is_on else "the pair is off, and so in no flow")
     if aliases and not set(aliases) <= set(dedicated.clusters):
         names = ", ".join(alias for alias in aliases if alias not in dedicated.clusters)
         return _Verdict("nothing", reason=f"clusters does not list {names}", fix=f"add {names} to clusters")
+    if plain == "enabled" and len(aliases) == 2:
+        is_on = dedicated.is_enabled(*aliases)
+        return _Verdict("kept", ("flows",), "" if is_on else "the pair is off, and so in no flow")
     if entry.key == "dedicated.mode.enable.internal.rest" or entry.key.startswith(REST_PREFIXES):
         return _Verdict("nothing", reason="of dedicated mode only: on Connect the workers have their REST API")
     if len(aliases) < 2 and (to_worker(plain) or load().history("worker", plain)):

@@ -49,7 +49,10 @@ def read_import_sources(
     read = _read(sources, names, topics)
     if not any(connector.type for connector in read.connectors):
         listed = ", ".join(map(str, sources))
-        raise Mm2mgrError(f"{listed}: no connector of MirrorMaker in it", hint="; ".join(read.notes[:3]) or None)
+        drivers = [f"mm2mgr lint {file.path} says why no pair of it is mirrored" for file in read.files
+                   if file.syntax == "dedicated"]  # fmt: skip
+        hint = "; ".join([*read.notes, *drivers][:3]) or None
+        raise Mm2mgrError(f"{listed}: no connector of MirrorMaker in it", hint=hint)
     return read
 
 

@@ -458,3 +458,11 @@ def test_every_config_that_lint_is_held_by_is_imported_or_refused(path: Path) ->
         return
     tree = import_tree([replace(file, within=()) for file in sources.files], ImportOptions(owner="team"))
     assert "\n".join(tree.files.values()).strip()
+
+
+def test_a_pair_of_a_cluster_that_is_not_listed_did_nothing(tmp_path: Path) -> None:
+    lines = "clusters = a, b\na.bootstrap.servers = a:9092\nb.bootstrap.servers = b:9092\na->b.enabled = true\na->b.topics = x\n"
+    (tmp_path / "mm2.properties").write_text(f"{lines}a->c.enabled = true\n")
+    imported = import_tree([read_file(tmp_path / "mm2.properties")], ImportOptions(owner="team"))
+    rows = {row.key: row for row in imported.report.rows}
+    assert (rows["a->b.enabled"].outcome, rows["a->c.enabled"].outcome) == ("kept", "nothing")
