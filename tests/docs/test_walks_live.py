@@ -183,7 +183,7 @@ CODES: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {
     ("existing-mirrors", "mm2mgr import dumps"): ((3,), "the tree of sandbox writes this connector"),
     ("existing-mirrors", "mm2mgr import http"): ((3,), "the tree of sandbox writes this connector"),
     ("existing-mirrors", "mm2mgr import connector.json --check"): ((2,), "heartbeats of this pair are written"),
-    ("declare", "mm2mgr plan --out"): ((2,), "plan written"),
+    ("declare", "mm2mgr plan --out"): ((0, 2), "plan written"),
     ("something-is-red", "mm2mgr losses  "): ((1,), "extra"),
     ("your-own-operator", "mm2mgr render --format properties  "): ((1,), "one value for the pair"),
     **{
