@@ -132,11 +132,13 @@ def sankey(streams: Sequence[Stream], drawing: Drawing, label: str) -> str:
 
 def _thicknesses(hops: Sequence[Mapping[_Hop, _Sum]], most: int, best: str) -> list[dict[_Hop, float]]:
     total = sum(of.rate for of in hops[0].values())
-    scale = max(_LEAST_BANDS, _BANDS_PER_NAME * most) / total if total else 0.0
-    return [
-        {hop: max(_THINNEST if hop.state == best else _THINNEST_BAD, scale * of.rate) for hop, of in of_column.items()}
-        for of_column in hops
-    ]
+    height = max(_LEAST_BANDS, _BANDS_PER_NAME * most)
+
+    def thickness(hop: _Hop, of: _Sum) -> float:
+        thinnest = _THINNEST if hop.state == best else _THINNEST_BAD
+        return max(thinnest, height * (of.rate / total) if total else 0.0)
+
+    return [{hop: thickness(hop, of) for hop, of in of_column.items()} for of_column in hops]
 
 
 def _place(columns: Sequence[dict[str, _Node]], hops: Sequence[Mapping[_Hop, _Sum]], last: int) -> float:

@@ -105,9 +105,9 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
     [
         ("plna", "No such command 'plna'"),
         ("plan --ful", "No such option"),
-        ("status --json", "Error: No such option '--json'; write -o json\n"),
-        ("lag --format json", "Error: No such option '--format'; write -o json\n"),
-        ("rules --grafana", "Error: No such option '--grafana'; write --dashboard\n"),
+        ("status --json", "Error: No such option --json; write -o json\n"),
+        ("lag --format json", "Error: No such option --format; write -o json\n"),
+        ("rules --grafana", "Error: No such option --grafana; write --dashboard\n"),
         ("plan --mirror-again", "Error: --mirror-again is gone; write --allow mirror-again\n"),
         ("status --ack all", "Error: --ack is gone; write mm2mgr losses --ack ID\n"),
         ("plan -o yaml", "'yaml' is not one of 'text', 'json', 'markdown'"),
@@ -119,4 +119,5 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
 def test_wrong_usage_is_exit_code_64(mm2mgr: Command, arguments: str, wanted: str) -> None:
     said = mm2mgr(*arguments.split(), code=64)
     assert said.out == ""
-    assert wanted in said.err
+    of_any_click = said.err.replace("option: ", "option ").replace("'", "")
+    assert wanted in said.err or wanted in of_any_click

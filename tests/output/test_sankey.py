@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mm2mgr.output.sankey import Drawing, Stream, sankey, sum_text
@@ -96,6 +96,7 @@ def test_two_columns_are_drawn_too() -> None:
 NAMES = st.text(min_size=1, max_size=60)
 
 
+@example([("0", "0", "0", 3.5601181736115222e-307, "bad")])
 @given(
     st.lists(
         st.tuples(NAMES, NAMES, NAMES, st.none() | st.floats(0, 1e12), st.sampled_from(["bad", "good"])),
