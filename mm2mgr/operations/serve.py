@@ -14,7 +14,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store
 
 Part = TypeVar("Part")
+Done = TypeVar("Done")
 ViewState = Literal["starting", "ok", "stale"]
 _CHANGES_KEPT = 1000
 _NEW_TOPICS_KEPT = 200
@@ -650,41 +651,48 @@ class EstateWatch:
         commit = tree_commit(self._workspace.files)
         self._publish(lambda view: replace(view, survey=newest, tree_error=trouble, commit=commit))
 
-    def _restart(self, asked: WatchdogOrder) -> None:
-        """Be a watchdog until the end; whatever goes wrong is published, and it begins anew."""
+    def _until_closed(
+        self,
+        begin: Callable[[], Generator[Done]],
+        publish: Callable[[Done], object],
+        fail: Callable[[str], Done],
+        again_seconds: float,
+    ) -> None:
+        """Publish the rounds of a part until the end. Whatever goes wrong is published as the round that `fail` makes
+        of its cause, and the part begins anew so many seconds later: the server outlives it."""
         while not self._closing.is_set():
-            rounds = watch(
-                self._workspace,
-                asked.order,
-                every_seconds=asked.every_seconds,
-                events=asked.events,
-                wait=self._closing.wait,
-            )
             try:
-                for done in rounds:
-                    self._publish_round(asked, done)
-            except BaseException as error:  # the server outlives it; the history counts the restarts
-                self._publish_round(asked, WatchRound(0, time.time(), error=cause(error)))
-                timing.wait(self._closing, asked.every_seconds)
-            finally:
-                rounds.close()
+                with closing(begin()) as rounds:
+                    for done in rounds:
+                        publish(done)
+            except BaseException as error:
+                publish(fail(cause(error)))
+                timing.wait(self._closing, again_seconds)
+
+    def _restart(self, asked: WatchdogOrder) -> None:
+        """Be a watchdog until the end; the history counts the restarts."""
+        every, wait = asked.every_seconds, self._closing.wait
+        self._until_closed(
+            lambda: watch(self._workspace, asked.order, every_seconds=every, events=asked.events, wait=wait),
+            lambda done: self._publish_round(asked, done),
+            lambda reason: WatchRound(0, time.time(), error=reason),
+            every,
+        )
 
     def _publish_round(self, asked: WatchdogOrder, done: WatchRound) -> None:
         self._publish(lambda view: replace(view, watchdog=view.watchdog and view.watchdog.after_round(done)))
         asked.report(done)
 
     def _audit(self, asked: AuditsOrder) -> None:
-        """Audit until the end; whatever goes wrong is published, and it begins anew."""
+        """Audit until the end."""
         from mm2mgr.operations.audit import AuditRound, follow_audits
 
-        while not self._closing.is_set():
-            try:
-                with closing(follow_audits(self._workspace, asked.order, wait=self._wait)) as rounds:
-                    for done in rounds:
-                        self._publish_audit(asked, done)
-            except BaseException as error:  # the server outlives it
-                self._publish_audit(asked, AuditRound(0, self._clock(), error=cause(error)))
-                timing.wait(self._closing, asked.order.every_seconds)
+        self._until_closed(
+            lambda: follow_audits(self._workspace, asked.order, wait=self._wait),
+            lambda done: self._publish_audit(asked, done),
+            lambda reason: AuditRound(0, self._clock(), error=reason),
+            asked.order.every_seconds,
+        )
 
     def _roll_up(self, asked: RollUpsOrder) -> None:
         """Roll up until the end, in one session that stays."""
@@ -695,9 +703,9 @@ class EstateWatch:
                 asked.report(done)
 
     def _rebalance(self, asked: RebalancesOrder) -> None:
-        """Rebalance until the end; whatever goes wrong is published, and it begins anew."""
-        while not self._closing.is_set():
-            rounds = rebalances(
+        """Rebalance until the end; the history counts the rounds."""
+        self._until_closed(
+            lambda: rebalances(
                 self._workspace,
                 asked.order,
                 self._new_facts(),
@@ -705,15 +713,11 @@ class EstateWatch:
                 events=asked.events,
                 interrupts=self._halting,
                 wait=self._wait,
-            )
-            try:
-                for done in rounds:
-                    self._publish_rebalance(asked, done)
-            except BaseException as error:  # the server outlives it; the history counts the rounds
-                self._publish_rebalance(asked, RebalanceRound(0, self._clock(), error=cause(error)))
-                timing.wait(self._closing, self._order.every_seconds)
-            finally:
-                rounds.close()
+            ),
+            lambda done: self._publish_rebalance(asked, done),
+            lambda reason: RebalanceRound(0, self._clock(), error=reason),
+            self._order.every_seconds,
+        )
 
     def _new_facts(self, *, waits: bool = True) -> Callable[[Workspace], LoadFacts | None]:
         """Return what reads facts from the views: it waits for a look that it did not return before, or returns None
@@ -732,11 +736,10 @@ class EstateWatch:
         return read
 
     def _reconcile(self, asked: ReconcilesOrder, rebalances: RebalancesOrder | None) -> None:
-        """Reconcile until the end, and rebalance in the same rounds where that is asked for, too; whatever goes wrong
-        is published, and it begins anew."""
+        """Reconcile until the end, and rebalance in the same rounds where that is asked for, too."""
         order = replace(asked.order, rebalances=rebalances.order if rebalances else None)
-        while not self._closing.is_set():
-            rounds = reconcile(
+        self._until_closed(
+            lambda: reconcile(
                 self._workspace,
                 order,
                 events=asked.events,
@@ -744,15 +747,11 @@ class EstateWatch:
                 interrupts=self._halting,
                 read_facts=self._new_facts(waits=False),
                 closing=self._closing,
-            )
-            try:
-                for done in rounds:
-                    self._publish_reconcile(asked, rebalances, done)
-            except BaseException as error:  # the server outlives it
-                self._publish_reconcile(asked, rebalances, ReconcileRound(0, error=cause(error)))
-                timing.wait(self._closing, order.every_seconds)
-            finally:
-                rounds.close()
+            ),
+            lambda done: self._publish_reconcile(asked, rebalances, done),
+            lambda reason: ReconcileRound(0, error=reason),
+            order.every_seconds,
+        )
 
     def _publish_reconcile(
         self, asked: ReconcilesOrder, rebalances: RebalancesOrder | None, done: ReconcileRound
@@ -804,17 +803,14 @@ class EstateWatch:
             self._halt = None
 
     def _check_failover(self, asked: FailoverChecksOrder) -> None:
-        """Check failover until the end; whatever goes wrong is published, and it begins anew."""
-        while not self._closing.is_set():
-            try:
-                with closing(
-                    watch_failover(self._workspace, asked.order, asked.check, clock=self._clock, wait=self._wait)
-                ) as rounds:
-                    for done in rounds:
-                        self._publish_failover(asked, done)
-            except BaseException as error:  # the server outlives it
-                self._publish_failover(asked, FailoverRound(0, self._clock(), error=cause(error)))
-                timing.wait(self._closing, self._order.survey_seconds)
+        """Check failover until the end."""
+        clock, wait = self._clock, self._wait
+        self._until_closed(
+            lambda: watch_failover(self._workspace, asked.order, asked.check, clock=clock, wait=wait),
+            lambda done: self._publish_failover(asked, done),
+            lambda reason: FailoverRound(0, clock(), error=reason),
+            self._order.survey_seconds,
+        )
 
     def _publish_failover(self, asked: FailoverChecksOrder, done: FailoverRound) -> None:
         self._publish(lambda view: replace(view, failover=view.failover and view.failover.after_round(done)))

@@ -41,6 +41,8 @@ PAGES = {
 """The pages by path, in the order of the navigation."""
 CARRIED = ("refresh", "live")
 """Parameters of the address that links between pages carry on."""
+SAME_SECONDS = 120.0
+"""At most, between what a part of this process did and its entry in the history."""
 SIGNS = {"problem": "✕", "unknown": "?", "waiting": "…", "ok": "✓"}
 WORST_FIRST = tuple(SIGNS)
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6

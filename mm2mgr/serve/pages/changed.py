@@ -9,11 +9,10 @@ from mm2mgr.operations.serve import EstateView
 from mm2mgr.output.history_text import action_line, history_table
 from mm2mgr.output.status_text import loss_cells, losses_of
 from mm2mgr.plan.history import HistoryEntry
-from mm2mgr.serve.pages.base import Context, flow_link, utc
+from mm2mgr.serve.pages.base import SAME_SECONDS, Context, flow_link, utc
 from mm2mgr.serve.visits import Visit
 from mm2mgr.text import few, number_of, span_text
 
-_SAME_SECONDS = 120.0  # between a restart of the watchdog and its entry in the history
 _LINES = 10
 _Line = tuple[float, str, str, list[str]]
 
@@ -81,7 +80,7 @@ def _restarts(view: EstateView, since: float) -> Iterator[_Line]:
     recorded = [(entry.connector, entry.at_seconds) for entry in _entries(view)]
 
     def is_recorded(connector: str, at: float) -> bool:
-        return any(name == connector and abs(at - then) < _SAME_SECONDS for name, then in recorded)
+        return any(name == connector and abs(at - then) < SAME_SECONDS for name, then in recorded)
 
     for at, action in view.watchdog.actions if view.watchdog else ():
         if (

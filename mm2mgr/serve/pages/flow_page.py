@@ -25,7 +25,7 @@ from mm2mgr.output.status_text import lag_table, loss_cells, records_text
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems.health import FlowStatus
-from mm2mgr.serve.pages.base import MOST_ROWS, Context, change_text, flow_link, static_address, utc
+from mm2mgr.serve.pages.base import MOST_ROWS, SAME_SECONDS, Context, change_text, flow_link, static_address, utc
 from mm2mgr.serve.pages.charts import (
     BYTES_PER_SECOND,
     MARKS,
@@ -48,7 +48,6 @@ _HOURS_GAP_SECONDS = 2 * HOUR_SECONDS
 _MOST_CHANGES = 50
 _MOST_NUMBERS = 120
 _MARK_OF_COMMAND = {"watch": "restart", "restart": "restart", "rebalance": "rebalance"}
-_SAME_SECONDS = 120.0  # between a restart of the watchdog and its entry in the history
 
 
 def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = "") -> Context:
@@ -246,12 +245,12 @@ def _marks(view: EstateView, name: str, names: set[tuple[str, str]]) -> list[Cha
             is_own
             and action.writes
             and not action.dry_run
-            and not any(abs(at - then) < _SAME_SECONDS for then in recorded)
+            and not any(abs(at - then) < SAME_SECONDS for then in recorded)
         ):
             marks.append(ChartMark(at, "restart", f"watchdog: {action_line(action)}"))
     for at, round_ in view.rebalances.done if view.rebalances else ():
         if round_.flow == name and not any(
-            mark.kind == "rebalance" and abs(at - mark.time) < _SAME_SECONDS for mark in marks
+            mark.kind == "rebalance" and abs(at - mark.time) < SAME_SECONDS for mark in marks
         ):
             marks.append(ChartMark(at, "rebalance", f"rebalance {round_.outcome}: {round_.text}"))
     now = view.look.status.taken_at if view.look else 0.0
