@@ -36,7 +36,7 @@ from tests.serve.estate import (
 from tests.serve.shop import shop
 from tests.sizing.estates import MB, scenario
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 try:
     import axe_playwright_python.sync_playwright as axe_module
 except ModuleNotFoundError:
@@ -85,14 +85,6 @@ def url() -> Iterator[str]:
     view = view_of(look_of(flows, lags, at=time.time()), survey=replace(SURVEY, load=load), watchdog=dog)
     with serving(lambda: view) as served:
         yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

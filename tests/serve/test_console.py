@@ -16,7 +16,7 @@ from mm2mgr.problems.kind import ProblemSubject
 from tests.observe.examples import example_problem
 from tests.serve.estate import CHROMIUM, SURVEY, flow_status, look_of, nine_flows, serving, view_of
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 WIDTHS = (1280, 768, 400)
 BOTTOMS = """() => { const row = document.querySelector('.entry');
@@ -47,14 +47,6 @@ def shown() -> dict[str, EstateView]:
 def url(shown: dict[str, EstateView]) -> Iterator[str]:
     with serving(lambda: shown["view"]) as served:
         yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
