@@ -35,6 +35,7 @@ from mm2mgr.errors import Failure
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition, goes_on
+from mm2mgr.text import one_line
 from mm2mgr.topology import Flow
 from mm2mgr.truth.reach import text_of
 
@@ -208,7 +209,7 @@ def measure(
     """
     source, target = (reading.clusters.get(cluster.alias, RunningKafka()) for cluster in (flow.source, flow.target))
     if source.failure:
-        return FlowLag(unknown=f"source {flow.source.alias} could not be read: {source.failure.message}")
+        return FlowLag(unknown=f"source {flow.source.alias} could not be read: {one_line(source.failure.message)}")
     assignment = connector.assignment
     tasks = assignment.task_of
     matched = [topic for topic in source.topics if flow.carries(topic)]

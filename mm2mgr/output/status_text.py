@@ -49,7 +49,7 @@ def say_status(status: Status, *, notes: bool = False) -> None:
         if is_problem:
             say(f"! {name}: {text}", STYLES["problem"])
     say_failures(status.failures)
-    failures = {failure.message for failure in status.failures.values()}
+    failures = {one_line(failure.message) for failure in status.failures.values()}
     if not notes:  # why a flow is unknown is no note
         unknown = [flow for flow in status.flows if flow.health == "unknown"]
         _say_notes(((note, flow) for flow in unknown for note in flow.notes), without=failures)
@@ -73,7 +73,7 @@ def _say_all_notes(
     for name, text, is_problem in beside:
         if not is_problem:
             say(f"  {name}: {text}", STYLES["warning"])
-    failures = {failure.message for failure in status.failures.values()}  # printed once, above
+    failures = {one_line(failure.message) for failure in status.failures.values()}  # printed once, above
     _say_notes(((note, connector) for connector in connectors for note in connector.notes), without=failures)
     for flow in status.flows:
         if _trend(flow) and not _is_growing(flow):
