@@ -61,6 +61,7 @@ from mm2mgr.operations.failover_watch import (
     refuse_without_pairs,
     watch_failover,
 )
+from mm2mgr.operations.local_paths import LocalPaths
 from mm2mgr.operations.plan import ReconcileOrder, ReconcileRound, ReconcileView, reconcile
 from mm2mgr.operations.sample import SampleOrder, SampleView, refuse_unsampled, sample
 from mm2mgr.operations.status import LagOptions, LagReport, report
@@ -183,7 +184,8 @@ class EstateView:
     last round of audits of this process. `tree`, `commit`, `host`: the name of the tree, its commit in git, and the
     machine of this process. `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the
     first of them ended. `recent`: the looks of the last hour by flow. `topics_seen`: the topics that each
-    flow ever took; `new_topics`: those that came later than the first that were read.
+    flow ever took; `new_topics`: those that came later than the first that were read. `local_paths`: what no reader
+    of another machine is shown.
     """
 
     started_at: float
@@ -213,6 +215,7 @@ class EstateView:
     new_topics: tuple[NewTopic, ...] = ()
     reconciles: ReconcileView | None = None
     samples: SampleView | None = None
+    local_paths: LocalPaths = field(default_factory=LocalPaths)
 
     @property
     def stale_after_seconds(self) -> float:
@@ -518,6 +521,13 @@ def tree_name(files: Sequence[Path]) -> str:
     return few([file.name if file.is_absolute() else str(file) for file in files])
 
 
+def _local_paths(workspace: Workspace, order: ServeOrder) -> LocalPaths:
+    writers = (order.watchdog, order.rebalances, order.reconciles)
+    orders = (order.watchdog, order.rebalances)
+    files = (*(writer.events for writer in writers if writer), *(of.order.freeze_file for of in orders if of))
+    return LocalPaths.of_process(order.store, workspace.files, files)
+
+
 def _recent(earlier: tuple[LagPoint, ...], points: Sequence[LagPoint]) -> tuple[LagPoint, ...]:
     """Return the looks of the last hour. `points` are thinned out; those of a clock that was set back begin anew."""
     if not points:
@@ -552,6 +562,7 @@ class EstateWatch:
             tree=tree_name(workspace.files),
             commit=tree_commit(workspace.files),
             host=socket.gethostname(),
+            local_paths=_local_paths(workspace, self._order),
         )
         self._halt: Callable[[], object] | None = None
         self._sampling_ended = threading.Event()

@@ -93,6 +93,25 @@ def test_a_look_that_fails_is_published_and_the_next_one_counts(workspace: Works
     assert (watch.view.looks, watch.view.error) == (2, "")
 
 
+def test_no_answer_names_a_path_of_this_machine(workspace: Workspace, tmp_path: Path) -> None:
+    store, tree = tmp_path / "samples", workspace.files[0]
+    (store / "throughput" / "_delta_log").mkdir(parents=True)
+    (store / "throughput" / "_delta_log" / f"{0:020}.json").write_text("{")
+    watch = EstateWatch(workspace, ServeOrder(store=store), look=Looks(), clock=lambda: NOW)
+    watch.look_once()
+    tree.write_text(TREE.replace("topics:", "topcs:"))
+    watch.survey_once()
+    assert str(tmp_path) in f"{watch.view.load.unknown} {watch.view.tree_error}", "there is something to hide"
+    app = application(lambda: watch.view, clock=lambda: NOW)
+    names = ("", "flows", "workers", "traffic", "losses", "findings", "changes", "plan", "watchdog", "parts")
+    parts = ("status", f"flow?id={FLOW}", "workers", "findings", "plan", "history", "failover")
+    paths = [*(f"/{name}" for name in names), f"/flow?id={FLOW}", *(f"/api/{part}" for part in parts), "/metrics"]
+    texts = {path: ask_application(app, path).text for path in paths}
+    assert {path for path, text in texts.items() if str(tmp_path) in text} == set()
+    assert "counts: tree.yaml:" in texts["/"], watch.view.tree_error
+    assert "the store" in texts["/workers"]
+
+
 @pytest.mark.parametrize("death", [asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt(), MemoryError()])
 def test_a_look_that_is_killed_is_a_failed_one_and_the_next_one_counts(
     workspace: Workspace, death: BaseException
