@@ -39,6 +39,8 @@ from mm2mgr.evidence.traffic import (
     TrafficHistory,
     TrafficPoint,
     history_dict,
+    lag_seconds,
+    points_of_looks,
     traffic_history,
 )
 from mm2mgr.garbage import collect_garbage
@@ -266,6 +268,25 @@ class EstateView:
         """Return the lag and the rates of a flow over the newest so many seconds."""
         return self.traffic.of_flow(flow).points(now, seconds, self.recent.get(flow, ()))
 
+    def lag_times(self, flow: str, now: float, points: Sequence[TrafficPoint]) -> list[float | None]:
+        """Return for each of these points how many seconds the flow was behind, as looks of a day saw it; where they do
+        not go back so far, as these points do."""
+        hour, day = (self.traffic_points(flow, now, seconds) for seconds in (HOUR_SECONDS, RANGES["24h"]))
+        looks = [*(point for point in day if not hour or point.time < hour[0].time), *hour]
+        seconds = dict(zip((look.time for look in looks), lag_seconds(looks), strict=True))
+        own = zip(points, lag_seconds(points), strict=True)
+        return [known if (known := seconds.get(point.time)) is not None else behind for point, behind in own]
+
+    def with_lag_time(self, total: LagRow) -> LagRow:
+        """Return the lag of a flow with its time as looks saw it, where samples do not say it."""
+        points = self.recent.get(total.flow, ())[-1:]
+        if not points or total.records.value is None or not (total.seconds.value is None or total.seconds.at_least):
+            return total
+        (seen,) = self.lag_times(total.flow, points[0].time, points_of_looks(points))
+        if seen is None or seen <= (total.seconds.value or 0.0):
+            return total
+        return replace(total, seconds=replace(total.seconds, value=seen, at_least=total.records.at_least))
+
     def status(self, flow: str) -> FlowStatus | None:
         """Return what the last look saw of a flow; None for one that is not there."""
         return next((status for status in self.look.status.flows if status.flow == flow), None) if self.look else None
@@ -284,6 +305,12 @@ class EstateView:
         newest = next(lag for lag in self.look.lag.flows if lag.flow == status.flow)
         last_known = self.last_known(status)
         return last_known.lag if last_known and newest.total.records.value is None else newest
+
+    def flow_lag(self, status: FlowStatus) -> LagRow:
+        """Return the lag of a whole flow, of the time that `facts` are of."""
+        facts, total = self.facts(status), self.total(status.flow)
+        last_known = self.last_known(status)
+        return last_known.total if last_known and facts is last_known.lag else total or facts.total
 
     def task_loads(self, status: FlowStatus) -> list[TaskLoad]:
         """Return what the tasks of a flow carried in the last hour of the store."""
@@ -332,7 +359,7 @@ class EstateView:
             "taken_at": facts.taken_at,
             "status": status,
             "last_known": self.last_known(status),
-            "total": facts.total,
+            "total": self.flow_lag(status),
             "tasks": facts.rows(LagLevel.TASK),
             "task_load": self.task_loads(status),
             "load_hours": self.load.hours,
@@ -345,7 +372,7 @@ class EstateView:
             "points": [{"time": point.time, "lag_records": point.lag_records} for point in facts.points.get(FLOW, ())],
             "history": {
                 "range": range_name,
-                "points": history_dict(history, past),
+                "points": history_dict(history, past, self.lag_times(status.flow, now, past)),
                 "unknown": self.traffic.unknown,
                 "bytes_unknown": self.traffic.bytes_unknown,
             },
@@ -490,6 +517,9 @@ def _or_error(make: Callable[[], Part]) -> Part | str:
 def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) -> EstateView:
     """Return the view after a complete look that ended at this tick; flows that it could not read stay known."""
     lags = {facts.flow: facts for facts in newest.lag.flows}
+    recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
+    view = replace(view, recent=recent)
+    newest = replace(newest, totals={flow: view.with_lag_time(total) for flow, total in newest.totals.items()})
     declared = {flow.flow: view.known[flow.flow] for flow in newest.status.flows if flow.flow in view.known}
     read = {
         flow.flow: LastKnown(newest.status.taken_at, flow, lags[flow.flow], newest.totals[flow.flow])
@@ -497,8 +527,7 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
         if flow.state != "unknown"
     }
     looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
-    recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
-    view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", recent=recent)
+    view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="")
     view = _with_topics(replace(view, known={**declared, **read}), read)
     if not is_quiet:
         return replace(view, quiet_looks=0, quiet_since=None)

@@ -64,8 +64,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_lag_seconds": ServedMetric(
             "gauge",
             ("flow",),
-            "Age in seconds of the oldest record that waits, from the sample store; 0 when level. Missing where"
-            " unknown.",
+            "Age in seconds of the oldest record that waits, from the sample store, else how long ago the source's log"
+            " ended where the mirror is, as looks saw it; 0 when level. Missing where unknown.",
         ),
         "mm2mgr_flow_max_lag_seconds": ServedMetric(
             "gauge",
