@@ -452,7 +452,7 @@ def test_lines_say_what_and_why_once(
         said = say_watch_round(dog.look(), said)
     lines = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.replace("\n  ", " ").splitlines() if line]
     text = "\n".join(lines)
-    assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 3600 s unless it runs again: ") == 1
+    assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 60 min unless it runs again: ") == 1
     assert (
         text.count(
             "logs:a->east: task 0 FAILED (record-size): not restarted, since a restart does not help; fix the cause"

@@ -68,7 +68,7 @@ LAYERS: dict[str, set[str]] = {
     "spec": {"metric_sources", "text", "off_peak", "errors", "files", "secrets", "log_places"},
     "truth": {"assignment_text", "connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
-    "link_settings": {"link", "defaults"},
+    "link_settings": {"text", "link", "defaults"},
     "topology": {
         *("connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics", "truth"),
     },
