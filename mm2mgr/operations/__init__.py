@@ -122,10 +122,9 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport, rebalance
     from mm2mgr.operations.render import Rendered, export, init, render, rules, schema, write_export
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
-    from mm2mgr.operations.serve import (
+    from mm2mgr.operations.serve import EstateView, EstateWatch, serve
+    from mm2mgr.operations.serve_parts import (
         AuditsOrder,
-        EstateView,
-        EstateWatch,
         FailoverChecksOrder,
         RebalancesOrder,
         ReconcilesOrder,
@@ -133,7 +132,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         SamplesOrder,
         ServeOrder,
         WatchdogOrder,
-        serve,
     )
     from mm2mgr.operations.size import (
         BusiestPartitions,
@@ -250,8 +248,9 @@ _HOMES: Mapping[str, str] = {
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.render": "Rendered export init render rules schema write_export",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder "
-        "ReconcilesOrder RollUpsOrder SamplesOrder ServeOrder WatchdogOrder serve",
+        "operations.serve": "EstateView EstateWatch serve",
+        "operations.serve_parts": "AuditsOrder FailoverChecksOrder RebalancesOrder ReconcilesOrder RollUpsOrder "
+        "SamplesOrder ServeOrder WatchdogOrder",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
         "operations.throughput": "RollUpOrder RollUpRound follow_roll_ups",

@@ -2,20 +2,15 @@
 
 Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
 another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
-time between two looks. Where they are asked for, another one is the watchdog, the same as `watch`, one reconciles, the
-same as `reconcile`, one rebalances (these three alone write to clusters), one samples, the same as `sample --follow`,
-one audits, the same as `audit --follow`, one rolls up, the same as `sample --follow --throughput`, and one checks
-failover, the same as `failover check`. Rebalances beside `reconcile` are made in its rounds, under its lease.
+time between two looks. What else is asked for is in `serve_parts`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
@@ -48,26 +43,18 @@ from mm2mgr.observe.lag_report import LagLevel
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.automatic_rebalance import (
-    LoadFacts,
-    RebalanceOrder,
-    RebalanceRound,
     RebalancesView,
-    rebalances,
 )
 from mm2mgr.operations.failover_watch import (
-    Check,
-    FailoverOrder,
-    FailoverRound,
     FailoverView,
-    check_pair,
     refuse_without_pairs,
-    watch_failover,
 )
 from mm2mgr.operations.local_paths import LocalPaths
-from mm2mgr.operations.plan import ReconcileOrder, ReconcileRound, ReconcileView, reconcile
-from mm2mgr.operations.sample import SampleOrder, SampleView, refuse_unsampled, sample
+from mm2mgr.operations.plan import ReconcileView
+from mm2mgr.operations.sample import SampleView, refuse_unsampled
+from mm2mgr.operations.serve_parts import Parts, PartState, ServeOrder, part_thread
 from mm2mgr.operations.status import LagOptions, LagReport, report
-from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
+from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.problems.status import observe
 from mm2mgr.text import few
@@ -76,16 +63,13 @@ from mm2mgr.timing import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mm2mgr.apply.waves import Event
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
-    from mm2mgr.operations.audit import AuditRound, FollowOrder
+    from mm2mgr.operations.audit import AuditRound
     from mm2mgr.operations.estate_workers import SeenWorkers
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
-    from mm2mgr.operations.throughput import RollUpOrder, RollUpRound
     from mm2mgr.plan.changes import Plan
     from mm2mgr.problems.health import FlowStatus, Status
-    from mm2mgr.samples.follow import Round
     from mm2mgr.samples.schema import Store
 
 Part = TypeVar("Part")
@@ -187,7 +171,7 @@ class EstateView:
     machine of this process. `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the
     first of them ended. `recent`: the looks of the last hour by flow. `topics_seen`: the topics that each
     flow ever took; `new_topics`: those that came later than the first that were read. `local_paths`: what no reader
-    of another machine is shown.
+    of another machine is shown. `parts`: how those that run in this process do, by name.
     """
 
     started_at: float
@@ -218,6 +202,7 @@ class EstateView:
     reconciles: ReconcileView | None = None
     samples: SampleView | None = None
     local_paths: LocalPaths = field(default_factory=LocalPaths)
+    parts: Mapping[str, PartState] = field(default_factory=dict)
 
     @property
     def stale_after_seconds(self) -> float:
@@ -379,92 +364,6 @@ class EstateView:
         }
 
 
-@dataclass(frozen=True)
-class WatchdogOrder:
-    """A watchdog inside `serve`: what `watch` takes, and what is called with each of its looks."""
-
-    order: WatchOrder = field(default_factory=WatchOrder)
-    every_seconds: float = 10.0
-    events: Path | None = None
-    report: Callable[[WatchRound], object] = lambda _: None
-
-
-@dataclass(frozen=True)
-class AuditsOrder:
-    """Audits inside `serve`: what `follow_audits` takes, and what is called with each round."""
-
-    order: FollowOrder
-    report: Callable[[AuditRound], object] = lambda _: None
-
-
-@dataclass(frozen=True)
-class RollUpsOrder:
-    """Roll-ups inside `serve`: what `follow_roll_ups` takes, and what is called with each round."""
-
-    order: RollUpOrder
-    report: Callable[[RollUpRound], object] = lambda _: None
-
-
-@dataclass(frozen=True)
-class RebalancesOrder:
-    """Rebalances inside `serve`: what may be rebalanced, and what is called with each look."""
-
-    order: RebalanceOrder
-    events: Path | None = None
-    report: Callable[[RebalanceRound], object] = lambda _: None
-
-
-@dataclass(frozen=True)
-class ReconcilesOrder:
-    """`reconcile` inside `serve`: what it takes, and what is called with each of its rounds and with what happens in
-    one. `rebalances` of the order are left to `ServeOrder.rebalances`."""
-
-    order: ReconcileOrder = field(default_factory=ReconcileOrder)
-    events: Path | None = None
-    report: Callable[[ReconcileRound], object] = lambda _: None
-    progress: Callable[[Event], None] = lambda _: None
-
-
-@dataclass(frozen=True)
-class SamplesOrder:
-    """Sampling inside `serve`: what `sample` takes, and what is called with each round and each damaged file."""
-
-    order: SampleOrder
-    report: Callable[[Round], object] = lambda _: None
-    warn: Callable[[str], None] = lambda _: None
-
-
-@dataclass(frozen=True)
-class FailoverChecksOrder:
-    """Checks of failover inside `serve`: what checks a pair, and what is called with each turn."""
-
-    order: FailoverOrder
-    check: Check = check_pair
-    report: Callable[[FailoverRound], object] = lambda _: None
-
-
-@dataclass(frozen=True)
-class ServeOrder:
-    """How often to look (seconds between the end of one look and the next), and how often to make the slow part;
-    `store`: as for `lag`.
-
-    `watchdog`, `reconciles`, `rebalances`: without all three nothing is ever written to clusters. `audits`, `failover`,
-    `samples`: None for none.
-    `roll_ups`: None for none, and then no Spark session ever starts for them.
-    """
-
-    every_seconds: float = 30.0
-    survey_seconds: float = 300.0
-    store: Store = DEFAULT_STORE
-    watchdog: WatchdogOrder | None = None
-    audits: AuditsOrder | None = None
-    roll_ups: RollUpsOrder | None = None
-    rebalances: RebalancesOrder | None = None
-    failover: FailoverChecksOrder | None = None
-    reconciles: ReconcilesOrder | None = None
-    samples: SamplesOrder | None = None
-
-
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
     began_at, began, flows = time.time(), timing.now(), workspace.topology.flows
@@ -593,36 +492,12 @@ class EstateWatch:
             host=socket.gethostname(),
             local_paths=_local_paths(workspace, self._order),
         )
-        self._halt: Callable[[], object] | None = None
-        self._sampling_ended = threading.Event()
+        self._parts = Parts(
+            self._order, self._closing, lambda: self._workspace, lambda: self._view, self._publish, clock
+        )
         steps = ((self.look_once, self._order.every_seconds), (self.survey_once, self._order.survey_seconds))
-        self._threads = [self._thread(step.__name__, self._repeat, step, seconds) for step, seconds in steps]
-        self._add_parts(self._order)
-
-    def _thread(self, name: str, do: Callable[..., None], *arguments: object) -> threading.Thread:
-        return threading.Thread(target=do, args=arguments, name=f"mm2mgr-{name}", daemon=True)
-
-    def _add_parts(self, order: ServeOrder) -> None:
-        if order.watchdog:
-            self._view = replace(self._view, watchdog=WatchdogView(is_dry_run=order.watchdog.order.dry_run))
-            self._threads.append(self._thread("watchdog", self._restart, order.watchdog))
-        if order.audits:
-            self._threads.append(self._thread("audits", self._audit, order.audits))
-        if order.roll_ups:
-            self._threads.append(self._thread("throughput", self._roll_up, order.roll_ups))
-        if order.rebalances:
-            self._view = replace(self._view, rebalances=RebalancesView())
-        if order.reconciles:
-            self._view = replace(self._view, reconciles=ReconcileView())
-            self._threads.append(self._thread("reconcile", self._reconcile, order.reconciles, order.rebalances))
-        elif order.rebalances:
-            self._threads.append(self._thread("rebalances", self._rebalance, order.rebalances))
-        if order.failover:
-            self._view = replace(self._view, failover=FailoverView())
-            self._threads.append(self._thread("failover", self._check_failover, order.failover))
-        if order.samples:
-            self._view = replace(self._view, samples=SampleView())
-            self._threads.append(self._thread("sample", self._sample, order.samples))
+        self._threads = [part_thread(step.__name__, self._repeat, step, seconds) for step, seconds in steps]
+        self._threads += self._parts.readers
 
     @property
     def view(self) -> EstateView:
@@ -631,34 +506,33 @@ class EstateWatch:
 
     def start(self) -> None:
         """Begin to look."""
-        for thread in self._threads:
+        for thread in (*self._threads, *self._parts.leased):
             thread.start()
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether connectors are being written."""
-        return self._halt is not None
 
     def stop(self) -> None:
         """Begin no more looks and no more writes, and let all parts give up their leases; waits for nothing."""
         if not self._closing.is_set():
             self._stopped_at = timing.now()
             self._closing.set()
-            self._sampling_ended.set()
-            if halt := self._halt:
-                halt()
+            self._parts.stop()
 
-    def close(self, seconds: float, write_seconds: float = 0.0) -> bool:
-        """Stop, wait for what runs until so long after the stop, and tell whether all has ended. While connectors are
-        being written it waits until `write_seconds` after the stop."""
+    def close(self, seconds: float, write_seconds: float = 0.0, read_seconds: float | None = None) -> bool:
+        """Stop, wait for what runs until so long after the stop, and tell whether all has ended.
+
+        While connectors are being written it waits until `write_seconds` after the stop. `read_seconds`: what holds no
+        lease is given less time, as all that it leaves is written whole or not.
+        """
         self.stop()
-        for thread in self._threads:
+        self._join(self._parts.leased, lambda: max(seconds, write_seconds) if self._parts.is_writing else seconds)
+        self._join(self._threads, lambda: seconds if read_seconds is None else read_seconds)
+        return not any(thread.is_alive() for thread in (*self._parts.leased, *self._threads))
+
+    def _join(self, threads: Sequence[threading.Thread], longest: Callable[[], float]) -> None:
+        for thread in threads:
             while thread.ident is not None and thread.is_alive():
-                longest = max(seconds, write_seconds) if self.is_writing else seconds
-                if (left := self._stopped_at + longest - timing.now()) <= 0:
+                if (left := self._stopped_at + longest() - timing.now()) <= 0:
                     break
                 thread.join(min(left, _JOIN_SECONDS))
-        return not any(thread.is_alive() for thread in self._threads)
 
     def look_once(self) -> None:
         """Look once and publish what was found; a failure is published too."""
@@ -677,7 +551,7 @@ class EstateWatch:
         try:
             _ = fresh.connectors
             if fresh.spec.tree != self._workspace.spec.tree:
-                self._sampling_ended.set()  # it begins anew with the flows that there are now
+                self._parts.sample_anew()
             self._workspace = fresh
         except Exception as error:  # a tree that is wrong changes nothing of what is looked at
             trouble = cause(error)
@@ -690,182 +564,6 @@ class EstateWatch:
             )
         commit = tree_commit(self._workspace.files)
         self._publish(lambda view: replace(view, survey=newest, tree_error=trouble, commit=commit))
-
-    def _until_closed(
-        self,
-        begin: Callable[[], Generator[Done]],
-        publish: Callable[[Done], object],
-        fail: Callable[[str], Done],
-        again_seconds: float,
-    ) -> None:
-        """Publish the rounds of a part until the end. Whatever goes wrong is published as the round that `fail` makes
-        of its cause, and the part begins anew so many seconds later: the server outlives it."""
-        while not self._closing.is_set():
-            try:
-                with closing(begin()) as rounds:
-                    for done in rounds:
-                        publish(done)
-            except BaseException as error:
-                publish(fail(cause(error)))
-                timing.wait(self._closing, again_seconds)
-
-    def _restart(self, asked: WatchdogOrder) -> None:
-        """Be a watchdog until the end; the history counts the restarts."""
-        every, wait = asked.every_seconds, self._closing.wait
-        self._until_closed(
-            lambda: watch(self._workspace, asked.order, every_seconds=every, events=asked.events, wait=wait),
-            lambda done: self._publish_round(asked, done),
-            lambda reason: WatchRound(0, time.time(), error=reason),
-            every,
-        )
-
-    def _publish_round(self, asked: WatchdogOrder, done: WatchRound) -> None:
-        self._publish(lambda view: replace(view, watchdog=view.watchdog and view.watchdog.after_round(done)))
-        asked.report(done)
-
-    def _audit(self, asked: AuditsOrder) -> None:
-        """Audit until the end."""
-        from mm2mgr.operations.audit import AuditRound, follow_audits
-
-        self._until_closed(
-            lambda: follow_audits(self._workspace, asked.order, wait=self._wait),
-            lambda done: self._publish_audit(asked, done),
-            lambda reason: AuditRound(0, self._clock(), error=reason),
-            asked.order.every_seconds,
-        )
-
-    def _roll_up(self, asked: RollUpsOrder) -> None:
-        """Roll up until the end, in one session that stays."""
-        from mm2mgr.operations.throughput import follow_roll_ups
-
-        with closing(follow_roll_ups(self._workspace, asked.order, wait=self._wait)) as rounds:
-            for done in rounds:
-                asked.report(done)
-
-    def _rebalance(self, asked: RebalancesOrder) -> None:
-        """Rebalance until the end; the history counts the rounds."""
-        self._until_closed(
-            lambda: rebalances(
-                self._workspace,
-                asked.order,
-                self._new_facts(),
-                every_seconds=self._order.every_seconds,
-                events=asked.events,
-                interrupts=self._halting,
-                wait=self._wait,
-            ),
-            lambda done: self._publish_rebalance(asked, done),
-            lambda reason: RebalanceRound(0, self._clock(), error=reason),
-            self._order.every_seconds,
-        )
-
-    def _new_facts(self, *, waits: bool = True) -> Callable[[Workspace], LoadFacts | None]:
-        """Return what reads facts from the views: it waits for a look that it did not return before, or returns None
-        where there is none."""
-        last: EstateLook | None = None
-
-        def read(_: Workspace) -> LoadFacts | None:
-            nonlocal last
-            while (view := self._view).look is last and waits and not timing.wait(self._closing, _NEW_LOOK_SECONDS):
-                pass
-            if view.look is None or view.survey is None or view.look is last:
-                return None
-            last = view.look
-            return LoadFacts(last.lag, view.load, view.needs)
-
-        return read
-
-    def _reconcile(self, asked: ReconcilesOrder, rebalances: RebalancesOrder | None) -> None:
-        """Reconcile until the end, and rebalance in the same rounds where that is asked for, too."""
-        order = replace(asked.order, rebalances=rebalances.order if rebalances else None)
-        self._until_closed(
-            lambda: reconcile(
-                self._workspace,
-                order,
-                events=asked.events,
-                report=asked.progress,
-                interrupts=self._halting,
-                read_facts=self._new_facts(waits=False),
-                closing=self._closing,
-            ),
-            lambda done: self._publish_reconcile(asked, rebalances, done),
-            lambda reason: ReconcileRound(0, error=reason),
-            order.every_seconds,
-        )
-
-    def _publish_reconcile(
-        self, asked: ReconcilesOrder, rebalances: RebalancesOrder | None, done: ReconcileRound
-    ) -> None:
-        if self._closing.is_set() and done.applied is None:
-            return  # it wrote nothing as the end had come
-        now = self._clock()
-        self._publish(lambda view: replace(view, reconciles=view.reconciles and view.reconciles.after_round(done, now)))
-        if rebalances and done.rebalance:
-            of_round = done.rebalance
-            self._publish(
-                lambda view: replace(view, rebalances=view.rebalances and view.rebalances.after_round(of_round))
-            )
-        asked.report(done)
-
-    def _sample(self, asked: SamplesOrder) -> None:
-        """Sample until the end, and anew where the tree has changed; whatever goes wrong is published, and it is tried
-        again. The looks of `sample` are those of this process."""
-        order = replace(asked.order, duration_seconds=None, looks=False)
-
-        def publish(done: Round) -> None:
-            now = self._clock()
-            self._publish(lambda view: replace(view, samples=view.samples and view.samples.after_round(done, now)))
-            asked.report(done)
-
-        while not self._closing.is_set():
-            try:
-                sample(self._workspace, order, publish, asked.warn, self._sampling_ended)
-            except BaseException as error:  # the server outlives it
-                self._publish_unsampled(asked, cause(error))
-                timing.wait(self._closing, _SAMPLE_AGAIN_SECONDS)
-            if not self._closing.is_set():
-                self._sampling_ended.clear()
-
-    def _publish_unsampled(self, asked: SamplesOrder, reason: str) -> None:
-        self._publish(lambda view: replace(view, samples=view.samples and replace(view.samples, error=reason)))
-        asked.warn(f"nothing is sampled: {reason}")
-
-    @contextmanager
-    def _halting(self, _so_far: object) -> Iterator[asyncio.Event]:
-        """Yield the event that the end of the server sets."""
-        loop, halt = asyncio.get_running_loop(), asyncio.Event()
-        self._halt = lambda: loop.call_soon_threadsafe(halt.set)
-        if self._closing.is_set():
-            halt.set()
-        try:
-            yield halt
-        finally:
-            self._halt = None
-
-    def _check_failover(self, asked: FailoverChecksOrder) -> None:
-        """Check failover until the end."""
-        clock, wait = self._clock, self._wait
-        self._until_closed(
-            lambda: watch_failover(self._workspace, asked.order, asked.check, clock=clock, wait=wait),
-            lambda done: self._publish_failover(asked, done),
-            lambda reason: FailoverRound(0, clock(), error=reason),
-            self._order.survey_seconds,
-        )
-
-    def _publish_failover(self, asked: FailoverChecksOrder, done: FailoverRound) -> None:
-        self._publish(lambda view: replace(view, failover=view.failover and view.failover.after_round(done)))
-        asked.report(done)
-
-    def _publish_rebalance(self, asked: RebalancesOrder, done: RebalanceRound) -> None:
-        self._publish(lambda view: replace(view, rebalances=view.rebalances and view.rebalances.after_round(done)))
-        asked.report(done)
-
-    def _wait(self, seconds: float) -> bool:
-        return timing.wait(self._closing, seconds)
-
-    def _publish_audit(self, asked: AuditsOrder, done: AuditRound) -> None:
-        self._publish(lambda view: replace(view, audit=done))
-        asked.report(done)
 
     def _publish(self, change: Callable[[EstateView], EstateView]) -> None:
         with self._lock:

@@ -24,6 +24,7 @@ from mm2mgr import timing
 from mm2mgr.evidence.traffic import RANGES, USUAL_RANGE
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.serve_parts import PARTS
 from mm2mgr.serve import pages
 from mm2mgr.serve.metrics import exposition
 from mm2mgr.serve.visits import Visit
@@ -33,6 +34,12 @@ _CACHED = "private, max-age=31536000, immutable"
 _LIVE, _AGAIN = "x-mm2mgr-live", "again"  # of a request that a page makes by itself: by script, and without
 _COOKIE, _COOKIE_SECONDS = "mm2mgr_visit", 400 * 86_400
 _OPEN = "/healthz"
+_PARTS = {
+    "watchdog": ("watch", "no watchdog runs in this process"),
+    "reconcile": ("reconcile", "this process reconciles nothing"),
+    "rebalance": ("rebalance", "nothing is rebalanced by this process"),
+    "sample": ("sample", "this process samples nothing"),
+}
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
 
 
@@ -157,10 +164,8 @@ def application(
         Route("/api/status", answers.api_status),
         Route("/api/flow", answers.api_flow),
         Route("/api/workers", answers.api_workers),
-        Route("/api/watchdog", answers.api_watchdog),
-        Route("/api/reconcile", answers.api_reconcile),
-        Route("/api/sample", answers.api_sample),
-        Route("/api/rebalance", answers.api_rebalance),
+        *(Route(f"/api/{path}", answers.api_part) for path in _PARTS),
+        Route("/api/parts", answers.api_parts),
         Route("/api/failover", answers.api_failover),
         *(Route(f"/api/{part}", answers.api_survey) for part in ("findings", "plan", "history")),
         Route("/static/{name}", answers.static),
@@ -228,37 +233,23 @@ class _Answers:
         view = self._view()
         return _PathlessJson(view, pages.workers_dict(view))
 
-    def api_watchdog(self, request: Request) -> Response:
+    def api_parts(self, request: Request) -> Response:
         view = self._view()
-        if view.watchdog is None:
-            return JSONResponse({"error": "no watchdog runs in this process: mm2mgr serve --with watch"}, 404)
-        if view.watchdog.last is None:
-            return JSONResponse({"error": "the watchdog has not looked yet"}, 503)
-        return _PathlessJson(view, view.watchdog)
+        return _PathlessJson(view, {"parts": {name: view.parts.get(name) for name in PARTS}})
 
-    def api_rebalance(self, request: Request) -> Response:
-        view = self._view()
-        if view.rebalances is None:
-            return JSONResponse({"error": "nothing is rebalanced by this process: mm2mgr serve --with rebalance"}, 404)
-        if view.rebalances.last is None:
-            return JSONResponse({"error": "no flow was judged yet"}, 503)
-        return _PathlessJson(view, view.rebalances)
-
-    def api_reconcile(self, request: Request) -> Response:
-        view = self._view()
-        if view.reconciles is None:
-            return JSONResponse({"error": "this process reconciles nothing: mm2mgr serve --with reconcile"}, 404)
-        if view.reconciles.last is None:
+    def api_part(self, request: Request) -> Response:
+        """Answer what a part did; that of one that stands by says who leads, also before it did anything itself."""
+        view, (name, absent) = self._view(), _PARTS[request.scope["path"].rpartition("/")[2]]
+        known = {"watch": view.watchdog, "reconcile": view.reconciles, "rebalance": view.rebalances}.get(
+            name, view.samples
+        )
+        part = view.parts.get(name)
+        if known is None:
+            return JSONResponse({"error": f"{absent}: mm2mgr serve --with {name}"}, 404)
+        if known.last is None and not (part and part.ended_at):
             return JSONResponse({"error": "no round has ended yet"}, 503)
-        return _PathlessJson(view, view.reconciles)
-
-    def api_sample(self, request: Request) -> Response:
-        view = self._view()
-        if view.samples is None:
-            return JSONResponse({"error": "this process samples nothing: mm2mgr serve --with sample"}, 404)
-        if view.samples.last is None and not view.samples.error:
-            return JSONResponse({"error": "no round has ended yet"}, 503)
-        return _PathlessJson(view, view.samples)
+        standby = {"standby": part.standby if part else ()}
+        return _PathlessJson(view, {**standby, **to_json(known), "part": part})
 
     def api_failover(self, request: Request) -> Response:
         view = self._view()
@@ -318,7 +309,7 @@ class _Answers:
 
     def rebalance(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "table", view, pages.rebalance(view.rebalances))
+        return self._html(request, "table", view, pages.rebalance(view))
 
     def failover(self, request: Request) -> Response:
         view = self._view()

@@ -20,7 +20,8 @@ from mm2mgr.kafka import lease
 from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.live.reach import Limits
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
-from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
+from mm2mgr.operations.serve import EstateWatch
+from mm2mgr.operations.serve_parts import ServeOrder, WatchdogOrder
 from mm2mgr.output.history_text import action_line, say_watch_round
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.problems.watchdog import Watchdog

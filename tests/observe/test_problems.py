@@ -342,7 +342,9 @@ def test_a_topic_that_the_target_lacks_is_named_after_the_refresh_interval(small
     late = small.flow(later_seconds=100)
     (found,) = (problem for problem in late.problems if problem.kind == "target-topic-missing")
     assert (to_json(found.evidence)["topics"], found.since_seconds) == (["A.orders"], 700)
-    assert any(text.startswith("topic A.orders not seen on B for 11.7 min while records wait") for text in sentences(late))
+    assert any(
+        text.startswith("topic A.orders not seen on B for 11.7 min while records wait") for text in sentences(late)
+    )
     small.kafka.clusters["B"]["A.orders"] = [(0, 0), (0, 0)]
     assert "target-topic-missing" not in _named(small.flow(later_seconds=1))
 

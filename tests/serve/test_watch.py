@@ -21,15 +21,8 @@ from mm2mgr.operations.failover import CheckedPair
 from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound, FailoverView
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import (
-    AuditsOrder,
-    EstateLook,
-    EstateWatch,
-    FailoverChecksOrder,
-    ServeOrder,
-    Survey,
-    serve,
-)
+from mm2mgr.operations.serve import EstateLook, EstateWatch, Survey, serve
+from mm2mgr.operations.serve_parts import AuditsOrder, FailoverChecksOrder, ServeOrder
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import Store
@@ -330,7 +323,7 @@ def test_a_server_checks_pairs_and_publishes_what_they_came_to_whatever_fails(
     app = application(lambda: watch.view, clock=lambda: NOW + 960)
     assert "No pair declares" in ask_application(app, "/failover").text
     go_by(Clock(), monkeypatch)
-    watch._check_failover(order)
+    watch._parts.run("failover")
     assert "geheim123" not in repr(rounds)
     assert [check.error != "" for done in rounds for check in done.checks] == [True, False]
     assert watch.view.failover is not None
