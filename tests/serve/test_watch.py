@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.audit.report import AuditReport
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.flow_load import TaskLoad, measured_load
@@ -342,3 +343,34 @@ def test_a_server_that_has_nothing_to_audit_says_so_at_the_start(workspace: Work
     order = ServeOrder(audits=AuditsOrder(FollowOrder(store=tmp_path / "store")))
     with pytest.raises(Mm2mgrError, match="--with audit: no flow of the tree declares audits"):
         serve(workspace, order)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_waits_for_leases_and_not_for_what_only_reads(workspace: Workspace) -> None:
+    """A look that hangs at a dead cluster has 0.3 s after the stop, though a lease would have more."""
+    looks = Looks()
+    looks.blocks.clear()
+    now = [0.0]
+    with timing.use(ShownClock(lambda: now[0])):
+        watch = EstateWatch(workspace, look=looks, survey=lambda *_: SURVEY)
+        watch.start()
+        assert looks.began.wait(30)
+        watch.stop()
+        now[0] = 0.3
+        assert watch.close(1000.0, read_seconds=0.3) is False
+        looks.blocks.set()
+        assert watch.close(1000.0)
+
+
+def test_an_audit_gives_its_lease_up_before_spark_ends(monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> None:
+    ended = list[str]()
+    audit = import_module("mm2mgr.operations.audit")
+    monkeypatch.setattr(audit.Leases, "close_within", lambda *_: ended.append("lease"))
+    monkeypatch.setattr(audit.WarmSpark, "close", lambda _: ended.append("spark"))
+    workspace.files[0].write_text(TREE.replace("topics:", "audit: 2%, topics:"))
+    rounds = audit.follow_audits(replace(workspace), FollowOrder(), wait=lambda _: True, run=lambda *_: EQUAL)
+    next(rounds)
+    rounds.close()
+    assert ended == ["lease", "spark"]
