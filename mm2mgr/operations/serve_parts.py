@@ -24,6 +24,7 @@ from mm2mgr.operations.automatic_rebalance import (
     RebalancesView,
     rebalances,
 )
+from mm2mgr.operations.estate_view import EstateLook, EstateView, PartState, RoundEnd
 from mm2mgr.operations.failover_watch import (
     Check,
     FailoverOrder,
@@ -45,13 +46,11 @@ if TYPE_CHECKING:
 
     from mm2mgr.apply.waves import Event
     from mm2mgr.operations.audit import AuditRound, FollowOrder
-    from mm2mgr.operations.serve import EstateLook, EstateView
     from mm2mgr.operations.throughput import RollUpOrder, RollUpRound
     from mm2mgr.samples.follow import Round
     from mm2mgr.samples.schema import Store
 
 Done = TypeVar("Done")
-PARTS = ("watch", "reconcile", "sample", "throughput", "audit", "rebalance", "failover")
 _NEW_LOOK_SECONDS = 0.5
 _SAMPLE_AGAIN_SECONDS, _ROLL_UP_AGAIN_SECONDS = 60.0, 900.0
 _ASK_LEADERS_SECONDS = 60.0
@@ -143,59 +142,7 @@ class ServeOrder:
     samples: SamplesOrder | None = None
 
 
-@dataclass(frozen=True)
-class PartState:
-    """What is known of a part that runs in this process; times in seconds since 1970, None: no round has ended.
-
-    `every_seconds`: what it rests between two rounds, `has_lease`: whether one process of the owner does it, and `next_at` when the next one is due. `outcome`: one word for
-    the last round. `standby`: the Connect clusters, or flows, that another process does; `leaders`: who that is, by
-    Kafka cluster, as far as brokers say. `failure`, `failed_at`: the last round that failed, whatever came after it.
-    """
-
-    every_seconds: float
-    has_lease: bool = False
-    rounds: int = 0
-    ended_at: float | None = None
-    next_at: float | None = None
-    outcome: str = ""
-    standby: tuple[str, ...] = ()
-    leaders: Mapping[str, str] = field(default_factory=dict)
-    is_failing: bool = False
-    failure: str = ""
-    failed_at: float | None = None
-    json_keys = "every_seconds lease=has_lease rounds ended_at next_at outcome standby leaders failing=is_failing failure failed_at"
-
-    def after_round(self, end: RoundEnd, leaders: Mapping[str, str], now: float) -> PartState:
-        """Return the state after a round that ended now."""
-        rest = self.every_seconds if end.rest_seconds is None else end.rest_seconds
-        outcome = "failed" if end.failure else "standby" if end.is_standby else end.outcome
-        return replace(
-            self,
-            rounds=self.rounds + 1,
-            ended_at=now,
-            next_at=now + rest,
-            outcome=outcome,
-            standby=end.standby,
-            leaders=leaders,
-            is_failing=bool(end.failure),
-            failure=end.failure or self.failure,
-            failed_at=now if end.failure else self.failed_at,
-        )
-
-
-class RoundEnd(NamedTuple):
-    """How a round ended. `failure`: why it failed; `standby`: what another process does, on the Connect clusters
-    `connects`, and `is_standby` where that is all; `rest_seconds`: until the next one, where that differs."""
-
-    failure: str = ""
-    standby: tuple[str, ...] = ()
-    connects: tuple[str, ...] = ()
-    is_standby: bool = False
-    outcome: str = "done"
-    rest_seconds: float | None = None
-
-
-class Part(NamedTuple):
+class RunningPart(NamedTuple):
     """One part: `run` gives each of its rounds to a function until the end, `fail` makes one of a cause, `take` keeps
     it in the view, `end` says how it ended for each part that it belongs to. `group`: that of its lease."""
 
@@ -276,7 +223,7 @@ class Parts:
                     self._take(part, part.fail(cause(error)), part.again_seconds)
                 timing.wait(self._closing, part.again_seconds)
 
-    def _take(self, part: Part, done: Any, rest_seconds: float | None = None) -> None:
+    def _take(self, part: RunningPart, done: Any, rest_seconds: float | None = None) -> None:
         ends, now = part.end(done), self._clock()
         if rest_seconds is not None:
             ends = {name: end._replace(rest_seconds=rest_seconds) for name, end in ends.items()}
@@ -292,7 +239,7 @@ class Parts:
         self._publish(change)
         part.report(done)
 
-    def _leaders(self, part: Part, connects: tuple[str, ...]) -> dict[str, str]:
+    def _leaders(self, part: RunningPart, connects: tuple[str, ...]) -> dict[str, str]:
         """Return who does what this process does not, as it was asked a short time ago."""
         if not connects or part.group is None or self._closing.is_set():
             return {}
@@ -311,7 +258,7 @@ class Parts:
 
     # --- the parts ----------------------------------------------------------------------------------------------------
 
-    def _make(self) -> Iterator[Part]:
+    def _make(self) -> Iterator[RunningPart]:
         order = self._order
         if order.watchdog:
             yield self._watch(order.watchdog)
@@ -330,7 +277,7 @@ class Parts:
         if order.failover:
             yield self._check_failover(order.failover)
 
-    def _watch(self, asked: WatchdogOrder) -> Part:
+    def _watch(self, asked: WatchdogOrder) -> RunningPart:
         """A watchdog; the history counts the restarts."""
         self._publish(lambda view: replace(view, watchdog=WatchdogView(is_dry_run=asked.order.dry_run)))
         every, wait = asked.every_seconds, self._closing.wait
@@ -342,7 +289,7 @@ class Parts:
             is_standby = bool(done.standby) and self._workspace().topology.connects.keys() <= set(done.standby)
             return {"watch": RoundEnd(failure, done.standby, done.standby, is_standby)}
 
-        return Part(
+        return RunningPart(
             "watch",
             _rounds(lambda: watch(self._workspace(), asked.order, every_seconds=every, events=asked.events, wait=wait)),
             lambda reason: WatchRound(0, time.time(), error=reason),
@@ -354,7 +301,7 @@ class Parts:
             watch_group,
         )
 
-    def _reconcile(self, asked: ReconcilesOrder, rebalancing: RebalancesOrder | None) -> Part:
+    def _reconcile(self, asked: ReconcilesOrder, rebalancing: RebalancesOrder | None) -> RunningPart:
         """Reconcile, and rebalance in the same rounds where that is asked for, too."""
         self._publish(lambda view: replace(view, reconciles=ReconcileView()))
         order = replace(asked.order, rebalances=rebalancing.order if rebalancing else None)
@@ -391,7 +338,7 @@ class Parts:
             beside = _end_of_rebalance(done.rebalance) if done.rebalance else own
             return {"reconcile": own, **({"rebalance": beside} if rebalancing else {})}
 
-        return Part(
+        return RunningPart(
             "reconcile",
             _rounds(rounds),
             lambda reason: ReconcileRound(0, error=reason),
@@ -403,10 +350,10 @@ class Parts:
             lease_group,
         )
 
-    def _rebalance(self, asked: RebalancesOrder) -> Part:
+    def _rebalance(self, asked: RebalancesOrder) -> RunningPart:
         """Rebalance; the history counts the rounds."""
         every = self._order.every_seconds
-        return Part(
+        return RunningPart(
             "rebalance",
             _rounds(
                 lambda: rebalances(
@@ -456,7 +403,7 @@ class Parts:
         finally:
             self._halt = None
 
-    def _sample(self, asked: SamplesOrder) -> Part:
+    def _sample(self, asked: SamplesOrder) -> RunningPart:
         """Sample, and anew where the tree has changed. The looks of `sample` are those of this process."""
         self._publish(lambda view: replace(view, samples=SampleView()))
         order = replace(asked.order, duration_seconds=None, looks=False)
@@ -484,9 +431,9 @@ class Parts:
                 asked.report(done)
 
         again = _SAMPLE_AGAIN_SECONDS
-        return Part("sample", run, lambda reason: reason, take, end, report, order.interval_seconds, again)
+        return RunningPart("sample", run, lambda reason: reason, take, end, report, order.interval_seconds, again)
 
-    def _roll_up(self, asked: RollUpsOrder) -> Part:
+    def _roll_up(self, asked: RollUpsOrder) -> RunningPart:
         """Roll up, in one session that stays."""
         from mm2mgr.operations.throughput import RollUpRound, follow_roll_ups, seconds_to_roll_up
 
@@ -499,7 +446,7 @@ class Parts:
             rest = seconds_to_roll_up(self._clock(), failures)
             return {"throughput": RoundEnd(done.error or "", outcome=outcome, rest_seconds=rest)}
 
-        return Part(
+        return RunningPart(
             "throughput",
             _rounds(lambda: follow_roll_ups(self._workspace(), asked.order, wait=self._wait, clock=self._clock)),
             lambda reason: RollUpRound(0, self._clock(), error=reason),
@@ -510,7 +457,7 @@ class Parts:
             _ROLL_UP_AGAIN_SECONDS,
         )
 
-    def _audit(self, asked: AuditsOrder) -> Part:
+    def _audit(self, asked: AuditsOrder) -> RunningPart:
         from mm2mgr.operations.audit import AuditRound, follow_audits
 
         def end(done: AuditRound) -> Mapping[str, RoundEnd]:
@@ -522,7 +469,7 @@ class Parts:
             return {"audit": ended}
 
         every = asked.order.every_seconds
-        return Part(
+        return RunningPart(
             "audit",
             _rounds(lambda: follow_audits(self._workspace(), asked.order, wait=self._wait)),
             lambda reason: AuditRound(0, self._clock(), error=reason),
@@ -534,7 +481,7 @@ class Parts:
             audit_group,
         )
 
-    def _check_failover(self, asked: FailoverChecksOrder) -> Part:
+    def _check_failover(self, asked: FailoverChecksOrder) -> RunningPart:
         self._publish(lambda view: replace(view, failover=FailoverView()))
         clock, wait, every = self._clock, self._wait, self._order.survey_seconds
 
@@ -543,7 +490,7 @@ class Parts:
             outcome = f"{len(done.checks)} checked" if done.checks else "nothing was due"
             return {"failover": RoundEnd(done.error or few(failed), outcome=outcome, rest_seconds=done.wait_seconds)}
 
-        return Part(
+        return RunningPart(
             "failover",
             _rounds(lambda: watch_failover(self._workspace(), asked.order, asked.check, clock=clock, wait=wait)),
             lambda reason: FailoverRound(0, clock(), error=reason),

@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mm2mgr import timing
 from mm2mgr.evidence.traffic import RANGES, USUAL_RANGE
 from mm2mgr.json_values import to_json
-from mm2mgr.operations.serve import EstateView
-from mm2mgr.operations.serve_parts import PARTS
+from mm2mgr.operations.estate_view import PARTS, EstateView
 from mm2mgr.serve import pages
 from mm2mgr.serve.metrics import exposition
 from mm2mgr.serve.visits import Visit

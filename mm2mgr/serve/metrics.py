@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from mm2mgr import __version__
 from mm2mgr.failover.check import WORDS
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.plan.history import newest_applies
 from mm2mgr.problems import KINDS
 

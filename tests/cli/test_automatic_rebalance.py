@@ -27,9 +27,10 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.operations import automatic_rebalance
 from mm2mgr.operations.automatic_rebalance import FlowRound, LoadFacts, RebalanceOrder, Rebalancing
+from mm2mgr.operations.estate_view import EstateLook, Survey
 from mm2mgr.operations.plan import ReconcileOrder
 from mm2mgr.operations.rebalance import automatic_rules
-from mm2mgr.operations.serve import EstateLook, EstateWatch, Survey
+from mm2mgr.operations.serve import EstateWatch
 from mm2mgr.operations.serve_parts import RebalancesOrder, ReconcilesOrder, ServeOrder
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.workspace import Workspace

@@ -18,11 +18,10 @@ from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import MeasuredLoad
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.operations.automatic_rebalance import RebalancesView
+from mm2mgr.operations.estate_view import PARTS, EstateView, PartState, RoundEnd, after_look
 from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
 from mm2mgr.operations.plan import ReconcileView
 from mm2mgr.operations.sample import SampleView
-from mm2mgr.operations.serve import EstateView, after_look
-from mm2mgr.operations.serve_parts import PARTS, PartState, RoundEnd
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState

@@ -16,8 +16,8 @@ import pytest
 
 from mm2mgr.evidence.flow_load import MeasuredLoad
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
+from mm2mgr.operations.estate_view import PartState, RoundEnd
 from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
-from mm2mgr.operations.serve_parts import PartState, RoundEnd
 from mm2mgr.operations.size import FleetReport
 from mm2mgr.output.page import page as page_of_loads
 from mm2mgr.partitions import TopicPartition
@@ -132,7 +132,9 @@ def nine() -> Iterator[str]:
         watchdog=watchdog_view("orders:us->hub", "mm2", "no leader"),
         rebalances=rebalances_view("orders:us->hub", "rounds", "the limit is 1"),
         failover=FailoverView().after_round(FailoverRound(1, now, (check,), warnings=("z",))),
-        parts={"watch": PartState(10.0, True).after_round(RoundEnd(HOSTILE, ("main",), ("main",)), {"hub": HOSTILE}, now)},
+        parts={
+            "watch": PartState(10.0, True).after_round(RoundEnd(HOSTILE, ("main",), ("main",)), {"hub": HOSTILE}, now)
+        },
     )
     with serving(lambda: view) as served:
         yield served

@@ -16,9 +16,9 @@ from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
 from mm2mgr.observe.interruptions import InterruptionCounts
 from mm2mgr.observe.trend import FLOW, LagPoint
+from mm2mgr.operations.estate_view import EstateLook, EstateView, WrittenFlow, after_look
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateLook, EstateView, WrittenFlow, after_look
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems.health import FlowStatus, TaskState
 from mm2mgr.serve.app import application

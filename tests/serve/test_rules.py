@@ -24,9 +24,8 @@ from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import FLOW as FLOW_POINTS
 from mm2mgr.observe.trend import LagPoint, TimeForecast
 from mm2mgr.operations import Workspace, rules
+from mm2mgr.operations.estate_view import EstateView, PartState
 from mm2mgr.operations.history import HistoryReport
-from mm2mgr.operations.serve import EstateView
-from mm2mgr.operations.serve_parts import PartState
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems import KINDS

@@ -18,11 +18,12 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.flow_load import TaskLoad, measured_load
 from mm2mgr.failover.check import PairReadiness, RecoveryPoint
 from mm2mgr.operations.audit import AuditRound, FollowOrder
+from mm2mgr.operations.estate_view import EstateLook, Survey
 from mm2mgr.operations.failover import CheckedPair
 from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound, FailoverView
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateLook, EstateWatch, Survey, serve
+from mm2mgr.operations.serve import EstateWatch, serve
 from mm2mgr.operations.serve_parts import AuditsOrder, FailoverChecksOrder, ServeOrder
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition

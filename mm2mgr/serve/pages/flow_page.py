@@ -17,7 +17,7 @@ from mm2mgr.evidence.traffic import (
     volume,
 )
 from mm2mgr.observe.lag_report import LagLevel, LagRow
-from mm2mgr.operations.serve import EstateView, Survey, WrittenFlow
+from mm2mgr.operations.estate_view import EstateView, Survey, WrittenFlow
 from mm2mgr.output.history_text import action_line, history_table
 from mm2mgr.output.lint_text import finding_table
 from mm2mgr.output.status_text import lag_table, loss_cells, records_text

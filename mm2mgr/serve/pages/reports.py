@@ -8,10 +8,9 @@ from typing import TypeVar
 from mm2mgr.failover.check import WORDS
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.operations.automatic_rebalance import LastRound
+from mm2mgr.operations.estate_view import PARTS, EstateView, PartState, Survey
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateView, Survey
-from mm2mgr.operations.serve_parts import PARTS, PartState
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.history_text import action_line, history_table, not_watched
 from mm2mgr.output.lint_text import counts_text, finding_table
