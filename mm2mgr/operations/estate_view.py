@@ -1,4 +1,4 @@
-"""What `serve` knows: the newest look at the estate, the slow part beside it, and the state of each part. Values; pure."""
+"""What `serve` knows: the newest look at the estate, the slow part beside it, and the state of each part. Pure."""
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster m
 class PartState:
     """What is known of a part that runs in this process; times in seconds since 1970, None: no round has ended.
 
-    `every_seconds`: what it rests between two rounds, `has_lease`: whether one process of the owner does it, and `next_at` when the next one is due. `outcome`: one word for
-    the last round. `standby`: the Connect clusters, or flows, that another process does; `leaders`: who that is, by
-    Kafka cluster, as far as brokers say. `failure`, `failed_at`: the last round that failed, whatever came after it.
+    `every_seconds`: what it rests between two rounds; `has_lease`: whether one process of the owner does it; `next_at`:
+    when the next round is due. `outcome`: one word for the last one. `standby`: the Connect clusters, or flows, that
+    another process does; `leaders`: who that is, by Kafka cluster, as far as brokers say. `failure`, `failed_at`: the
+    last round that failed, whatever came after it.
     """
 
     every_seconds: float
@@ -74,7 +75,10 @@ class PartState:
     is_failing: bool = False
     failure: str = ""
     failed_at: float | None = None
-    json_keys = "every_seconds lease=has_lease rounds ended_at next_at outcome standby leaders failing=is_failing failure failed_at"
+    json_keys = (
+        "every_seconds lease=has_lease rounds ended_at next_at outcome standby leaders failing=is_failing failure "
+        "failed_at"
+    )
 
     def after_round(self, end: RoundEnd, leaders: Mapping[str, str], now: float) -> PartState:
         """Return the state after a round that ended now."""
@@ -282,17 +286,17 @@ class EstateView:
         looks = [*(point for point in day if not hour or point.time < hour[0].time), *hour]
         seconds = dict(zip((look.time for look in looks), lag_seconds(looks), strict=True))
         own = zip(points, lag_seconds(points), strict=True)
-        return [known if (known := seconds.get(point.time)) is not None else behind for point, behind in own]
+        return [seconds[point.time] if seconds.get(point.time) is not None else behind for point, behind in own]
 
     def with_lag_time(self, total: LagRow) -> LagRow:
         """Return the lag of a flow with its time as looks saw it, where samples do not say it."""
         points = self.recent.get(total.flow, ())[-1:]
         if not points or total.records.value is None or not (total.seconds.value is None or total.seconds.at_least):
             return total
-        (seen,) = self.lag_times(total.flow, points[0].time, points_of_looks(points))
-        if seen is None or seen <= (total.seconds.value or 0.0):
+        (behind,) = self.lag_times(total.flow, points[0].time, points_of_looks(points))
+        if behind is None or behind <= (total.seconds.value or 0.0):
             return total
-        return replace(total, seconds=replace(total.seconds, value=seen, at_least=total.records.at_least))
+        return replace(total, seconds=replace(total.seconds, value=behind, at_least=total.records.at_least))
 
     def status(self, flow: str) -> FlowStatus | None:
         """Return what the last look saw of a flow; None for one that is not there."""

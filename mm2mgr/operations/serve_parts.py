@@ -1,8 +1,8 @@
 """The parts of `serve --with`: what each does again and again beside the looks, and how its last round ended.
 
 All have one shape, `Part`: rounds that are begun anew whatever goes wrong, each published in the view. `watch`,
-`reconcile` and `rebalance` alone write to clusters, and with `audit` they hold leases: of several processes of the owner
-one leads, the others stand by. Rebalances beside `reconcile` are made in its rounds, under its lease.
+`reconcile` and `rebalance` alone write to clusters, and with `audit` they hold leases: of several processes of the
+owner one leads, the others stand by. Rebalances beside `reconcile` are made in its rounds, under its lease.
 """
 
 from __future__ import annotations
@@ -420,7 +420,9 @@ class Parts:
 
         def end(done: Round | str) -> Mapping[str, RoundEnd]:
             unread = (
-                done if isinstance(done, str) else few([f"{of}: {why.one_line}" for of, why in done.failures.items()])
+                done
+                if isinstance(done, str)
+                else few([f"{of}: {error.one_line}" for of, error in done.failures.items()])
             )
             return {"sample": RoundEnd(unread)}
 

@@ -1,4 +1,4 @@
-"""Text from outside in Markdown: it cannot break a table, nor mention people, and reads well where it is not rendered."""
+"""Text from outside in Markdown: it cannot break a table, nor mention people, and reads well unrendered."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def _escape_signs(text: str) -> str:
 
 
 def _escape_sign(sign: str) -> str:
-    """Escape a sign by a backslash, which is easier to read, but not those that a backslash before them might change."""
+    """Escape a sign by a backslash, which is easy to read, but not those that one before them might change."""
     return f"&#{ord(sign)};" if sign in "\\`|:." else f"\\{sign}"

@@ -252,8 +252,8 @@ class NoStatus(ProblemEvidence):
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
-            f"no status for {span_text(problem.seconds)}: a connector has no status while it waits for a cluster that does"
-            f" not answer; check addresses, ports and security protocol of {' and '.join(self.clusters)} from the"
+            f"no status for {span_text(problem.seconds)}: a connector has no status while it waits for a cluster that"
+            f" does not answer; check addresses, ports and security protocol of {' and '.join(self.clusters)} from the"
             " workers, then their log"
         )
 
@@ -433,8 +433,8 @@ class WorkerDeparted(ProblemEvidence):
         parts = ("the connector" if self.connector_there else "", problem.tasks)
         return (
             f"{' and '.join(filter(None, parts))} RUNNING by the status on worker {self.worker}, which has accepted no"
-            f" connection for {span_text(problem.seconds)} while other workers do: start it again, or wait until Connect"
-            " gives its work to them (scheduled.rebalance.max.delay.ms, 5 min by default)"
+            f" connection for {span_text(problem.seconds)} while other workers do: start it again, or wait until"
+            " Connect gives its work to them (scheduled.rebalance.max.delay.ms, 5 min by default)"
         )
 
 

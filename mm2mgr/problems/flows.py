@@ -298,8 +298,8 @@ class PartitionsUnassigned(ProblemEvidence):
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{name_some(self.partitions, 'partition', self.partition_count)} not assigned to any task for"
-            f" {span_text(problem.seconds)}, longer than the refresh interval: check that the workers' login may describe"
-            f" them on {self.source} and create topics on {self.target}"
+            f" {span_text(problem.seconds)}, longer than the refresh interval: check that the workers' login may"
+            f" describe them on {self.source} and create topics on {self.target}"
         )
 
 

@@ -497,8 +497,8 @@ def growth(case: FlowCase, before: Mapping[str, Mark]) -> str:
         return ""
     seconds = case.reading.taken_at - max(old.clock.seen_at for _, old in both)
     return (
-        f"in the last {span_text(seconds)} the target received {_at_most(case, arrived)}, of which the stored offsets show"
-        f" {stored}"
+        f"in the last {span_text(seconds)} the target received {_at_most(case, arrived)}, of which the stored offsets"
+        f" show {stored}"
     )
 
 

@@ -239,24 +239,24 @@ class _Answers:
     def api_part(self, request: Request) -> Response:
         """Answer what a part did; that of one that stands by says who leads, also before it did anything itself."""
         view, (name, absent) = self._view(), _PARTS[request.scope["path"].rpartition("/")[2]]
-        known = {"watch": view.watchdog, "reconcile": view.reconciles, "rebalance": view.rebalances}.get(
+        done = {"watch": view.watchdog, "reconcile": view.reconciles, "rebalance": view.rebalances}.get(
             name, view.samples
         )
         part = view.parts.get(name)
-        if known is None:
+        if done is None:
             return JSONResponse({"error": f"{absent}: mm2mgr serve --with {name}"}, 404)
-        if known.last is None and not (part and part.ended_at):
+        if done.last is None and not (part and part.ended_at):
             return JSONResponse({"error": "no round has ended yet"}, 503)
         standby = {"standby": part.standby if part else ()}
-        return _PathlessJson(view, {**standby, **to_json(known), "part": part})
+        return _PathlessJson(view, {**standby, **to_json(done), "part": part})
 
     def api_failover(self, request: Request) -> Response:
         view = self._view()
         if view.look is None:
             return JSONResponse({"error": "no look has ended yet"}, 503)
         status = view.look.status
-        known = {"pairs": status.failover, "rehearsals": status.rehearsals, "this_process": view.failover}
-        return _PathlessJson(view, known)
+        checked = {"pairs": status.failover, "rehearsals": status.rehearsals, "this_process": view.failover}
+        return _PathlessJson(view, checked)
 
     def api_survey(self, request: Request) -> Response:
         view = self._view()

@@ -167,8 +167,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_rebalance_held": ServedMetric(
             "gauge",
             ("flow", "reason"),
-            "1 while the flow may not be rebalanced: `frozen` by a file, the `history` was not read, the `rounds` of the"
-            " day or the cool-down, outside of its `window`, `stale` rates, `settling`. Missing otherwise.",
+            "1 while the flow may not be rebalanced: `frozen` by a file, the `history` was not read, the `rounds` of"
+            " the day or the cool-down, outside of its `window`, `stale` rates, `settling`. Missing otherwise.",
         ),
         "mm2mgr_connect_workers": ServedMetric(
             "gauge", ("connect",), "Workers with a connector or a task: Connect shows no idle ones."
@@ -312,9 +312,9 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_part_ended_timestamp_seconds": ServedMetric(
             "gauge",
             ("part",),
-            "When the last round of a part that `--with` names ended, also one that failed or stood by, in seconds since"
-            " 1970; the start of the process before the first. Missing, as what follows, for parts that it does not"
-            " name.",
+            "When the last round of a part that `--with` names ended, also one that failed or stood by, in seconds"
+            " since 1970; the start of the process before the first. Missing, as what follows, for parts that it does"
+            " not name.",
         ),
         "mm2mgr_part_interval_seconds": ServedMetric("gauge", ("part",), "How long the part rests between two rounds."),
         "mm2mgr_part_failing": ServedMetric("gauge", ("part",), "1 where its last round failed."),

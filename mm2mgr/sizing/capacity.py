@@ -90,8 +90,8 @@ def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connect
     age = f"{days:.0f} days ago" if days >= 2 else f"{days * 24:.0f} h ago"
     tasks = f"tasks of {connector}" if connector else "tasks"
     reason = (
-        f"measured until {day} ({age}) on {tasks} that lagged for {span_text(held.seconds)} and carried this or more for"
-        " three quarters of that time"
+        f"measured until {day} ({age}) on {tasks} that lagged for {span_text(held.seconds)} and carried this or more"
+        " for three quarters of that time"
     )
     return Capacity(held.bytes_per_second, threshold, reason)
 

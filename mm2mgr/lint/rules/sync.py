@@ -349,7 +349,8 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
                 message = (
                     f"{describe(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is "
-                    f"unavailable, these workers store no offsets of {whose} for {span_text(wait_ms / 1000)} per partition"
+                    f"unavailable, these workers store no offsets of {whose} for {span_text(wait_ms / 1000)} per"
+                    " partition"
                 )
                 hit = client_hit(subject, _SYNCS, _BLOCK, "500", message)
                 yield hit if subject.is_set(_SYNCS, _BLOCK) else hit.with_severity("info")
