@@ -28,6 +28,8 @@ NAMED = 20
 _SHOWN = 3
 CHECK = "mm2mgr check"
 """Asks brokers and workers about rights, addresses and versions."""
+APPLY_FLOW = "mm2mgr apply --flow"
+"""Makes a flow run as the tree declares it."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,17 @@ class ProblemEvidence:
 
 @dataclass(frozen=True)
 class LiveProblem:
-    """One problem. `since_seconds`: for how long it has been seen (None: that is not remembered)."""
+    """One problem. `since_seconds`: for how long it has been seen (None: that is not remembered). `drift`: keys of its
+    connector that differ from the tree and can be the cause; `older`: keys of which tasks still have an older value,
+    where that is a part of it. Neither is a problem of its own then.
+    """
 
     evidence: ProblemEvidence
     subject: ProblemSubject = field(default_factory=ProblemSubject)
     since_seconds: float | None = None
-    json_keys = "kind subject evidence since_seconds cause retryable"
+    drift: tuple[str, ...] = ()
+    older: tuple[str, ...] = ()
+    json_keys = "kind subject evidence since_seconds cause retryable drift older"
 
     @property
     def kind(self) -> str:
@@ -91,12 +98,18 @@ class LiveProblem:
 
     @property
     def retryable(self) -> bool:
-        return self.evidence.retryable
+        return self.evidence.retryable and not self.drift
 
     @property
     def sentence(self) -> str:
         """What is wrong, what it does and, at the end, what to do."""
-        return self.evidence.sentence(self)
+        said = self.evidence.sentence(self)
+        if self.older:
+            said += f"; tasks still have an older config ({name_some(self.older, 'key')})"
+        if self.drift:
+            keys = name_some(self.drift, "key")
+            said += f"; its config differs from the tree in {keys}, which can be the cause: run {self.command}"
+        return said
 
     @property
     def seconds(self) -> float:
@@ -105,7 +118,9 @@ class LiveProblem:
 
     @property
     def command(self) -> str:
-        """The command that begins its remedy, as it is typed."""
+        """The command that begins its remedy, as it is typed: an apply where drift can be the cause."""
+        if self.drift:
+            return f"{APPLY_FLOW} {self.argument}" if self.subject.flow else "mm2mgr apply"
         return self.evidence.command(self)
 
     @property

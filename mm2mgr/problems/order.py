@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from mm2mgr.problems.kind import LiveProblem
+from mm2mgr.problems.kind import APPLY_FLOW, LiveProblem
 
 Trouble = Literal["loss", "FAILED", "arrives twice", "no progress", "late", "differs", "other", "not ready"]
 _KINDS: Mapping[Trouble, str] = {
@@ -43,8 +43,9 @@ _MOST_NAMED = 8
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _ENDS = re.compile(r"\([^()]*->[^()]*\)")
 _SHORT = 4  # a name of so few characters may be a part of a word
-_SEVERAL = ("mm2mgr restart --failed", "mm2mgr resume", "mm2mgr losses", "mm2mgr check")  # these take several names
-_ALL = {"mm2mgr restart --failed": "mm2mgr restart --failed --all"}
+_SEVERAL = ("mm2mgr restart --failed", "mm2mgr resume", "mm2mgr losses", "mm2mgr check", APPLY_FLOW)
+"""These take several names."""
+_ALL = {"mm2mgr restart --failed": "mm2mgr restart --failed --all", APPLY_FLOW: "mm2mgr apply"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class ProblemGroup:
             return commands[0]
         if len(arguments) > _MOST_NAMED and start != "mm2mgr resume":  # nothing is resumed that was not named
             return _ALL.get(start, start)
-        return " ".join((start, *arguments))
+        return f"{start} {(' --flow ' if start == APPLY_FLOW else ' ').join(arguments)}"
 
 
 def order_problems(problems: Iterable[LiveProblem]) -> list[ProblemGroup]:

@@ -126,7 +126,7 @@ def undone_changes(view: EstateView) -> list[Change]:
     named = {
         (problem.subject.connect, problem.subject.connector)
         for problem in view.look.status.problems()
-        if TROUBLE_OF_KIND[problem.kind] == "differs"
+        if TROUBLE_OF_KIND[problem.kind] == "differs" or problem.drift
     }
     return [
         change
