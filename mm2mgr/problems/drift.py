@@ -67,16 +67,16 @@ _KEEP_OLD_TASKS = frozenset({"connector-failed", "connector-unassigned", "no-sta
 def join_causes(problems: Iterable[LiveProblem]) -> tuple[LiveProblem, ...]:
     """Return the problems of one connector, its drift and the older config of tasks told by the problem that they can
     be the cause or a part of; what they are not stays a problem of its own."""
-    every = tuple(problems)
-    drift = next((problem for problem in every if isinstance(problem.evidence, ConfigDiffers)), None)
-    old = next((problem for problem in every if isinstance(problem.evidence, OldTaskConfig)), None)
+    judged = tuple(problems)
+    drift = next((problem for problem in judged if isinstance(problem.evidence, ConfigDiffers)), None)
+    old = next((problem for problem in judged if isinstance(problem.evidence, OldTaskConfig)), None)
     if drift is None and old is None:
-        return every
+        return judged
     keys = drift.evidence.keys if drift and isinstance(drift.evidence, ConfigDiffers) else ()
     old_keys = old.evidence.keys if old and isinstance(old.evidence, OldTaskConfig) else ()
     joined: dict[int, LiveProblem] = {}
     explained, is_told = set[str](), not old
-    for place, problem in enumerate(every):
+    for place, problem in enumerate(judged):
         if problem is drift or problem is old:
             continue
         causes = _causes(problem, keys)
@@ -85,14 +85,14 @@ def join_causes(problems: Iterable[LiveProblem]) -> tuple[LiveProblem, ...]:
         is_told = is_told or has_old
         joined[place] = replace(problem, drift=causes, older=old_keys if has_old else ())
     rest = tuple(key for key in keys if key not in explained)
-    for place, problem in enumerate(every):
+    for place, problem in enumerate(judged):
         if problem is drift and rest and isinstance(problem.evidence, ConfigDiffers):
             is_same = not is_told and bool(old_keys) and set(old_keys) <= set(rest)
             is_told = is_told or is_same
             evidence = replace(problem.evidence, keys=rest)
             joined[place] = replace(problem, evidence=evidence, older=old_keys if is_same else ())
     if old is not None and not is_told:
-        joined[every.index(old)] = old
+        joined[judged.index(old)] = old
     return tuple(joined[place] for place in sorted(joined))
 
 

@@ -19,7 +19,7 @@ from mm2mgr.observe.interruptions import InterruptionCounts, InterruptionReport
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
-from mm2mgr.observe.trend import FLOW, Trend, lag_trend
+from mm2mgr.observe.trend import FLOW, Trend, lag_trend, overtaken_in, partition_key, waiting_since
 from mm2mgr.topology import Flow
 
 AlertSeverity = Literal["critical", "warning", "info"]
@@ -58,6 +58,11 @@ class ProblemEvidence:
     def retryable(self) -> bool:
         """Whether a restart alone can cure it."""
         return False
+
+    @property
+    def endangers_records(self) -> bool:
+        """Whether records are lost or do not arrive, or may be lost soon; else something differs."""
+        return self.severity == "critical"
 
     def sentence(self, problem: LiveProblem) -> str:
         """Return what is wrong, what it does and, at the end, what to do."""
@@ -263,6 +268,26 @@ class FlowCase(ConnectorCase):
             return None
         behind = [partition for partition in self.lag.counted_partitions if partition.lag_records]
         return lag_trend(self.flow_memory.progress.get(FLOW, ()), behind, self.flow.connect.model.flush_interval)
+
+    @property
+    def waiting_seconds(self) -> float | None:
+        """For how long a record has waited for a flow that rests, at least, by the looks that saw it wait."""
+        since, rest = waiting_since(self.flow_memory.progress.get(FLOW, ())), self.flow_memory.rest
+        waited = [] if since is None else [self.reading.taken_at - since]
+        if rest and (self.lag.total_records or 0) > rest.grown:
+            waited.append(rest.clock.seconds)
+        return max(waited, default=None)
+
+    @property
+    def overtaken_seconds(self) -> float | None:
+        """Until retention deletes records that wait, as the starts of the logs move; None where they do not."""
+        every = self.flow.connect.model.flush_interval
+        forecasts = []
+        for partition in self.lag.counted_partitions:
+            points = self.flow_memory.progress.get(partition_key(partition.partition), ())
+            trend = lag_trend(points, [partition], every) if partition.lag_records else None
+            forecasts.append(overtaken_in(points, trend, None, None))
+        return min((forecast.seconds for forecast in forecasts if forecast), default=None)
 
 
 # --- the register -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ _KINDS: Mapping[Trouble, str] = {
     "no progress": (
         "records-not-on-target no-progress workers-silent no-task no-topic-matches no-status target-topic-missing"
         " target-partitions-fewer partitions-unassigned connector-unassigned task-unassigned worker-departed"
-        " offsets-not-stored resting-while-lag-grows"
+        " offsets-not-stored resting-while-lag-grows paused-by-hand"
     ),
     "late": "slower-than-production",
     "differs": (
@@ -57,8 +57,8 @@ class ProblemGroup:
 
     @property
     def is_danger(self) -> bool:
-        """Whether records are lost or do not arrive; else something differs."""
-        return any(problem.evidence.severity == "critical" for problem in self.problems)
+        """Whether records are lost or do not arrive, or may be lost soon; else something differs."""
+        return in_danger(self.problems)
 
     @property
     def command(self) -> str:
@@ -73,6 +73,11 @@ class ProblemGroup:
         if len(arguments) > _MOST_NAMED and start != "mm2mgr resume":  # nothing is resumed that was not named
             return _ALL.get(start, start)
         return f"{start} {(' --flow ' if start == APPLY_FLOW else ' ').join(arguments)}"
+
+
+def in_danger(problems: Iterable[LiveProblem]) -> bool:
+    """Tell whether one of the problems endangers records: the one rule by which pages are red, and amber else."""
+    return any(problem.evidence.endangers_records for problem in problems)
 
 
 def order_problems(problems: Iterable[LiveProblem]) -> list[ProblemGroup]:

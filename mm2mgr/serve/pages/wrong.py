@@ -91,7 +91,8 @@ def _late(view: EstateView) -> Iterator[WrongEntry]:
     late, parts = view.look.late_flows, []
     for flow, seconds in late.items():
         limit = span_text(view.look.max_lag_seconds[flow])
-        text = f"the oldest record that waits is {span_text(seconds)} old, more than its max_lag of {limit}"
+        least = "at least " if view.look.totals[flow].seconds.at_least else ""
+        text = f"the oldest record that waits is {least}{span_text(seconds)} old, more than its max_lag of {limit}"
         parts.append((flow, flow_link(flow), text, f"mm2mgr lag {quote(flow)} --by task"))
     command = parts[0][3] if len(parts) == 1 else f"mm2mgr lag {' '.join(quote(flow) for flow in list(late)[:3])}"
     is_danger = any(flow in late for flow, _ in _overtaken(view))
