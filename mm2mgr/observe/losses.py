@@ -135,7 +135,8 @@ def _judge_beginning(look: PartitionLook, earlier: KnownPlace | None, now: float
         gone = LostRange("re-created", "topic-id", earlier.topic_id, earlier.next, None, None, 0, earlier.since)
         former = (*earlier.former_ids, earlier.topic_id)
         new = begun._replace(next=earlier.furthest, former_ids=former)
-        return new, [gone, *_range("re-created", "topic-id", new, 0, earlier.furthest - 1)]
+        skipped = _range("re-created", "topic-id", new, 0, earlier.furthest - 1)
+        return new, [gone, *skipped] if earlier.log.end > earlier.next else []
     if end < earlier.log.end:
         cut = _range("truncation", "log-end", earlier, max(earlier.next, end), earlier.log.end - 1)
         place = begun._replace(next=min(earlier.next, end), furthest=earlier.furthest, former_ids=earlier.former_ids)
