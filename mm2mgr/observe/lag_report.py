@@ -33,6 +33,9 @@ from mm2mgr.observe.trend import (
 from mm2mgr.partitions import LogHistory, TopicPartition
 
 
+_LEAST_SEEN_SECONDS = 30.0  # what looks have seen to wait for less tells nothing of its age
+
+
 class LagLevel(StrEnum):
     """What one row of lag is about."""
 
@@ -193,7 +196,9 @@ class FlowFacts:
         if by_history := age_of(partition_lag, self.histories.get(partition_lag.partition), self.taken_at):
             return by_history
         since = waiting_since(self.points.get(partition_key(partition_lag.partition), ()))
-        return None if since is None else Age(max(0.0, self.taken_at - since), "looks", at_least=True)
+        if since is None or self.taken_at - since < _LEAST_SEEN_SECONDS:
+            return None
+        return Age(self.taken_at - since, "looks", at_least=True)
 
     def rows(self, by: LagLevel) -> tuple[LagRow, ...]:
         """Return the rows of a level, most behind first, then what is unknown."""
