@@ -32,7 +32,6 @@ from mm2mgr.observe.trend import (
 )
 from mm2mgr.partitions import LogHistory, TopicPartition
 
-
 _LEAST_SEEN_SECONDS = 30.0  # what looks have seen to wait for less tells nothing of its age
 
 

@@ -154,8 +154,8 @@ class PausedByHand(Resting):
 
     def sentence(self, problem: LiveProblem) -> str:
         waits = f": {number_of(self.lag_records, 'record')} wait" if self.lag_records else ", and no record waits"
-        known = waits if self.lag_records is not None else ""
-        return f"{self.state} by hand, and the tree says running{known}{self.remedy(problem)}"
+        waiting = waits if self.lag_records is not None else ""
+        return f"{self.state} by hand, and the tree says running{waiting}{self.remedy(problem)}"
 
 
 @kind("resting-while-lag-grows")
@@ -175,14 +175,14 @@ class RestingWhileLagGrows(Resting):
 
 
 @flow_rule
-def resting(case: FlowCase) -> Iterator[LiveProblem]:
+def rests_by_hand(case: FlowCase) -> Iterator[LiveProblem]:
     """What a move holds, or the way back of a failover, is refused by `resume` and is no rest by hand."""
     config = case.connector.running.config if case.connector.running else {}
     is_declared = case.flow.settings.state in RESTING_WORDS
     if case.state not in RESTING or is_declared or case.journal or is_held(config):
         return
     rest, lag = case.flow_memory.rest, case.lag.total_records
-    danger = endangered(case.waiting_seconds, case.flow.settings.max_lag, case.overtaken_seconds)
+    danger = danger_text(case.waiting_seconds, case.flow.settings.max_lag, case.overtaken_seconds)
     since = rest.clock.seconds if rest else None
     if lag and rest and rest.grown > 0:
         yield case.problem(RestingWhileLagGrows(case.state, lag, danger, rest.grown), since=since)
@@ -193,7 +193,7 @@ def resting(case: FlowCase) -> Iterator[LiveProblem]:
 OVERTAKEN_SOON_SECONDS = 86_400.0
 
 
-def endangered(
+def danger_text(
     waiting_seconds: float | None, max_lag: float | None, overtaken_seconds: float | None, *, is_exact: bool = False
 ) -> str:
     """Return why the records that wait for a flow are in danger, in words; empty where they are not known to be.

@@ -30,7 +30,7 @@ from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
-from mm2mgr.problems.flows import Resting, endangered, find_overlaps, often_interrupted, workers_silent
+from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
 from mm2mgr.text import few, one_line, span_text
@@ -193,7 +193,7 @@ def with_lag(status: Status, totals: Mapping[str, LagRow], limits: Mapping[str, 
             return problem
         left = total.overtaken.seconds if total.overtaken else None
         is_exact, most = not total.seconds.at_least, limits.get(problem.subject.flow)
-        danger = endangered(total.seconds.value, most, left, is_exact=is_exact)
+        danger = danger_text(total.seconds.value, most, left, is_exact=is_exact)
         return replace(problem, evidence=replace(evidence, danger=danger or evidence.danger))
 
     flows = (replace(flow, problems=tuple(map(refine, flow.problems))) for flow in status.flows)

@@ -108,13 +108,13 @@ class LiveProblem:
     @property
     def sentence(self) -> str:
         """What is wrong, what it does and, at the end, what to do."""
-        said = self.evidence.sentence(self)
+        sentence = self.evidence.sentence(self)
         if self.older:
-            said += f"; tasks still have an older config ({name_some(self.older, 'key')})"
+            sentence += f"; tasks still have an older config ({name_some(self.older, 'key')})"
         if self.drift:
             keys = name_some(self.drift, "key")
-            said += f"; its config differs from the tree in {keys}, which can be the cause: run {self.command}"
-        return said
+            sentence += f"; its config differs from the tree in {keys}, which can be the cause: run {self.command}"
+        return sentence
 
     @property
     def seconds(self) -> float:

@@ -45,7 +45,7 @@ CARRIED = ("refresh", "live")
 SAME_SECONDS = 120.0
 """At most, between what a part of this process did and its entry in the history."""
 SIGNS = {"problem": "✕", "attention": "!", "unknown": "?", "waiting": "…", "ok": "✓"}
-"""How pages show a health: red where records are in danger, amber (`attention`) with the same word where they are not."""
+"""How pages show a health: red where records are in danger, amber (`attention`, the same word) where they are not."""
 WORDS = {word: "problem" if word == "attention" else word for word in SIGNS}
 WORST_FIRST = tuple(SIGNS)
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6
