@@ -37,6 +37,7 @@ from mm2mgr.operations.plan import ReconcileView
 from mm2mgr.operations.sample import SampleView
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.watch import WatchdogView
+from mm2mgr.problems.flows import Resting
 
 if TYPE_CHECKING:
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
@@ -128,9 +129,11 @@ class EstateLook:
 
     @property
     def late_flows(self) -> Mapping[str, float]:
-        """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first."""
+        """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first;
+        without those that were paused by hand, whose problem says so."""
         limits = self.max_lag_seconds
-        behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals}
+        told = {problem.subject.flow for problem in self.status.problems() if isinstance(problem.evidence, Resting)}
+        behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals.keys() - told}
         late = [(flow, seconds) for flow, seconds in behind.items() if seconds > limits[flow]]
         return dict(sorted(late, key=lambda flow: limits[flow[0]] / flow[1]))
 
