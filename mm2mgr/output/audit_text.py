@@ -20,6 +20,7 @@ from mm2mgr.audit.report import (
 from mm2mgr.operations.audit import AuditRound, Replay
 from mm2mgr.operations.records import FlowRecords, MirrorState
 from mm2mgr.output.console import say, say_command, say_table, talk
+from mm2mgr.output.markdown import sentence
 from mm2mgr.output.tables import Table
 from mm2mgr.text import few, fit_text, list_names, number_of, span_text, visible
 
@@ -97,19 +98,13 @@ def say_audit(report: AuditReport) -> None:
 def audit_markdown(report: AuditReport) -> str:
     """Return an audit as Markdown, for a ticket or a merge request."""
     table = flow_table(report)
-    cells = Table(table.columns, [tuple(_escape(cell) for cell in row) for row in table.rows], table.right)
-    parts = [f"**{_escape(closing(report))}**", cells.markdown(100_000)]
+    cells = Table(table.columns, [tuple(sentence(cell) for cell in row) for row in table.rows], table.right)
+    parts = [f"**{sentence(closing(report))}**", cells.markdown(100_000)]
     for lines in (_differences(report), _explained_lines(report), not_judged_lines(report), _promises(report)):
         title, *texts = [*lines] or [""]
         if texts:
-            parts.append("\n".join((f"### {title}\n", *(f"- {_escape(text.strip())}" for text in texts))))
+            parts.append("\n".join((f"### {title}\n", *(f"- {sentence(text.strip())}" for text in texts))))
     return "\n\n".join(parts) + "\n"
-
-
-def _escape(text: str) -> str:
-    """Return text of any origin as Markdown that shows it: no markup, no link, no cell that ends early."""
-    shown = visible(text).replace("&", "&amp;").replace("<", "&lt;")
-    return "".join(f"\\{sign}" if sign in "\\`*_[]|#~!" else sign for sign in shown)
 
 
 def flow_table(report: AuditReport, title: str = "") -> Table:

@@ -232,7 +232,9 @@ class NoProgress(ProblemEvidence):
     def sentence(self, problem: LiveProblem) -> str:
         hint = " (read_committed: an open transaction on the source has the same effect)" if self.read_committed else ""
         still = "the stored offsets do not move" if self.blind else "neither the stored offsets nor the target move"
-        stands = f"no progress for {problem.seconds:.0f} s: records wait, but {still} for {problem.tasks or 'the flow'}"
+        stands = (
+            f"no progress for {span_text(problem.seconds)}: records wait, but {still} for {problem.tasks or 'the flow'}"
+        )
         if self.target_down:
             return (
                 f"{stands}; {self.target} does not answer mm2mgr either: start its brokers, restart no task: producers"
@@ -284,7 +286,7 @@ class WorkersSilent(ProblemEvidence):
         connect = problem.subject.connect
         return (
             f"no worker of {connect} answers: at least {self.lag_records} records wait, {self.grown_records} of them"
-            f" new in the last {problem.seconds:.0f} s, and {still}; start its workers: they go on at the stored"
+            f" new in the last {span_text(problem.seconds)}, and {still}; start its workers: they go on at the stored"
             " offsets"
         )
 
@@ -360,8 +362,8 @@ class PartitionsUnassigned(ProblemEvidence):
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{name_some(self.partitions, 'partition', self.partition_count)} not assigned to any task for"
-            f" {problem.seconds:.0f} s, longer than the refresh interval: check that the workers' login may describe"
-            f" them on {self.source} and create topics on {self.target}"
+            f" {span_text(problem.seconds)}, longer than the refresh interval: check that the workers' login may"
+            f" describe them on {self.source} and create topics on {self.target}"
         )
 
 

@@ -459,7 +459,7 @@ def assignment_notes(flow: Flow, lag: FlowLag) -> Iterator[str]:
     defects = lag.defects
     if defects.unassigned:
         every = flow.settings.refresh_interval
-        yield f"{len(defects.unassigned)} partitions have no task: new partitions are detected every {every:.0f} s"
+        yield f"{len(defects.unassigned)} partitions have no task: new partitions are detected every {span_text(every)}"
     if defects.held:
         names = name_some(map(str, defects.held), "partition")
         yield f"held by the connector's assignment, in no task, so that their records wait: {names}"
@@ -515,8 +515,8 @@ def growth(case: FlowCase, before: Mapping[str, Mark]) -> str:
         return ""
     seconds = case.reading.taken_at - max(old.clock.seen_at for _, old in both)
     return (
-        f"in the last {seconds:.0f} s the target received {_at_most(case, arrived)}, of which the stored offsets show"
-        f" {stored}"
+        f"in the last {span_text(seconds)} the target received {_at_most(case, arrived)}, of which the stored offsets"
+        f" show {stored}"
     )
 
 
@@ -528,7 +528,9 @@ def _state_notes(case: ConnectorCase) -> list[str]:
         until = config[HELD_KEY] if is_held(config) else "until mm2mgr resume"
         return [f"{case.state}: it does nothing {until}"]
     if case.state == "no status" and case.without_status_seconds < case.patience.no_status_seconds:
-        return [f"no status for {case.without_status_seconds:.0f} s: a new connector first waits for both clusters"]
+        return [
+            f"no status for {span_text(case.without_status_seconds)}: a new connector first waits for both clusters"
+        ]
     return []
 
 
@@ -698,7 +700,7 @@ def _main_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
         ("topics", "exclude"): ", ".join(settings.topics.exclude),
         ("replication_policy",): settings.replication_policy,
         ("separator",): settings.separator,
-        ("refresh_interval",): f"{settings.refresh_interval:g} s",
+        ("refresh_interval",): span_text(settings.refresh_interval),
         ("checkpoints", "enabled"): settings.checkpoints.enabled,
         ("checkpoints", "group_offsets"): settings.checkpoints.group_offsets,
         ("heartbeats", "enabled"): settings.heartbeats.enabled,
@@ -731,7 +733,7 @@ _TIMES = frozenset({"max_lag", "interval", "check_every", "rehearse_every", "coo
 def _setting_text(path: Sequence[object], value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(config_text, value))
-    return f"{config_text(value)} s" if path[-1] in _TIMES and isinstance(value, int | float) else config_text(value)
+    return span_text(value) if path[-1] in _TIMES and isinstance(value, int | float) else config_text(value)
 
 
 def trace_lines(trace: str | None) -> list[str]:

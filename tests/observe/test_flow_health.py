@@ -172,7 +172,7 @@ def test_a_new_topic_waits_for_the_refresh_and_is_a_problem_after_it(small: Esta
     assert any("1 partitions have no task" in note for note in early.notes)
     late = small.flow(later_seconds=601)
     assert late.health == "problem"
-    assert "partition orders.new-0 not assigned to any task for 601 s" in sentences(late)[0]
+    assert "partition orders.new-0 not assigned to any task for 10 min" in sentences(late)[0]
     assert "check that" in sentences(late)[0]
 
 

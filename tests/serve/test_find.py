@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mm2mgr import timing
 from mm2mgr.assignment_text import PLUGIN_CLASS
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.operations.estate_workers import SeenWorker, SeenWorkers, estate_workers
-from mm2mgr.operations.serve import EstateView
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.serve.app import application
 from mm2mgr.serve.pages import flow_link

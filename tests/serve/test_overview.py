@@ -16,7 +16,8 @@ from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, FlowNeed
 from mm2mgr.observe.lag import LastStored
 from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import TimeForecast
-from mm2mgr.operations.serve import EstateView, after_look, tree_name
+from mm2mgr.operations.estate_view import EstateView, after_look
+from mm2mgr.operations.serve import tree_name
 from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.connectors import ConfigDiffers, TaskFailed, classify
 from mm2mgr.problems.drift import join_causes

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from urllib.parse import urlencode
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.page import template
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Change

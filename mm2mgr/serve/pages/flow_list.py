@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.tables import or_dash
 from mm2mgr.problems.health import FlowStatus, TaskState
 from mm2mgr.serve.pages.base import CARRIED, MOST_ROWS, WORST_FIRST, Context, flow_link, shown_health, static_address

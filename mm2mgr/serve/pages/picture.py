@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.sankey import Drawing, Stream, sankey, sum_text
 from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import FlowStatus

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from mm2mgr.evidence.flow_load import ConnectNeed, TaskLoad
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import ConnectorState, FlowStatus, TaskState
 from mm2mgr.serve.pages.base import MOST_ROWS, Context, flow_link, shown_health, utc

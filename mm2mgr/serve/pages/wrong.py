@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from mm2mgr.evidence.flow_load import FlowThroughput
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
 from mm2mgr.problems.order import TROUBLE_OF_KIND, WORST_TROUBLE_FIRST, ProblemGroup, order_problems
