@@ -32,6 +32,7 @@ from .seen import (
     create,
     delete,
     is_transient,
+    log_end,
     rest,
     retry,
     statuses,
@@ -194,7 +195,7 @@ class World:
 
     def _end(self, cluster: str, topic: str, number: int) -> int:
         partition = confluent_kafka.TopicPartition(topic, number)
-        return int(retry(lambda: self.readers[cluster].get_watermark_offsets(partition, timeout=20))[1])
+        return log_end(self.readers[cluster], partition)
 
     # From one test to the next
 

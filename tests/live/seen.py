@@ -250,15 +250,19 @@ def commit(access: KafkaAccess, group: str, topic: str, offset: int) -> None:
         consumer.close()
 
 
-def commit_all(consumer: confluent_kafka.Consumer, offsets: list[confluent_kafka.TopicPartition]) -> None:
-    """Commit offsets and wait for it; KafkaException where one is refused for good."""
+def commit_all(
+    consumer: confluent_kafka.Consumer, offsets: list[confluent_kafka.TopicPartition] | None = None
+) -> list[confluent_kafka.TopicPartition]:
+    """Commit offsets, or all that was read, wait for it and return them; KafkaException where one is refused for good."""
 
-    def ask() -> None:
-        for place in consumer.commit(offsets=offsets, asynchronous=False) or ():
+    def ask() -> list[confluent_kafka.TopicPartition]:
+        places = consumer.commit(**({} if offsets is None else {"offsets": offsets}), asynchronous=False) or []
+        for place in places:
             if place.error:
                 raise confluent_kafka.KafkaException(place.error)
+        return places
 
-    retry(ask)
+    return retry(ask)
 
 
 def committed(access: KafkaAccess, group: str, topic: str) -> int:
@@ -270,8 +274,12 @@ def committed(access: KafkaAccess, group: str, topic: str) -> int:
 
 def end_offset(access: KafkaAccess, topic: str) -> int:
     consumer = _client(confluent_kafka.Consumer, access, **{"group.id": "nobody"})
-    _, end = retry(lambda: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=20))
-    return int(end)
+    return log_end(consumer, confluent_kafka.TopicPartition(topic, 0))
+
+
+def log_end(consumer: confluent_kafka.Consumer, partition: confluent_kafka.TopicPartition) -> int:
+    """Return where the next record of a partition will be."""
+    return int(retry(lambda: consumer.get_watermark_offsets(partition, timeout=20))[1])
 
 
 # --- Connect ----------------------------------------------------------------------------------------------------------

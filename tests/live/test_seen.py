@@ -155,7 +155,7 @@ class TransactionalProducer:
 def test_a_transaction_ends_although_its_coordinator_refuses(
     monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], made: int
 ) -> None:
-    kind = type("Made", (TransactionalProducer,), {"ends": staticmethod(answers(*codes))})
+    kind: Any = type("Made", (TransactionalProducer,), {"ends": staticmethod(answers(*codes))})
     monkeypatch.setattr(confluent_kafka, "Producer", kind)
     written = transactions.Transactions(ACCESS, "test")
     written.begin()
@@ -166,7 +166,7 @@ def test_a_transaction_ends_although_its_coordinator_refuses(
 
 
 def test_a_transaction_that_was_fenced_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = type("Made", (TransactionalProducer,), {"ends": staticmethod(answers(KafkaError._FENCED))})
+    kind: Any = type("Made", (TransactionalProducer,), {"ends": staticmethod(answers(KafkaError._FENCED))})
     monkeypatch.setattr(confluent_kafka, "Producer", kind)
     with pytest.raises(KafkaException):
         transactions.Transactions(ACCESS, "test").commit()
