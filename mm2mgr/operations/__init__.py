@@ -120,6 +120,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.plugin import PluginWritten, write_plugin
     from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport, rebalance
+    from mm2mgr.operations.records import FlowRecords, MirroredRecord, MirrorState, RecordsOptions, records
     from mm2mgr.operations.render import Rendered, export, init, render, rules, schema, write_export
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
     from mm2mgr.operations.serve import (
@@ -248,6 +249,7 @@ _HOMES: Mapping[str, str] = {
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
+        "operations.records": "FlowRecords MirroredRecord MirrorState RecordsOptions records",
         "operations.render": "Rendered export init render rules schema write_export",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
         "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder "

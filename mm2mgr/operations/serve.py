@@ -66,6 +66,8 @@ from mm2mgr.operations.sample import SampleOrder, SampleView, refuse_unsampled, 
 from mm2mgr.operations.status import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.problems.flows import Resting
+from mm2mgr.problems.health import with_lag
 from mm2mgr.problems.status import observe
 from mm2mgr.text import few
 from mm2mgr.timing import wait_for
@@ -115,9 +117,11 @@ class EstateLook:
 
     @property
     def late_flows(self) -> Mapping[str, float]:
-        """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first."""
+        """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first;
+        without those that were paused by hand, whose problem says so."""
         limits = self.max_lag_seconds
-        behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals}
+        told = {problem.subject.flow for problem in self.status.problems() if isinstance(problem.evidence, Resting)}
+        behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals.keys() - told}
         late = [(flow, seconds) for flow, seconds in behind.items() if seconds > limits[flow]]
         return dict(sorted(late, key=lambda flow: limits[flow[0]] / flow[1]))
 
@@ -450,7 +454,8 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
         for alias, cluster in workspace.topology.clusters.items()
         if cluster.model.labels
     }
-    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits, labels)
+    status = with_lag(observed.status, totals, limits)
+    return EstateLook(began_at, began_at + timing.now() - began, status, lag, totals, limits, labels)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:

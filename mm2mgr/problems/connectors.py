@@ -296,9 +296,14 @@ class Failed(ProblemEvidence):
         return CAUSES[self.cause].retryable
 
     def command(self, problem: LiveProblem) -> str:
-        return "mm2mgr watch" if CAUSES[self.cause].instead else f"mm2mgr restart --failed {problem.argument}"
+        if CAUSES[self.cause].instead:
+            return "mm2mgr watch"
+        only_failed = "" if problem.older and problem.subject.tasks else "--failed "
+        return f"mm2mgr restart {only_failed}{problem.argument}"
 
     def text(self, problem: LiveProblem) -> str:
+        if problem.drift:  # what can be the cause is repaired first: a restart would fail again
+            return self.trace_summary
         if instead := CAUSES[self.cause].instead:
             return f"{self.trace_summary}; {instead}"
         return f"{self.trace_summary}; {self.remedy}, then run {problem.command}"

@@ -21,6 +21,7 @@ from mm2mgr.observe.audits import AuditState
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.lag_report import LagRow
 from mm2mgr.observe.losses import LossEntry, open_entries
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
@@ -29,7 +30,7 @@ from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
-from mm2mgr.problems.flows import find_overlaps, often_interrupted, workers_silent
+from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
 from mm2mgr.text import few, one_line, span_text
@@ -180,6 +181,23 @@ class Status:
             "failures": to_json(self.failures),
             "warnings": list(self.warnings),
         }
+
+
+def with_lag(status: Status, totals: Mapping[str, LagRow], limits: Mapping[str, float]) -> Status:
+    """Return a status whose flows that rest by hand say what is known of the age of the records that wait, by samples
+    and retention: `totals`: the lag of each flow, `limits`: its `max_lag`."""
+
+    def refine(problem: LiveProblem) -> LiveProblem:
+        evidence, total = problem.evidence, totals.get(problem.subject.flow)
+        if not isinstance(evidence, Resting) or total is None:
+            return problem
+        left = total.overtaken.seconds if total.overtaken else None
+        is_exact, most = not total.seconds.at_least, limits.get(problem.subject.flow)
+        danger = danger_text(total.seconds.value, most, left, is_exact=is_exact)
+        return replace(problem, evidence=replace(evidence, danger=danger or evidence.danger))
+
+    flows = (replace(flow, problems=tuple(map(refine, flow.problems))) for flow in status.flows)
+    return replace(status, flows=tuple(flows))
 
 
 @dataclass(frozen=True)

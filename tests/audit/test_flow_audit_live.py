@@ -17,11 +17,12 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from mm2mgr import operations
 from mm2mgr.audit.report import DifferenceKind, FlowAudit, PartitionAudit, Verdict
 from mm2mgr.audit.run import AuditProgress
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.operations import AuditOptions, audit, audit_compare
+from mm2mgr.operations import AuditOptions, MirrorState, RecordsOptions, audit, audit_compare
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.runtime import Runtime
 from mm2mgr.sandbox.server import start_all
@@ -104,6 +105,13 @@ def test_a_killed_worker_sends_again_what_the_audit_counts(pair: Pair, tree: Tre
         assert set(part.counts) <= {DifferenceKind.DUPLICATED}
         assert all("came twice, after the record of" in each.note for each in part.differences)
         assert part.source_records == traffic.rounds
+    time_ms = int(1000 * time.time()) - 5_000_000
+    (shown,) = operations.records(tree.workspace(), topics[0], RecordsOptions(since_ms=time_ms, count=100))
+    assert [record.offset for record in shown.records] == list(range(100))
+    (newest,) = operations.records(tree.workspace(), topics[0], RecordsOptions(count=100))
+    log = messages(pair.target, newest.remote)
+    for record in (*shown.records, *newest.records):
+        assert (record.state, {log[offset].value for offset in record.mirrors}) == (MirrorState.EQUAL, {record.value})
 
 
 def stop(tree: Tree, name: str) -> None:  # noqa: F811

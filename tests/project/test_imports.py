@@ -397,6 +397,7 @@ PURE = (
     "problems/audit",
     "problems/connectors",
     "problems/dashboard",
+    "problems/drift",
     "problems/failover",
     "problems/flows",
     "problems/health",

@@ -247,7 +247,7 @@ def nine_flows(at: float = NOW) -> EstateView:
         trouble[name] = (LiveProblem(failed, about(name, 1), 840.0),)
     trouble[names[7]] = (LiveProblem(ConfigDiffers(("tasks.max", "topics"), adopted=False), about(names[7])),)
     paused = names[8]
-    trouble[paused] = (LiveProblem(RestingWhileLagGrows("PAUSED", 4200, 1300), about(paused), 5400.0),)
+    trouble[paused] = (LiveProblem(RestingWhileLagGrows("PAUSED", 4200, "", 1300), about(paused), 5400.0),)
     flows = [
         flow_status(
             name,

@@ -97,7 +97,7 @@ def _flow(flow: str, number: int) -> FlowStatus:
         return wrong(TaskFailed(BROKEN, classify(BROKEN)), tasks=(TaskState(0, "FAILED", worker, 1),))
     if flow == "payments:us->hub":
         return wrong(
-            RestingWhileLagGrows("PAUSED", 5_200, 900), state="PAUSED", tasks=(TaskState(0, "PAUSED", worker, 1),)
+            RestingWhileLagGrows("PAUSED", 5_200, "", 900), state="PAUSED", tasks=(TaskState(0, "PAUSED", worker, 1),)
         )
     if flow == "logs:eu->archive":
         entry = loss(flow, "logs")

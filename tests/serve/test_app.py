@@ -318,7 +318,7 @@ def test_before_the_first_look_there_is_a_page_and_no_health() -> None:
 def test_several_flows_of_a_pair_are_one_cell_with_the_worst_state() -> None:
     flows = [flow_status(FLOW, "a->b"), flow_status("x:a->b", "a->b", health="problem", problems=(problem("x:a->b"),))]
     said = ask(view_of(look_of(flows)), "/?view=matrix").text
-    assert 'class="problem" href="/flows?source=a&amp;target=b"' in said
+    assert 'class="attention" href="/flows?source=a&amp;target=b"' in said, "it differs, and no record is in danger"
     assert "2 flows, level" in said
     listed = ask(view_of(look_of(flows)), "/flows?source=a&target=b").text
     assert listed.index("x:a-&gt;b") < listed.index(f">{FLOW.replace('>', '&gt;')}<"), "the worst first"

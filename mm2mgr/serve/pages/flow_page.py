@@ -25,7 +25,16 @@ from mm2mgr.output.status_text import lag_table, loss_cells, records_text
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems.health import FlowStatus
-from mm2mgr.serve.pages.base import MOST_ROWS, SAME_SECONDS, Context, change_text, flow_link, static_address, utc
+from mm2mgr.serve.pages.base import (
+    MOST_ROWS,
+    SAME_SECONDS,
+    Context,
+    change_text,
+    flow_link,
+    shown_health,
+    static_address,
+    utc,
+)
 from mm2mgr.serve.pages.charts import (
     BYTES_PER_SECOND,
     MARKS,
@@ -67,7 +76,7 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = "")
         "name": status.flow,
         "here": "/flows",
         "flow": status.flow,
-        "flow_health": status.health,
+        "flow_health": shown_health(status),
         "back": [
             ("Overview", "/"),
             ("All flows", "/flows"),
