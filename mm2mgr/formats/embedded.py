@@ -31,12 +31,16 @@ _HERE = re.compile(r"<<(-?)\s*(['\"]?)([A-Za-z_]\w*)\2")
 _VARIABLE = re.compile(r"(?<![\\$])\$([A-Za-z_]\w*)")  # braces make it the same, and plain to see
 _BODY = re.compile(  # `-d '{…`, `-sd'{…`, `--json='{…`, also with the body on the next line
     r"""(?:(?<![\w-])-[A-Za-z]{0,6}d(?:[\s=]|\\\r?\n)*"""
-    r"""|--(?:data(?:-raw|-binary|-ascii)?|json)(?:[\s=]|\\\r?\n)+)(?=['"]\s*\{)"""
+    r"""|--(?:data(?:-raw|-binary|-ascii)?|json)(?:[\s=]|\\\r?\n)+)(?=\$?['"]\s*\{)"""
 )
 _PART_OF_WORD = re.compile(  # quoted as a shell has it, or not
-    r"""'(?P<plain>[^']*)'|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>(?:[^\s'"\\;|&<>()`]|\\.)+)""", re.DOTALL
+    r"""'(?P<plain>[^']*)'|\$'(?P<ansi>(?:[^'\\]|\\.)*)'"""
+    r"""|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>(?:[^\s'"\\;|&<>()`]|\\.)+)""",
+    re.DOTALL,
 )
 _ESCAPED = re.compile(r"""\\([$`"\\])""")
+_ESCAPED_IN_ANSI = re.compile(r"\\(.)", re.DOTALL)
+_ANSI = {"'": "'", '"': '"', "\\": "\\", "n": " ", "t": " ", "r": " "}  # white space of JSON; lines stay
 _PUT = re.compile(r"/connectors/([\w.%-]+)/config")
 _COMMAND_END = re.compile(r"(?<!\\)\r?\n(?![ \t]*--)")
 _MIRROR_MAKER = re.compile(r"kafka-mirror-maker(?:\.sh)?\b|kafka\.tools\.MirrorMaker\b")
@@ -127,7 +131,9 @@ def _shell_word(text: str, start: int) -> tuple[str, int]:
     parts, end, depth = list[str](), start, 0
     while match := _PART_OF_WORD.match(text, end):
         end, part = match.end(), match["plain"]
-        if part is None:
+        if match["ansi"] is not None:
+            part = _ESCAPED_IN_ANSI.sub(_ansi, match["ansi"])
+        elif part is None:
             part = _unescape(_VARIABLE.sub(r"${\1}", match["quoted"] if match["bare"] is None else match["bare"]))
         elif part.lstrip("{ \t\r\n").startswith('\\"'):  # sh -c "curl -d '{\"…
             part = _unescape(part)
@@ -140,6 +146,11 @@ def _shell_word(text: str, start: int) -> tuple[str, int]:
 
 def _unescape(text: str) -> str:
     return _ESCAPED.sub(r"\1", text).replace("\\\n", "\n")
+
+
+def _ansi(escape: re.Match[str]) -> str:
+    """Return what an escape in bash's quotes `$'…'` stands for; one of the rarer ones stays as it is written."""
+    return _ANSI.get(escape[1], escape[0])
 
 
 def _line_starts(text: str) -> list[int]:
@@ -186,6 +197,26 @@ def maps_of_mirrors(root: Node) -> Iterator[Node]:
 
 
 # --- containers -------------------------------------------------------------------------------------------------------
+
+
+def as_a_container_gets_it(root: Node) -> Node:
+    """Return a compose file with one dollar where it has `$$`, which Compose writes for one; any other as it is.
+
+    https://docs.docker.com/reference/compose-file/interpolation/
+    """
+    services = root.get("services")
+    is_compose = services is not None and services.kind == "object" and root.get("apiVersion") is None
+    return _with_single_dollars(root) if is_compose else root
+
+
+def _with_single_dollars(node: Node) -> Node:
+    return replace(
+        node,
+        text=node.text.replace("$$", "$"),
+        members=tuple((key, line, _with_single_dollars(item)) for key, line, item in node.members),
+        items=tuple(map(_with_single_dollars, node.items)),
+    )
+
 
 _VERSION = re.compile(r"kafka-(\d+\.\d+(?:\.\d+)?)$|^v?(\d+\.\d+(?:\.\d+)?)")
 _IMAGES = re.compile(r"(?:^|/)(?:kafka|kafka-native|cp-[\w-]+|connect|kafka-connect)$")

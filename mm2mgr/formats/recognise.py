@@ -240,7 +240,9 @@ def _yaml(file: str, text: str) -> ForeignFile:
         if document.values.keys() <= TREE_KEYS and not has_config(document.values):
             raise no_mirror(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
     try:
-        roots = [documents.of_yaml(document, number) for number, document in enumerate(read)]
+        roots = [
+            embedded.as_a_container_gets_it(documents.of_yaml(document, number)) for number, document in enumerate(read)
+        ]
         content = _read_documents(file, "yaml", roots, decode_utf8(file, text))
     except RecursionError as error:
         raise wrong(file, "nested too deeply") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,33 @@ def test_every_body_that_curl_sends_is_read(tmp_path: Path, option: str) -> None
         ("first", 3 + more),
         ("second", 6 + 2 * more),
     ]
+
+
+def test_a_body_with_the_escapes_of_bash_is_read_as_bash_reads_it(tmp_path: Path) -> None:
+    body = json.dumps({"connector.class": CLASS, "topics": "it's|a\\.b"}, indent=1)
+    quoted = body.replace("\\", "\\\\").replace("'", "\\'").replace("{", "{\\n", 1)
+    path = tmp_path / "create.sh"
+    path.write_text(f"curl -X PUT http://c:8083/connectors/mine/config -d $'{quoted}'\n")
+    (read,) = (found for inner in read_file(path).within for found in inner.connectors)
+    assert (read.name, read.config["topics"], read.lines["topics"].line) == ("mine", "it's|a\\.b", 3)
+    echoed = subprocess.run(["bash", "-c", f"printf %s $'{quoted}'"], capture_output=True, text=True, check=True).stdout
+    assert json.loads(echoed)["topics"] == read.config["topics"]
+
+
+@pytest.mark.parametrize("within", ["command", "content", "environment"])
+def test_a_dollar_that_compose_does_not_fill_in_is_one(tmp_path: Path, within: str) -> None:
+    """Compose writes `$$` for a dollar, which is what the container gets."""
+    config = json.dumps({"connector.class": CLASS, "topics": "orders$$", "ssl.key": "$${env:KEY}"})
+    command = f"curl -X PUT http://c:8083/connectors/mine/config -d '{config}'"
+    text = {
+        "command": f"services:\n  a:\n    image: curl\n    command:\n      - sh\n      - -c\n      - |\n        {command}\n",
+        "content": f"services: {{a: {{image: b}}}}\nconfigs:\n  mine.json:\n    content: |\n      {config}\n",
+        "environment": f"services:\n  a:\n    image: b\n    environment:\n      MINE: |\n        {config}\n",
+    }[within]
+    path = tmp_path / "docker-compose.yml"
+    path.write_text(text)
+    (read,) = (found for inner in read_file(path).within for found in inner.connectors)
+    assert (read.config["topics"], read.config["ssl.key"]) == ("orders$", "${env:KEY}")
 
 
 def test_a_body_that_is_no_json_is_named(tmp_path: Path) -> None:

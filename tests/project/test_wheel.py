@@ -20,12 +20,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DATA_SUFFIXES = {".j2", ".jar", ".lock", ".properties", ".yaml", ".json", ".html", ".css", ".js"}
 
 
-def built_wheel(target: Path) -> Path:
-    """Build the wheel into a folder."""
+def built_wheel(target: Path, **environment: str) -> Path:
+    """Build the wheel into a folder, with these variables in the environment."""
     # No isolation: the build backend is a development dependency, so that no test downloads anything.
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
     command = [*build, str(target), str(REPOSITORY)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    env = os.environ | environment
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     (built,) = target.glob("mm2mgr-*.whl")
     return built
@@ -95,6 +96,28 @@ def test_its_metadata_is_what_an_index_shows(wheel: Path) -> None:
     assert metadata["Keywords"]
     pythons = re.findall(r"Python :: (3\.\d+)$", "\n".join(metadata.get_all("Classifier", [])), re.MULTILINE)
     assert pythons == ["3.11", "3.12", "3.13"]
+
+
+def test_the_address_of_the_repository_becomes_its_project_urls(wheel: Path, tmp_path: Path) -> None:
+    def project_urls(built: Path) -> list[str]:
+        with zipfile.ZipFile(built) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            return email.message_from_bytes(archive.read(name)).get_all("Project-URL", [])
+
+    assert project_urls(wheel) == []
+    address = "https://git.example.net/streaming/mm2mgr"
+    urls = dict(line.split(", ") for line in project_urls(built_wheel(tmp_path, MM2MGR_PROJECT_URL=f"{address}/")))
+    assert urls["Homepage"] == address
+    paths = [url.removeprefix(f"{address}/blob/HEAD/") for url in urls.values() if "/blob/HEAD/" in url]
+    assert paths
+    assert [path for path in paths if not (REPOSITORY / path).is_file()] == []
+
+
+@pytest.mark.parametrize("address", ["git@git.example.net:streaming/mm2mgr", "https://jane:secret@git.example.net/m"])
+def test_an_address_that_would_mislead_or_tell_a_secret_builds_no_wheel(address: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="MM2MGR_PROJECT_URL") as refused:
+        built_wheel(tmp_path, MM2MGR_PROJECT_URL=address)
+    assert "secret" not in str(refused.value)
 
 
 def test_the_source_archive_holds_every_file_that_git_does(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.problems.kind import ProblemSubject
 from tests.observe.examples import example_problem
@@ -263,3 +263,10 @@ def test_keys_search_where_a_person_is_and_leave_again(page: Any, url: str) -> N
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.tagName") == "BODY"
+
+
+def test_paper_has_no_buttons(page: Any, url: str) -> None:
+    page.goto(url)
+    page.emulate_media(media="print")
+    assert page.locator(".entry .command").first.is_visible()
+    assert not any(page.locator(name).first.is_visible() for name in ("nav", "#pause", "#q", ".copy"))
