@@ -39,7 +39,7 @@ _PARTS = {
     "rebalance": ("rebalance", "nothing is rebalanced by this process"),
     "sample": ("sample", "this process samples nothing"),
 }
-_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,6 +141,12 @@ class _Guard:
 def _host_name(host: bytes) -> str:
     parts = _HOST.fullmatch(host)
     return parts[1].decode().strip("[]").lower() if parts else ""
+
+
+def _cookie_name(request: Request) -> str:
+    """Return the name of the cookie with a visit: browsers send a cookie to all ports of a host, each another estate."""
+    parts = _HOST.fullmatch(request.headers.get("host", "").encode(errors="replace"))
+    return f"{_COOKIE}_{parts[2].decode()}" if parts and parts[2] else _COOKIE
 
 
 def application(
@@ -337,20 +343,26 @@ class _Answers:
     def _visit(self, request: Request) -> Visit:
         """Return the visit that a request belongs to. What loads again by itself is none."""
         is_live = _LIVE in request.headers or _AGAIN in request.query_params
-        return Visit.from_cookie(request.cookies.get(_COOKIE, ""), self._clock(), is_live=is_live)
+        return Visit.from_cookie(request.cookies.get(_cookie_name(request), ""), self._clock(), is_live=is_live)
 
     def _html(
         self, request: Request, page: str, view: EstateView, context: pages.Context, status: int = 200
     ) -> Response:
         query = request.query_params
         pace = pages.LoadPace.parse(query.get("live", ""), query.get("refresh", ""))
-        parameters = [(name, value) for name, value in query.multi_items() if name != _AGAIN]
-        again = f"{request.scope['path']}?{urlencode([*parameters, (_AGAIN, '1')])}"
-        text = pages.html(page, view, timing.now(), context, pace, again)
+        own = urlencode([item for item in query.multi_items() if item[0] not in {_AGAIN, *pages.CARRIED}])
+        address = f"{request.scope['path']}?{f'{own}&' if own else ''}"
+        text = pages.html(page, view, timing.now(), context, pace, address)
         response = HTMLResponse(view.local_paths.hide_in_html(text), status)
         if cookie := self._visit(request).cookie:
             is_secure = request.scope["scheme"] == "https"
             response.set_cookie(
-                _COOKIE, cookie, _COOKIE_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict"
+                _cookie_name(request),
+                cookie,
+                _COOKIE_SECONDS,
+                path="/",
+                secure=is_secure,
+                httponly=True,
+                samesite="strict",
             )
         return response

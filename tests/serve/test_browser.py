@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -234,6 +235,24 @@ def test_the_pages_of_size_and_fleet_have_no_barrier(tab: Any, tmp_path: Path) -
         (tmp_path / f"{name}.html").write_text(text)
         tab.goto((tmp_path / f"{name}.html").as_uri())
         assert violations(tab, [(1280, "light"), (400, "dark")]) == [], name
+
+
+def test_no_name_of_any_length_makes_a_page_scroll_sideways(tab: Any) -> None:
+    names = [f"{number}{HOSTILE[1:]}" for number in range(4)]
+    flow, source, target, connect = names
+    tasks = (TaskState(0, "FAILED", f"{HOSTILE}:8083", 1),)
+    status = flow_status(f"{flow}:{source}->{target}", f"{source}->{target}", connect=connect, tasks=tasks)
+    look = look_of([status], {status.flow: {HOSTILE: 1}}, at=time.time())
+    view = view_of(look, survey=SURVEY, owner=HOSTILE, tree=HOSTILE, host=HOSTILE)
+    paths = ("/", "/?view=matrix", "/flows?group=pair", flow_link(status.flow), "/workers", "/traffic", "/parts",
+             f"/worker?{urlencode({'connect': connect, 'id': f'{HOSTILE}:8083'})}", flow_link(HOSTILE))  # fmt: skip
+    with serving(lambda: view) as served:
+        for path in paths:
+            tab.goto(served + path)
+            for width in (1280, 400):
+                tab.set_viewport_size({"width": width, "height": 900})
+                assert tab.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert tab.title() != "x"
 
 
 def test_the_list_of_flows_follows_what_is_typed_and_so_does_its_address(browser: Any, nine: str) -> None:

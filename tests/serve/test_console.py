@@ -154,7 +154,11 @@ def test_live_loads_are_no_visit(page: Any, url: str) -> None:
     page.clock.install()
     page.goto(url)
     (before,) = page.context.cookies()
-    assert (before["name"], before["httpOnly"], before["sameSite"]) == ("mm2mgr_visit", True, "Strict")
+    assert (before["name"], before["httpOnly"], before["sameSite"]) == (
+        f"mm2mgr_visit_{url.rpartition(':')[2]}",
+        True,
+        "Strict",
+    ), "another port is another estate"
     with page.expect_response(f"{url}/") as answered:
         load_soon(page)
     assert "set-cookie" not in answered.value.headers
@@ -182,4 +186,87 @@ def test_without_script_the_page_is_whole(browser: Any, url: str, shown: dict[st
     assert page.locator("#pause").is_hidden()
     assert "The page loads again every 60 s." in page.locator("main noscript").inner_text()
     assert page.locator("noscript meta").get_attribute("content") == "60; url=/?refresh=60&again=1"
+    page.get_by_role("link", name="Do not load it again").click()
+    assert page.url == f"{url}/?live=off"
+    assert page.locator("noscript meta").count() == 0
+    page.goto(f"{url}/flows?q=dc1")
+    page.get_by_role("link", name="Load the page again every 30 s").click()
+    assert page.url == f"{url}/flows?q=dc1&refresh=30"
     page.close()
+
+
+def test_searches_and_links_in_new_tabs_keep_a_pause_and_the_interval(page: Any, url: str) -> None:
+    page.goto(f"{url}/?refresh=60")
+    page.get_by_role("button", name="Pause").click()
+    assert page.url == f"{url}/?refresh=60&live=off"
+    assert page.locator("nav a", has_text="Losses").get_attribute("href") == "/losses?live=off&refresh=60"
+    page.locator("#q").fill("dc1")
+    page.locator("#q").press("Enter")
+    page.wait_for_url("**/flows?q=dc1&live=off&refresh=60")
+    page.get_by_role("button", name="Live").click()
+    page.locator(".find [name=q]").fill("dc2")
+    page.wait_for_url("**/flows?q=dc2&refresh=60")
+    assert page.locator("#pause").get_attribute("title") == "Loads again every 60 s"
+
+
+def test_the_title_of_a_hidden_tab_counts_on(page: Any, url: str, shown: dict[str, EstateView]) -> None:
+    page.clock.install()
+    page.goto(url)
+    page.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
+    shown["view"] = replace(shown["view"], look=look_of([flow_status("orders:a->b", "a->b")], at=time.time()))
+    asked = list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(50_000)
+    assert asked == [], "once a minute is enough for what nobody sees"
+    page.clock.run_for(12_000)
+    page.locator("h1", has_text="Nothing is wrong").wait_for(timeout=5000)
+    assert page.title() == "mm2mgr: overview"
+
+
+def test_a_page_that_has_not_loaded_for_long_is_grey_and_says_so_until_it_loads(page: Any, url: str) -> None:
+    page.clock.install()
+    page.goto(url)
+    page.get_by_role("button", name="Pause").click()
+    page.clock.run_for(120_000)
+    assert page.locator("main.stale").count() == 0, "it may be read for a while"
+    page.clock.run_for(200_000)
+    page.get_by_text(re.compile("Not loaded since .* UTC: what is shown is older")).wait_for(timeout=5000)
+    assert page.locator("main.stale").count() == 1
+    page.get_by_role("button", name="Live").click()
+    page.clock.run_for(2_000)
+    page.locator("#answer").wait_for(state="hidden", timeout=5000)
+    assert page.locator("main.stale").count() == 0
+
+
+def test_a_warning_is_read_aloud_once_and_the_head_is_new_with_each_load(
+    page: Any, url: str, shown: dict[str, EstateView]
+) -> None:
+    shown["view"] = replace(shown["view"], error="no broker answered")
+    page.clock.install()
+    page.goto(url)
+    assert page.locator("main [role=alert]").count() == 1
+    shown["view"] = replace(shown["view"], commit="0123456789ab")
+    load_soon(page)
+    page.locator("#who", has_text="0123456789ab").wait_for(timeout=5000)
+    assert page.locator("main .warn").inner_text() == "The last look failed: no broker answered"
+    assert page.locator("main [role=alert]").count() == 0
+    shown["view"] = replace(shown["view"], error="another one")
+    load_soon(page)
+    page.locator("main [role=alert]", has_text="another one").wait_for(timeout=5000)
+
+
+def test_keys_search_where_a_person_is_and_leave_again(page: Any, url: str) -> None:
+    page.goto(f"{url}/flows?health=problem")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.closest('.find') !== null"), "the filters stay"
+    page.keyboard.type("x")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.tagName") == "BODY"
+
+
+def test_paper_has_no_buttons(page: Any, url: str) -> None:
+    page.goto(url)
+    page.emulate_media(media="print")
+    assert page.locator(".entry .command").first.is_visible()
+    assert not any(page.locator(name).first.is_visible() for name in ("nav", "#pause", "#q", ".copy"))

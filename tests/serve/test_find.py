@@ -177,7 +177,8 @@ def test_nothing_is_near_what_is_like_nothing() -> None:
     assert nearest_flows(SHOP, "") == nearest_flows(SHOP, "zzzzzzzz") == []
     assert ask("/flow").status_code == 404
     long = "x" * 5000
-    assert ask(flow_link(long)).text.count("x") < 1500, "what was asked for is cut"
+    said = ask(flow_link(long)).text.partition("<noscript>")[0]  # whose link loads this address again
+    assert said.count("x") < 1500, "what was asked for is cut"
 
 
 # --- the picture ------------------------------------------------------------------------------------------------------

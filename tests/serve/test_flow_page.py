@@ -180,6 +180,10 @@ def test_marks_that_would_overprint_each_other_are_one_with_all_of_their_titles(
     assert drawn.count('<g class="mark') == 2
     assert '<g class="mark loss">' in drawn, "the gravest gives the sign"
     assert "apply &lt;b&gt;; 22:11 7 records</title>" in drawn
+    week = chart(
+        "Lag", TimeSpan(NOW - 7 * 86_400, NOW, 900.0), [NOW], [ChartLine("lag", "own", [1])], RECORDS, marks=marks
+    )
+    assert "apply &lt;b&gt;; 14 Nov 22:11 7 records</title>" in week, "of several days, the day too"
 
 
 def test_a_sparkline_has_gaps_and_says_what_it_is() -> None:

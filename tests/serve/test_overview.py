@@ -155,6 +155,17 @@ def test_clusters_that_cannot_be_read_and_a_tree_that_is_not_applied_are_wrong_t
     assert "what runs differs from the tree: 1 to update (main/mm2.a.b.source.orders)" in said
 
 
+def test_a_failure_of_several_lines_is_a_sentence_and_a_long_name_leaves_words_to_read() -> None:
+    failure = Failure("no URL answered:\n  http://c:1: refused", "Check that it runs.")
+    said = shown_text(view_of(look_of([flow_status(FLOW, "a->b")], failures={"connect main": failure})))
+    assert (
+        "cannot be read: no URL answered: http://c:1: refused; Check that it runs; 1 flow on it not known now" in said
+    )
+    long = look_of([flow_status(FLOW, "a->b")], failures={f"kafka {'k' * 249}": Failure("no answer", "")})
+    (row,) = wrong(view_of(long))["shown"]  # type: ignore[misc]
+    assert row.lead == f"kafka {'k' * 204} …"
+
+
 def test_clusters_that_fail_alike_are_one_entry() -> None:
     failures = {
         f"kafka dc{number}": Failure(f"dc{number}: no broker answers in 5.{number} s", "") for number in range(5)
@@ -324,6 +335,13 @@ def test_the_cookie_stays_here_and_live_loads_get_none() -> None:
     assert "since your last visit, 2.22 h ago" in ask(nine_flows(), headers=past).text
 
 
+def test_another_port_of_a_machine_is_another_estate_with_visits_of_its_own() -> None:
+    past = {"Host": "localhost:8643", "Cookie": f"mm2mgr_visit_8642={NOW - 9000:.0f}.{NOW - 8000:.0f}"}
+    answer = ask(nine_flows(), headers=past)
+    assert answer.headers["set-cookie"].startswith("mm2mgr_visit_8643=0.")
+    assert "in the last 24 h" in answer.text
+
+
 # --- head and pace ----------------------------------------------------------------------------------------------------
 
 
@@ -338,13 +356,20 @@ def test_the_head_says_whose_estate_it_is_and_how_old() -> None:
     [("", "30", ""), ("?live=off", "0", "live=off"), ("?refresh=60", "60", "refresh=60"), ("?live=on", "30", "")],
 )
 def test_links_carry_the_pace(query: str, live: str, carried: str) -> None:
-    text = ask(nine_flows(), f"/{query}").text
+    text = re.sub("<noscript>.*?</noscript>", "", ask(nine_flows(), f"/{query}").text)  # its links choose another pace
     assert f'data-live="{live}"' in text
     links = re.findall(r'href="(/[^"]*)"', text)
     assert all(link.partition("#")[0].endswith(carried) for link in links)
     assert f"/flow?id=orders%3Adc1-%3Eagg-east{'&amp;' if carried else ''}{carried}" in links
     assert ('name="' + carried.partition("=")[0] in text) or not carried, "the search keeps it too"
     assert ask(nine_flows(), html.unescape(links[3])).status_code == 200
+
+
+def test_a_pause_keeps_the_interval_for_when_it_ends() -> None:
+    text = ask(nine_flows(), "/?live=off&refresh=60").text
+    assert 'data-live="0" data-every="60"' in text
+    assert "http-equiv" not in text, "without script neither"
+    assert 'href="/flows?refresh=60&amp;live=off"' in text
 
 
 def test_the_pace_of_links_is_written_once() -> None:

@@ -1,6 +1,6 @@
 """The pages of `serve`: models from a view, and HTML from the models."""
 
-from mm2mgr.serve.pages.base import Context, LoadPace, flow_link, html, static_files, style
+from mm2mgr.serve.pages.base import CARRIED, Context, LoadPace, flow_link, html, static_files, style
 from mm2mgr.serve.pages.flow_list import flow_list, nearest_flows, unknown_flow
 from mm2mgr.serve.pages.flow_page import flow
 from mm2mgr.serve.pages.overview import overview
@@ -9,6 +9,7 @@ from mm2mgr.serve.pages.traffic import traffic_page
 from mm2mgr.serve.pages.workers import unknown_worker, worker, workers, workers_dict
 
 __all__ = [
+    "CARRIED",
     "Context",
     "LoadPace",
     "changes",

@@ -64,14 +64,13 @@ class LoadPace:
         """Read `live=off` and `refresh=30` of an address; anything else is as if it was not there."""
         is_number = refresh.isascii() and refresh.isdecimal() and len(refresh) < _MOST_DIGITS
         seconds = min(max(int(refresh), _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS) if is_number else None
-        return cls(None, True) if live == "off" else cls(seconds)
+        return cls(seconds, live == "off")
 
     @property
     def query(self) -> tuple[tuple[str, str], ...]:
         """What links carry on."""
-        if self.is_paused:
-            return (("live", "off"),)
-        return () if self.refresh_seconds is None else (("refresh", str(self.refresh_seconds)),)
+        refresh = () if self.refresh_seconds is None else (("refresh", str(self.refresh_seconds)),)
+        return (*refresh, ("live", "off")) if self.is_paused else refresh
 
     def seconds(self, view: EstateView) -> int:
         """Return how often a script loads the page."""
@@ -81,7 +80,7 @@ class LoadPace:
         """Return a page whose links keep the pace."""
         if not self.query:
             return text
-        more = urlencode(self.query)
+        more = urlencode(self.query).replace("&", "&amp;")
 
         def link(match: re.Match[str]) -> str:
             path, fragment = match[1], match[2] or ""
@@ -91,11 +90,11 @@ class LoadPace:
 
 
 def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
-    page: str, view: EstateView, tick: float, context: Context, pace: LoadPace = LoadPace(), again: str = ""
+    page: str, view: EstateView, tick: float, context: Context, pace: LoadPace = LoadPace(), address: str = "/?"
 ) -> str:
     """Return a page: `page` names its template, `context` is what that needs, `tick` is now on the clock of the view.
 
-    `again`: the address from which a browser without script loads it again.
+    `address`: its own, without a pace, up to where a parameter may follow.
     """
     status = view.look.status if view.look else None
     count = problem_count(view)
@@ -112,8 +111,8 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
         is_stale=view.state(tick) == "stale",
         trouble=_trouble(view, tick),
         taken_at=utc(status.taken_at) if status else "",
-        refresh=pace.refresh_seconds,
-        again=again,
+        refresh=None if pace.is_paused else pace.refresh_seconds,
+        address=address,
         every=pace.seconds(view),
         is_live=not pace.is_paused,
         carried=pace.query,

@@ -111,7 +111,8 @@ def chart(  # noqa: PLR0913 - what it shows and over which time
             f'<path class="{line.style}" d="{_path(span, times, line.values, top)}" data-name="{escape(line.name)}"'
             f' data-values="{written}"><title>{escape(line.name)}</title></path>'
         )
-    parts += map(_mark, _group_marks(span, marks))
+    form = "%H:%M" if span.last - span.first <= _DAY * 1.01 else "%-d %b %H:%M"
+    parts += (_mark(left, several, form) for left, several in _group_marks(span, marks))
     if not measured:
         middle = (_LEFT + _RIGHT) / 2
         parts.append(f'<text x="{middle:g}" y="78" text-anchor="middle">nothing was measured</text>')
@@ -217,10 +218,9 @@ def _group_marks(span: TimeSpan, marks: Sequence[ChartMark]) -> Iterator[tuple[f
         yield _place(several[-1].time, span), several
 
 
-def _mark(group: tuple[float, Sequence[ChartMark]]) -> str:
-    left, marks = group
+def _mark(left: float, marks: Sequence[ChartMark], form: str) -> str:
     kinds = [kind for kind in MARKS if any(mark.kind == kind for mark in marks)]
-    title = "; ".join(f"{datetime.fromtimestamp(mark.time, UTC):%H:%M} {mark.text}" for mark in marks)
+    title = "; ".join(f"{datetime.fromtimestamp(mark.time, UTC):{form}} {mark.text}" for mark in marks)
     sign = (
         f'<path class="sign" d="M{left - 5:.1f} 2h10l-5 9z"/>'
         if kinds[0] != "loss"

@@ -14,7 +14,7 @@ from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
 from mm2mgr.problems.order import TROUBLE_OF_KIND, WORST_TROUBLE_FIRST, ProblemGroup, order_problems
 from mm2mgr.serve.pages.base import Context, flow_link, undone_changes, utc
-from mm2mgr.text import few, list_names, number_of, span_text
+from mm2mgr.text import few, list_names, number_of, one_line, span_text
 
 _SHOWN = 8
 """Entries that stand on the first screen; the rest is folded."""
@@ -48,7 +48,8 @@ class WrongEntry:
         if len(self.sentence) <= _LEAD:
             return self.sentence
         start = self.sentence[:_LEAD]
-        return f"{start.rpartition(' ')[0] or start} …"
+        words = start.rpartition(" ")[0]
+        return f"{words if len(words) > _LEAD // 2 else start} …"
 
 
 def wrong(view: EstateView) -> Context:
@@ -107,8 +108,8 @@ def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
         kind, _, name = where.partition(" ")
         flows = [flow.flow for flow in status.flows if kind == "connect" and flow.connect == name]
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
-        hint = f"; {failure.hint}" if failure.hint else ""
-        text = f"{where} cannot be read: {failure.message}{hint}{unknown}"
+        hint = f"; {one_line(failure.hint).removesuffix('.')}" if failure.hint else ""
+        text = f"{where} cannot be read: {one_line(failure.message).removesuffix('.')}{hint}{unknown}"
         same = (kind, _NUMBER.sub("0", failure.message.replace(name, "…")))
         alike.setdefault(same, []).append((where, "", text, CHECK))
     for parts in alike.values():

@@ -3,6 +3,9 @@
 "use strict";
 (() => {
   const LIVE = "X-Mm2mgr-Live"; // a load by this script is no visit
+  const CARRIED = ["live", "refresh"]; // what links and searches of a page keep of its address
+  const HIDDEN_SECONDS = 60; // at least, between two loads of a tab that nobody sees: its title counts the problems
+  const OLD_SECONDS = 300; // at least, until a page that does not load again is grey
   const head = document.getElementById("head");
   const answer = document.getElementById("answer");
   const pause = document.getElementById("pause");
@@ -10,6 +13,7 @@
   const every = Number(head.dataset.every) || 30;
   let seconds = Number(head.dataset.live) || 0;
   let next = Date.now() + 1000 * seconds;
+  let loadedAt = Date.now();
   let lookedAt = 0;
   let silentSince = null;
   let loading = false;
@@ -62,6 +66,10 @@
     const after = page.getElementById("main");
     if (!before || !after) return;
     decorate(after);
+    const told = new Set([...before.querySelectorAll(".warn")].map((warning) => warning.textContent));
+    for (const alert of after.querySelectorAll("[role=alert]")) { // read aloud once, not with every load
+      if (told.has(alert.textContent)) alert.removeAttribute("role");
+    }
     const opened = new Map([...detailsIn(before)].map(([key, element]) => [key, element.open]));
     const places = new Map([...regionsIn(before)].map(([key, e]) => [key, [e.scrollLeft, e.scrollTop]]));
     const focused = before.contains(document.activeElement)
@@ -75,8 +83,10 @@
     if (focused) focusable(after).get(focused[0])?.focus({ preventScroll: true });
     window.scrollTo(left, top);
     document.title = page.title;
-    const looked = page.getElementById("looked");
-    if (looked) document.getElementById("looked").replaceWith(document.adoptNode(looked));
+    for (const part of ["who", "looked"]) {
+      const newer = page.getElementById(part);
+      if (newer) document.getElementById(part).replaceWith(document.adoptNode(newer));
+    }
     readAge();
     document.dispatchEvent(new CustomEvent("mm2mgr:load"));
   }
@@ -87,7 +97,7 @@
     const selected = window.getSelection();
     const field = document.activeElement;
     const types = field && main().contains(field) && /^(INPUT|SELECT|TEXTAREA)$/.test(field.tagName);
-    return document.hidden || loading || types || Boolean(selected && selected.type === "Range");
+    return loading || types || Boolean(selected && selected.type === "Range");
   }
 
   async function load() {
@@ -97,60 +107,78 @@
       const got = await fetch(location.href, { headers: { [LIVE]: "1" }, cache: "no-store", signal: limit });
       if (got.status !== 200 && got.status !== 404) throw new Error(String(got.status));
       const page = new DOMParser().parseFromString(await got.text(), "text/html");
-      if (!isSelecting()) swap(page);
       silentSince = null;
+      if (isSelecting()) return;
+      swap(page);
+      loadedAt = Date.now();
       answer.hidden = true;
     } catch {
       silentSince = silentSince || Date.now();
-      answer.textContent = `No answer since ${clock(silentSince)}: what is shown is older, and may be wrong by now.`;
-      answer.hidden = false;
-      main().classList.add("stale");
+      tellOld(`No answer since ${clock(silentSince)}`);
     } finally {
       loading = false;
       next = Date.now() + 1000 * seconds;
     }
   }
 
+  function tellOld(reason) {
+    const text = `${reason}: what is shown is older, and may be wrong by now.`;
+    if (answer.hidden || answer.textContent !== text) answer.textContent = text;
+    answer.hidden = false;
+    main().classList.add("stale");
+  }
+
   const isSelecting = () => window.getSelection()?.type === "Range";
 
   function setLive(value) {
     seconds = value;
-    next = Date.now() + 1000 * seconds;
+    next = Date.now(); // at once: what is shown may be old
     const address = new URL(location.href);
-    for (const name of ["live", "again", ...(value ? [] : ["refresh"])]) address.searchParams.delete(name);
+    for (const name of ["live", "again"]) address.searchParams.delete(name);
     if (!value) address.searchParams.set("live", "off");
     history.replaceState(null, "", address);
+    carry();
     tellLive();
+  }
+
+  // Links and searches keep a pause, and an interval that is the page's own.
+  function carry() {
+    const here = new URLSearchParams(location.search);
+    for (const link of document.querySelectorAll("a[href^='/']")) {
+      const there = new URL(link.getAttribute("href"), location.href);
+      for (const name of CARRIED) {
+        there.searchParams.delete(name);
+        if (here.has(name)) there.searchParams.set(name, here.get(name));
+      }
+      link.setAttribute("href", there.pathname + there.search + there.hash);
+    }
+    for (const form of document.querySelectorAll("form[action^='/']")) {
+      for (const name of CARRIED) {
+        form.querySelector(`input[type=hidden][name=${name}]`)?.remove();
+        if (!here.has(name)) continue;
+        const field = document.createElement("input");
+        [field.type, field.name, field.value] = ["hidden", name, here.get(name)];
+        form.append(field);
+      }
+    }
   }
 
   function tellLive() {
     pause.textContent = seconds ? "Pause" : "Live";
     pause.title = seconds ? `Loads again every ${seconds} s` : "Does not load again";
-    pause.setAttribute("aria-pressed", String(!seconds));
     pause.hidden = false;
   }
 
   pause.addEventListener("click", () => setLive(seconds ? 0 : every));
 
-  // Links of a page that is paused, or that has an interval of its own, keep that.
-  document.addEventListener("click", (event) => {
-    const link = event.target instanceof Element ? event.target.closest("a[href^='/']") : null;
-    if (!link) return;
-    const [here, there] = [new URL(location.href), new URL(link.href)];
-    for (const name of ["live", "refresh"]) {
-      there.searchParams.delete(name);
-      if (here.searchParams.has(name)) there.searchParams.set(name, here.searchParams.get(name));
-    }
-    link.href = there.pathname + there.search + there.hash;
-  }, true);
-
   // --- keyboard and commands ------------------------------------------------------------------------------------------
 
   document.addEventListener("keydown", (event) => {
     const field = event.target instanceof Element && event.target.closest("input, select, textarea");
+    if (event.key === "Escape" && field && field.type === "search" && field.value === "") field.blur(); // the first one empties it
     if (event.key !== "/" || field || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    document.getElementById("q")?.focus();
+    (document.querySelector(".find [name=q]") || document.getElementById("q"))?.focus();
   });
 
   function decorate(part) {
@@ -174,6 +202,7 @@
       setTimeout(() => { button.textContent = "Copy"; }, 1500);
     } catch { // no clipboard here: what is selected is copied by the keyboard
       window.getSelection()?.selectAllChildren(command);
+      button.textContent = "Press Ctrl+C";
     }
   });
 
@@ -182,6 +211,9 @@
   tellLive();
   setInterval(() => {
     tellAge();
-    if (seconds && Date.now() >= next && !isBusy()) load();
+    const waits = document.hidden ? 1000 * Math.max(0, HIDDEN_SECONDS - seconds) : 0;
+    if (seconds && Date.now() >= next + waits && !isBusy()) load();
+    const isOld = Date.now() - loadedAt > 1000 * Math.max(OLD_SECONDS, 3 * (seconds || every));
+    if (isOld && !silentSince) tellOld(`Not loaded since ${clock(loadedAt)}`);
   }, 1000);
 })();
