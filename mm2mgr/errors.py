@@ -121,6 +121,10 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.INTERRUPTED: "before there was a verdict; `--follow` then ends with the code of its last audit",
     },
     "who": {ExitCode.NO: _UNREAD},
+    "records": {
+        ExitCode.NO: "something could not be judged, and no record that is shown differs",
+        ExitCode.DIFFERS: "a record is altered, or its mirror was not found",
+    },
     "topics": {ExitCode.NO: "a source could not be read", ExitCode.LOOK: "a target could not be read"},
     "history": {ExitCode.NO: "the history of a Connect cluster could not be read"},
     "snapshot": {ExitCode.NO: "a cluster did not answer: the file says so, too"},

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from mm2mgr.text import rate_text
+from mm2mgr.text import rate_text, span_text
 
 MIB = 1 << 20
 Placement = Literal["target", "source", "elsewhere"]
@@ -416,11 +416,13 @@ class _Model:
                 f"batch.size ({clients.batch_bytes}) is more than the target accepts ({accepted}): batches are refused"
                 " and split"
             )
-        late = "{} takes {:.0f} s, longer than request.timeout.ms ({:.0f} s) of the {}"
+        late = "{} takes {}, longer than request.timeout.ms ({}) of the {}"
         if fetch * 1000 > clients.fetch_timeout_ms:
-            return late.format("a fetch", fetch, clients.fetch_timeout_ms / 1000, "consumer")
+            return late.format("a fetch", span_text(fetch), span_text(clients.fetch_timeout_ms / 1000), "consumer")
         if request * 1000 > clients.request_timeout_ms:
-            return late.format("a request", request, clients.request_timeout_ms / 1000, "producer")
+            return late.format(
+                "a request", span_text(request), span_text(clients.request_timeout_ms / 1000), "producer"
+            )
         return ""
 
 

@@ -31,6 +31,7 @@ from mm2mgr.link import (
     records_of,
     window,
 )
+from mm2mgr.text import span_text
 
 Profile = Literal["latency", "balanced", "throughput"]
 KIB = 1024
@@ -175,7 +176,7 @@ def _reader(crossing: Crossing) -> dict[str, Text]:
     wish = leg.rtt_seconds * (1 - aim.waiting) / aim.waiting / (1 / rate + 1 / HAND_ON_BYTES_PER_SECOND)
     bounds: dict[str, float] = {
         f"so large that the round trip is {aim.waiting:.0%} of its time": max(wish, aim.fetch),
-        f"{words}, and a fetch has to end within {FETCH_SECONDS:.0f} s": share * FETCH_SECONDS,
+        f"{words}, and a fetch has to end within {span_text(FETCH_SECONDS)}": share * FETCH_SECONDS,
         f"the heap of a worker with {crossing.worker_tasks} tasks": room,
         "brokers answer with little more": _LARGEST_FETCH,
     }
@@ -271,7 +272,7 @@ def _timeout(leg: Leg, seconds: float, subject: str, words: str) -> dict[str, Te
     if seconds + leg.rtt_seconds <= FETCH_SECONDS:
         return {}
     limit = math.ceil(max(1.5 * (seconds + leg.rtt_seconds), _TIMEOUT_SECONDS))
-    reason = f"{subject} may take {seconds:.0f} s at {words}"
+    reason = f"{subject} may take {span_text(seconds)} at {words}"
     return {"request.timeout.ms": _text(limit * 1000, reason)}
 
 

@@ -482,7 +482,9 @@ def problems_page() -> str:
     blocks = [
         "What `mm2mgr status -o json` has in `problem_values`, as objects: `kind` from the list below, `subject` (`connect`, `connector`, `flow`, `tasks`; "
         "empty where it is about none), `evidence` (facts, without secrets), `since_seconds` (for how long it has been seen; null: that is not remembered), "
-        "`cause` (of failures, else empty) and `retryable` (a restart alone can cure it). `problems` has the same as sentences.",
+        "`cause` (of failures, else empty), `retryable` (a restart alone can cure it), `drift` (keys of the connector that differ from the tree and can be the "
+        "cause: the command of the problem is an apply, and `config-differs` does not name them again) and `older` (keys of which tasks still have an older "
+        "value, where that is a part of it). `problems` has the same as sentences.",
         "## Kinds",
     ]
     for name, kind in KINDS.items():

@@ -19,7 +19,7 @@ from typing import Literal
 
 from mm2mgr.evidence.traffic import TrafficHistory
 from mm2mgr.observe.lag_report import Amount
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from tests.serve.estate import CHROMIUM, flow_traffic, nine_flows, serving
 from tests.serve.shop import shop
 

@@ -49,7 +49,7 @@ from mm2mgr.plan.stages import (
 )
 from mm2mgr.plan.starts import read_start
 from mm2mgr.render import OWNER_KEY
-from mm2mgr.text import few
+from mm2mgr.text import few, span_text
 from mm2mgr.topology import Topology
 
 Guard = Callable[[str], Awaitable[None]]
@@ -264,7 +264,9 @@ class _Run:
         await _wait_until(client, stage.full_name, "did not stop", there)
         if lost or late:
             reason = (
-                f"the worker of {few(lost)} had died" if lost else f"its tasks took more than {_GRACEFUL_SECONDS:.0f} s"
+                f"the worker of {few(lost)} had died"
+                if lost
+                else f"its tasks took more than {span_text(_GRACEFUL_SECONDS)}"
             )
             self.warn(
                 f"the stop of {connector_text(stage.full_name)} was not clean ({reason}): its last offsets may not be "
@@ -421,7 +423,7 @@ async def _wait_until(
         if timing.now() > begun + _WAIT_SECONDS:
             raise error_at(
                 named,
-                f"it {otherwise} within {_WAIT_SECONDS:.0f} s",
+                f"it {otherwise} within {span_text(_WAIT_SECONDS)}",
                 "check it with mm2mgr describe, then apply again: it continues where this apply stopped",
             )
         await asyncio.sleep(_POLL_SECONDS)

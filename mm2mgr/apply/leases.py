@@ -234,7 +234,7 @@ def wait_for_lease(topology: Topology, plan: Plan, report: Report) -> bool:
         alias, holder = next(iter(held.items()))
         if end is None:
             end = timing.now() + _KILLED_SECONDS
-            report(LeaseAwaited(alias, _describe_holder(holder), _KILLED_SECONDS))
+            report(LeaseAwaited(alias, describe_holder(holder), _KILLED_SECONDS))
         elif timing.now() > end:
             raise _refusal(plan.owner, alias, holder)
         timing.sleep(_ASK_AGAIN_SECONDS)
@@ -278,7 +278,8 @@ def _written_connects(topology: Topology, plan: Plan) -> set[str]:
     return {change.connect for change in plan.writes if topology.connects[change.connect].model.history}
 
 
-def _describe_holder(holder: Holder | None) -> str:
+def describe_holder(holder: Holder | None) -> str:
+    """Return who holds a lease, and where, in words."""
     if holder is None:
         return "it is not known which"
     return ", ".join(filter(None, (visible(holder.note), f"on {visible(holder.host)}")))
@@ -287,7 +288,7 @@ def _describe_holder(holder: Holder | None) -> str:
 def _refusal(owner: str, alias: str, holder: Holder | None) -> Mm2mgrError:
     return Mm2mgrError(
         f"another process of owner '{owner}' is at work: it holds the lease on Kafka '{alias}'"
-        f" ({_describe_holder(holder)}); nothing was written",
+        f" ({describe_holder(holder)}); nothing was written",
         hint="when an `apply` has ended, apply again; a `reconcile` goes on: let it apply the tree, or end it before"
         " you apply by hand",
     )

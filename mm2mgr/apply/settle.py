@@ -28,7 +28,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs, ConnectorsWithStatuses, Statuses, StoredOffsets, TaskConfigs, WrittenTopics
 from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.plan.changes import Change
-from mm2mgr.text import number_of
+from mm2mgr.text import number_of, span_text
 
 T = TypeVar("T")
 Verdict = Literal["ok", "failed", "inconclusive"]
@@ -177,7 +177,7 @@ class AskedConnector:
             self._offsets, self._offsets_since = offsets, timing.now()
         still = max(0.0, asked_at - self._offsets_since)  # from the end of the first answer to the newest question
         self.is_settled = still >= self.still_seconds
-        self._pending = f"stored offsets unchanged for {still:.0f} of {self.still_seconds:g} s"
+        self._pending = f"stored offsets unchanged for {still:.0f} of {span_text(self.still_seconds)}"
 
     def take_error(self, error: Mm2mgrError) -> None:
         """Note that it could not be read; what was seen before no longer counts."""

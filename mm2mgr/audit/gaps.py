@@ -18,8 +18,8 @@ import pyarrow as pa
 from mm2mgr.audit.differences import CLOSED, Edges, Unmatched, compare_gap
 from mm2mgr.audit.reading import ClientRefused, LogConsumer, ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of, signed_columns
-from mm2mgr.audit.scan import SOURCE, TARGET, ScanRange, as_mirrored
-from mm2mgr.audit.windows import LogAccess
+from mm2mgr.audit.scan import SOURCE, TARGET, ScanRange
+from mm2mgr.audit.windows import LogAccess, as_mirrored
 
 REST, FAULT, COPY, DOUBT, REPEATS = "rest", "fault", "copy", "doubt", "repeats"
 _SIGNED = [pa.field(f.name, pa.int64()) for f in RECORD_SCHEMA]

@@ -16,7 +16,8 @@ import pyarrow as pa
 from mm2mgr.audit.latest_records import LatestRecords
 from mm2mgr.audit.reading import ReadFault, WindowReader
 from mm2mgr.audit.records import RECORD_SCHEMA, Records, records_of, signed_columns
-from mm2mgr.audit.scan import FAULT, READ, SOURCE, ScanRange, ScanTask, as_mirrored
+from mm2mgr.audit.scan import FAULT, READ, SOURCE, ScanRange, ScanTask
+from mm2mgr.audit.windows import as_mirrored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,6 +15,7 @@ import confluent_kafka
 from mm2mgr import timing
 from mm2mgr.audit.windows import LOG_END, LogAccess, LogWindow
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.text import span_text
 
 Message: TypeAlias = Any  # the stubs let each part be None, which no part of a consumed message is
 _CODES = confluent_kafka.KafkaError
@@ -135,7 +136,7 @@ class WindowReader:
                 for window in list(self._open.values()):
                     cause = _topic_error(log.consumer, window.partition.topic) or log.last
                     because = f" ({cause})" if cause else ""
-                    yield self._fail(window, f"nothing came for {self.silence_seconds:g} s{because}")
+                    yield self._fail(window, f"nothing came for {span_text(self.silence_seconds)}{because}")
 
     def _sort(self, messages: list[Message], log: LogConsumer) -> Iterator[Answer]:
         one_topic = len({window.partition.topic for window in self.windows}) == 1

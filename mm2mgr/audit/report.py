@@ -60,13 +60,7 @@ class RecordDifference:
     @property
     def time_utc(self) -> str | None:
         """Its timestamp, such as 2026-11-21T10:00:00.123Z; None where it has none."""
-        if self.time_ms is None or self.time_ms < 0:
-            return None
-        try:
-            at = datetime.fromtimestamp(self.time_ms // 1000, UTC)
-        except (ValueError, OverflowError, OSError):  # beyond the year 9999
-            return f"{self.time_ms} ms after 1970"
-        return f"{at:%Y-%m-%dT%H:%M:%S}.{self.time_ms % 1000:03d}Z"
+        return stamp_text(self.time_ms)
 
     @property
     def source_text(self) -> str | None:
@@ -117,6 +111,17 @@ class PartitionAudit:
         if any(self.counts.values()):
             return Verdict.DIFFERS
         return Verdict.NOT_JUDGED if self.not_judged else Verdict.EQUAL
+
+
+def stamp_text(time_ms: int | None) -> str | None:
+    """Return a record's timestamp, such as 2026-11-21T10:00:00.123Z; None where it has none (negative)."""
+    if time_ms is None or time_ms < 0:
+        return None
+    try:
+        at = datetime.fromtimestamp(time_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return f"{time_ms} ms after 1970"
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
 def ranges_of(differences: Iterable[RecordDifference]) -> dict[DifferenceKind, tuple[tuple[int, int], ...]]:

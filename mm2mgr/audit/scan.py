@@ -7,17 +7,16 @@ of a range were read, what transformations drop of the source's records, and why
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from mm2mgr.audit.blocks import BLOCK_SCHEMA, Blocks, BlockSums
-from mm2mgr.audit.reading import Message, ReadFault, WindowReader
+from mm2mgr.audit.reading import ReadFault, WindowReader
 from mm2mgr.audit.records import records_of, signed_columns
-from mm2mgr.audit.windows import LogAccess, LogWindow, RecordStep
+from mm2mgr.audit.windows import LogAccess, LogWindow, RecordStep, as_mirrored
 from mm2mgr.partitions import TopicPartition
 
 SOURCE, TARGET = 0, 1
@@ -125,44 +124,6 @@ def scan(task: ScanTask) -> Iterator[pa.RecordBatch]:
             yield _row(scan_range, DROPPED, says, count, answer.window.first)
         if isinstance(answer, ReadFault):
             yield _row(scan_range, FAULT, answer.reason, 0, answer.offset)
-
-
-@dataclass(frozen=True)
-class _Stripped:
-    """A message without some of its headers."""
-
-    message: Message
-    left: list[tuple[str, bytes | None]] | None
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        return self.left
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.message, name)
-
-
-def as_mirrored(messages: Iterable[Message], steps: Sequence[RecordStep], dropped: Counter[str]) -> Iterator[Message]:
-    """Yield the records that transformations leave, as they leave them; count what they drop."""
-    for message in messages:
-        headers = message.headers()
-        for step in steps:
-            if not _gets(step, message, headers):
-                continue
-            if step.removes is None:
-                dropped[step.says] += 1
-                break
-            headers = [header for header in headers or () if header[0] not in step.removes] or None
-        else:
-            yield _Stripped(message, headers)
-
-
-def _gets(step: RecordStep, message: Message, headers: list[tuple[str, bytes | None]] | None) -> bool:
-    if step.condition == "all":
-        return True
-    is_selected = message.value() is None
-    if step.condition == "header":
-        is_selected = any(name == step.header for name, _ in headers or ())
-    return is_selected != step.negated
 
 
 def _rows(scan_range: ScanRange, blocks: Blocks) -> pa.RecordBatch:

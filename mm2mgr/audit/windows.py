@@ -3,10 +3,11 @@ config makes of records on their way."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from mm2mgr.partitions import Offsets, TopicPartition
 
@@ -124,3 +125,44 @@ class AuditOrder:
     show_values: bool = False
     most_differences: int = 1_000
     warnings: tuple[str, ...] = ()
+
+
+# --- what transformations make of records -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Stripped:
+    """A message without some of its headers."""
+
+    message: Any
+    left: list[tuple[str, bytes | None]] | None
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self.left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+
+def as_mirrored(messages: Iterable[Any], steps: Sequence[RecordStep], dropped: Counter[str]) -> Iterator[Any]:
+    """Yield the records that transformations leave, as they leave them; count what they drop."""
+    for message in messages:
+        headers = message.headers()
+        for step in steps:
+            if not _gets(step, message, headers):
+                continue
+            if step.removes is None:
+                dropped[step.says] += 1
+                break
+            headers = [header for header in headers or () if header[0] not in step.removes] or None
+        else:
+            yield _Stripped(message, headers)
+
+
+def _gets(step: RecordStep, message: Any, headers: list[tuple[str, bytes | None]] | None) -> bool:
+    if step.condition == "all":
+        return True
+    is_selected = message.value() is None
+    if step.condition == "header":
+        is_selected = any(name == step.header for name, _ in headers or ())
+    return is_selected != step.negated

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Bounds, Capacity, Rules
-from mm2mgr.text import number_of
+from mm2mgr.text import number_of, span_text
 
 DAY_SECONDS = 86_400.0
 ROUNDS_PER_DAY = 1
@@ -73,8 +73,8 @@ class BalanceRules:
         in_a_day = sum(now_seconds - seconds < DAY_SECONDS for seconds in times)
         if in_a_day >= self.rounds_per_day:
             return f"the last 24 hours had {number_of(in_a_day, 'change')}, and the limit is {self.rounds_per_day}"
-        ago = f"the last change was {now_seconds - times[-1]:.0f} s ago"
-        return f"{ago}, and {self.cool_down_seconds:.0f} s must be between two"
+        ago = f"the last change was {span_text(now_seconds - times[-1])} ago"
+        return f"{ago}, and {span_text(self.cool_down_seconds)} must be between two"
 
 
 @dataclass(frozen=True)

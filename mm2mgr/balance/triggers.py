@@ -197,7 +197,7 @@ def _holds(look: FlowLook, now: float, rules: AutomaticRules, tried_at: float) -
     elif reason := rules.rules.wait_reason(look.rounds_seconds, now):
         yield "rounds", reason
     if now < tried_at + rules.rules.cool_down_seconds:
-        yield "rounds", f"the last try was {now - tried_at:.0f} s ago"
+        yield "rounds", f"the last try was {span_text(now - tried_at)} ago"
     if next_in(rules.windows, now) > now:
         yield "window", f"only in {list_names([str(window) for window in rules.windows])}"
     if look.stale:

@@ -1,4 +1,4 @@
-"""The command `audit`."""
+"""The commands that compare records with their mirrors: `audit`, `records`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from mm2mgr.cli.options import (
     invalid_arguments,
     option,
     output_in,
+    output_option,
+    reading,
     spark_option,
     store_option,
     write_html,
@@ -141,6 +143,55 @@ def audit(
     if page:
         _write_page(workspace, report, page, store)
     return report.exit_code
+
+
+@command("Every day", 11)
+@click.argument("topic")
+@option("--last", "count", type=Count(1), default=5, show_default=True, metavar="N", help="So many records.")
+@option(
+    "--since", "since_ms", type=_MOMENT, metavar="TIME|2h", help="The first ones with this timestamp or a later one."
+)
+@option("--offset", type=Count(0), metavar="N", help="The first ones from this offset on.")
+@option(
+    "--partition", "partitions", type=Count(0), multiple=True, metavar="N", help="Only this partition (repeatable)."
+)
+@option("--key", metavar="TEXT", help="Only records with this key, among 10 000 offsets of each partition.")
+@option("--show-values", is_flag=True, help="Print keys and values, secrets masked.")
+@output_option
+@click.pass_obj
+def records(
+    workspace: Workspace,
+    topic: str,
+    count: int,
+    since_ms: int | None,
+    offset: int | None,
+    partitions: tuple[int, ...],
+    key: str | None,
+    show_values: bool,
+    output: str,
+) -> int:
+    """Show the newest records of TOPIC, each beside its mirror.
+
+    TOPIC is a name on a source. For each flow that takes it the records are looked for on the target: the offsets of
+    equal ones, "not yet" for what the flow has not stored, "not found", or what differs. Nothing is committed. Of keys
+    and values only the sizes are shown.
+
+    \b
+    Example:
+      mm2mgr records app.orders
+      mm2mgr records app.orders --partition 3 --offset 1200 --last 10
+      mm2mgr records app.orders --key order-17 --since 2h --show-values
+    """
+    from mm2mgr.output.audit_text import say_records
+    from mm2mgr.output.console import say_as
+
+    if offset is not None and since_ms is not None:
+        raise click.UsageError("--offset and --since both say where to begin: give one of them")
+    options = operations.RecordsOptions(partitions, offset, since_ms, key, count, show_values)
+    with reading(workspace), invalid_arguments():
+        shown = operations.records(workspace, topic, options)
+    say_as(output, shown, say_records)
+    return max(flow.exit_code for flow in shown)
 
 
 def _compare(

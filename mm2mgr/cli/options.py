@@ -230,10 +230,13 @@ class Since(Duration):
                 self.fail(f"{error.message}, or a date or time such as 2026-11-20T14:00Z", param, ctx)
         try:
             at = datetime.fromisoformat(value)
-            at = at if at.tzinfo else at.replace(tzinfo=UTC)
-            return max(0.0, (datetime.now(UTC) - at).total_seconds())
+            seconds = (datetime.now(UTC) - (at if at.tzinfo else at.replace(tzinfo=UTC))).total_seconds()
         except (ValueError, OverflowError):
             self.fail(f"{value!r} should be a date such as 2026-11-20 or a time such as 2026-11-20T14:00Z", param, ctx)
+        if seconds < 0:
+            now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+            self.fail(f"{value!r} lies ahead: it is {now} now, by the clock of this machine", param, ctx)
+        return seconds
 
 
 class Rate(Quantity):

@@ -32,6 +32,7 @@ from mm2mgr.cli.options import (
 )
 from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.text import span_text
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Plan, PlanOptions
@@ -216,7 +217,9 @@ def apply(
             _confirm(output)
         return True
 
-    sentence = f"interrupted: no new change begins, those in progress have {operations.FINISH_SECONDS:.0f} s to finish"
+    sentence = (
+        f"interrupted: no new change begins, those in progress have {span_text(operations.FINISH_SECONDS)} to finish"
+    )
     with carrying_on(), invalid_arguments():
         applied = operations.apply(
             workspace,

@@ -20,7 +20,7 @@ from mm2mgr.cli.options import (
 from mm2mgr.cli.pause import confirm
 from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.text import list_names
+from mm2mgr.text import list_names, span_text
 
 if TYPE_CHECKING:
     from mm2mgr.operations import EvidenceOptions, RebalanceReport
@@ -91,7 +91,9 @@ def rebalance(
             confirm("rebalance", f"write the assignment, and so restart all tasks, of {whose}{although}?", output)
         return True
 
-    sentence = f"interrupted: no new change begins, those in progress have {operations.FINISH_SECONDS:.0f} s to finish"
+    sentence = (
+        f"interrupted: no new change begins, those in progress have {span_text(operations.FINISH_SECONDS)} to finish"
+    )
     with carrying_on():
         judged = operations.rebalance(
             workspace,

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from mm2mgr.serve.app import Login
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
-_CLOSE_SECONDS = 1.4  # after the signal
+_CLOSE_SECONDS = 1.2  # after the signal: a lease is given up in one second, or not at all
+_READ_SECONDS = 0.3
 _WRITE_SECONDS = 20.0  # where connectors are being written, which Connect answers and the history records
 _MOST_SECRET_BYTES = 1 << 20
 _File = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -203,9 +204,9 @@ def serve(
 
         watch.start()
         run(app, binding, listener, halting, connections)
-    if not watch.close(_CLOSE_SECONDS, _WRITE_SECONDS):
-        # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written
-        # whole or not.
+    if not watch.close(_CLOSE_SECONDS, _WRITE_SECONDS, _READ_SECONDS):
+        # A look that waits for a dead cluster, or Spark that ends in order, would hold the process for as long as that.
+        # What they write is written whole or not.
         flush()
         os._exit(0)
     return 0

@@ -26,7 +26,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.folder import write_tree
 from mm2mgr.sandbox.layout import Layout, Sandbox
 from mm2mgr.sandbox.process import spawn
-from mm2mgr.text import rate_text
+from mm2mgr.text import rate_text, span_text
 from mm2mgr.topology import Flow
 
 _LAYOUT = Layout(("dc1-logging",), ("agg-east",), {"east": "agg-east"})
@@ -146,7 +146,7 @@ class _BalanceStory(Story):
             if looks == _LOOKS:
                 return facts.lag.assignment
             if timing.now() > deadline:
-                age = "unknown" if seconds is None else f"{seconds:.0f} s"
+                age = "unknown" if seconds is None else f"{span_text(seconds)}"
                 raise Mm2mgrError(f"the demo stops: the lag is {age}", hint="mm2mgr demo --balance --keep, then lag")
             timing.sleep(_LOOK_SECONDS)
 

@@ -237,8 +237,11 @@ def volume(rate: float | None, record_bytes: float | None) -> float | None:
     return None if rate is None or record_bytes is None else rate * record_bytes
 
 
-def history_dict(traffic: FlowPast, points: Sequence[TrafficPoint]) -> list[dict[str, float | None]]:
-    """Return points as JSON has them; rates are those since the point before, None: unknown."""
+def history_dict(
+    traffic: FlowPast, points: Sequence[TrafficPoint], behind_seconds: Sequence[float | None]
+) -> list[dict[str, float | None]]:
+    """Return points, and how far behind the flow was at each, as JSON has them; rates are those since the point before,
+    None: unknown."""
     return [
         {
             "time": point.time,
@@ -250,7 +253,7 @@ def history_dict(traffic: FlowPast, points: Sequence[TrafficPoint]) -> list[dict
             "source_bytes_per_second": volume(point.source_rate, size),
             "mirrored_bytes_per_second": volume(point.mirrored_rate, size),
         }
-        for point, behind in zip(points, lag_seconds(points), strict=True)
+        for point, behind in zip(points, behind_seconds, strict=True)
         for size in (traffic.size_at(point),)
     ]
 

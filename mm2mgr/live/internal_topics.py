@@ -14,6 +14,7 @@ from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import KafkaError
 from mm2mgr.failover.syncs import InternalRecord
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.text import span_text
 
 if TYPE_CHECKING:
     from mm2mgr.live.reach import KafkaReach
@@ -57,7 +58,7 @@ def read_connect_offsets(
     partitions = [TopicPartition(topic, number) for number in range(count)]
     for record in read(reach.access, partitions, timeout_seconds=seconds, kafka=reach.kafka):
         if timing.now() > deadline:
-            raise KafkaError(f"{alias}: topic {topic} could not be read to its end in {seconds:g} s")
+            raise KafkaError(f"{alias}: topic {topic} could not be read to its end in {span_text(seconds)}")
         newest[record.key or b""] = record.value
     return parse_connect_offsets(newest.items(), connectors)
 

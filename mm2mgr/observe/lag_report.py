@@ -28,8 +28,11 @@ from mm2mgr.observe.trend import (
     slowest_of,
     task_key,
     topic_key,
+    waiting_since,
 )
 from mm2mgr.partitions import LogHistory, TopicPartition
+
+_LEAST_SEEN_SECONDS = 30.0  # what looks have seen to wait for less tells nothing of its age
 
 
 class LagLevel(StrEnum):
@@ -62,10 +65,10 @@ class Amount:
 
 @dataclass(frozen=True)
 class Age:
-    """How many seconds ago the next record to mirror was written. `at_least`: before the oldest sample."""
+    """How many seconds ago the next record to mirror was written. `at_least`: before the oldest sample or look."""
 
     seconds: float
-    basis: Literal["level", "rate history", "record timestamp"]
+    basis: Literal["level", "rate history", "record timestamp", "looks"]
     at_least: bool = False
 
 
@@ -185,10 +188,16 @@ class FlowFacts:
         return self.lag.age_seconds(self.flush_interval_seconds) if self.moves else None
 
     def age(self, partition_lag: PartitionLag) -> Age | None:
-        """Return the age of the next record: by its own timestamp where that was read, else by the log's history."""
+        """Return the age of the next record: by its own timestamp where that was read, else by the log's history, else
+        by the looks that saw it wait, where the reader stands still."""
         if partition_lag.lag_records and partition_lag.partition in self.written_at:
             return Age(max(0.0, self.taken_at - self.written_at[partition_lag.partition]), "record timestamp")
-        return age_of(partition_lag, self.histories.get(partition_lag.partition), self.taken_at)
+        if by_history := age_of(partition_lag, self.histories.get(partition_lag.partition), self.taken_at):
+            return by_history
+        since = waiting_since(self.points.get(partition_key(partition_lag.partition), ()))
+        if since is None or self.taken_at - since < _LEAST_SEEN_SECONDS:
+            return None
+        return Age(self.taken_at - since, "looks", at_least=True)
 
     def rows(self, by: LagLevel) -> tuple[LagRow, ...]:
         """Return the rows of a level, most behind first, then what is unknown."""

@@ -6,7 +6,8 @@ processes, saw to be lost becomes one entry of the ledger for each range: rows o
 of offsets and ranges that were acknowledged. Rows in any order, and however often they were written, make the same
 entries, so that no process has to wait for another.
 
-What is guaranteed, from the first look with a stored offset on: each record that was in the log, left it or was passed
+What is guaranteed, from the first look with a stored offset on, or from the first look at a flow that is applied and
+begins at the log's start: each record that was in the log, left it or was passed
 over, and never arrived, lies in a range, at the latest when the flow is next level with its source, or STOPPED. Of each
 range at least `least_records` and at most `records` are lost; they are equal, and exact, where the target counts and
 the flow was level or STOPPED at both looks. This holds as long as the target's end grows by the records of this flow
@@ -43,9 +44,14 @@ audit."""
 _CLOCK_WAS_SET_SECONDS = 600.0
 
 
+NOTHING = -1
+"""In the place of a stored offset that is not there."""
+
+
 class PartitionLook(NamedTuple):
     """One partition as a look found it. `arrived`: the target's end, None where it does not count these records.
 
+    `stored`: NOTHING where no offset is stored yet, and the reader begins at the log's start.
     `is_exact`: nothing arrived beyond the stored offset, as it is the log's last one, or the flow STOPPED.
     """
 
@@ -110,6 +116,35 @@ def compare(look: PartitionLook, earlier: KnownPlace | None, now: float) -> tupl
     if look.stored >= look.log.end:
         return _judge_past_end(look, earlier, now)
     return _judge_retention(look, earlier, now)
+
+
+def _judge_beginning(look: PartitionLook, earlier: KnownPlace | None, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """Judge a partition that no offset is stored of: its reader is to begin at the log's start, as the first look saw
+    it; what leaves the log from then on and does not arrive is lost. Offsets that were stored and are gone were reset.
+    """
+    start, end = look.log
+    has_read = not look.is_exact and look.arrived != 0
+    begun = KnownPlace(
+        look.topic_id, look.log, NOTHING, start, now, look.arrived, end - start if has_read else 0, end * has_read
+    )
+    if earlier is None:
+        return begun, []
+    if earlier.stored != NOTHING or look.topic_id in earlier.former_ids:
+        return earlier, []
+    if look.topic_id and earlier.topic_id and look.topic_id != earlier.topic_id:
+        gone = LostRange("re-created", "topic-id", earlier.topic_id, earlier.next, None, None, 0, earlier.since)
+        former = (*earlier.former_ids, earlier.topic_id)
+        new = begun._replace(next=earlier.furthest, former_ids=former)
+        skipped = _range("re-created", "topic-id", new, 0, earlier.furthest - 1)
+        return new, [gone, *skipped] if earlier.log.end > earlier.next else []
+    if end < earlier.log.end:
+        cut = _range("truncation", "log-end", earlier, max(earlier.next, end), earlier.log.end - 1)
+        place = begun._replace(next=min(earlier.next, end), furthest=earlier.furthest, former_ids=earlier.former_ids)
+        return place, cut
+    virtual = earlier.next - 1
+    place, lost = _judge_retention(look._replace(stored=virtual), earlier._replace(stored=virtual), now)
+    furthest = max(earlier.furthest, end * has_read)
+    return place._replace(stored=NOTHING, furthest=furthest), lost
 
 
 def _judge_recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
@@ -230,7 +265,8 @@ def take(
     lost = list[tuple[TopicPartition, LostRange]]()
     for partition, look in looks.items():
         places = topics.setdefault(partition.topic, {})
-        place, ranges = compare(look, places.get(partition.partition), ended)
+        judge = _judge_beginning if look.stored == NOTHING else compare
+        place, ranges = judge(look, places.get(partition.partition), ended)
         places[partition.partition] = place
         lost += [(partition, lost_range) for lost_range in ranges]
     return replace(flow_looks, ended=ended, topics=topics), lost

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from mm2mgr.comparison.ownership import Journal, is_held
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.beside_records import COPIED, Beats, CheckpointLook, checkpoint_looks, heartbeat_topics, missing_of
@@ -27,12 +28,13 @@ from mm2mgr.observe.lag import (
     reached_at,
     weight_in,
 )
-from mm2mgr.observe.losses import FlowLooks, PartitionLook, row_of, take
+from mm2mgr.observe.losses import NOTHING, FlowLooks, PartitionLook, row_of, take
 from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, continue_clock, paused_all
 from mm2mgr.observe.trend import Points, follow_lag
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
 from mm2mgr.topology import Flow
+from mm2mgr.truth.reach import text_of
 
 
 @dataclass(frozen=True)
@@ -434,18 +436,32 @@ def _looks(
 
 
 def _partition_looks(reading: Reading, flow: Flow, lag: FlowLag) -> dict[TopicPartition, PartitionLook]:
+    """Partitions without a stored offset are left out, unless their reader begins at the start of the log."""
     ids, counts = reading.clusters[flow.source.alias].topic_ids, is_only_writer(reading, flow)
+    begins_at_start = _begins_at_start(reading, flow)
     return {
         partition.partition: PartitionLook(
             ids.get(partition.partition.topic, ""),
             partition.log,
-            partition.stored,
+            NOTHING if partition.stored is None else partition.stored,
             partition.arrived if counts else None,
             lag.exact or partition.stored == partition.log.end - 1,
         )
         for partition in lag.counted_partitions
-        if partition.stored is not None
+        if partition.stored is not None or begins_at_start
     }
+
+
+def _begins_at_start(reading: Reading, flow: Flow) -> bool:
+    """Tell whether a flow mirrors a partition that it has no offset of from the start of the log on, whole. Not while
+    its offsets move or are to be written, nor where transforms may drop records, whose offsets are then never stored.
+    """
+    connector = reading.source_connector(flow)
+    config = connector.running.config if connector and connector.running else {}
+    if not config or config.get("transforms") or config.get("errors.tolerance", "none") != "none" or is_held(config):
+        return False
+    begins = text_of("source", config, "source consumer", "auto.offset.reset")
+    return begins == "earliest" and Journal.of_config(config) is None
 
 
 def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:

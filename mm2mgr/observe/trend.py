@@ -86,6 +86,17 @@ def _point(now: float, of: Iterable[PartitionLag]) -> LagPoint:
     return LagPoint(now, count, start, end, position)
 
 
+def waiting_since(points: Points) -> float | None:
+    """Return since when a record has waited at least (seconds since 1970): since the first look at which the reader was
+    where it still is, before the log's end; None where nothing waits, or one look alone says so."""
+    since, place = None, points[-1].position if points else 0
+    for point in reversed(points):
+        if point.position != place or point.lag_records <= 0:
+            break
+        since = point.time
+    return since if points and since != points[-1].time else None
+
+
 def _add_point(points: Points, new: LagPoint) -> Points:
     """Add a point. Other partitions, a log that is shorter, a reset or a clock set back begin anew."""
     if not points:

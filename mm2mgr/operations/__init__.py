@@ -78,6 +78,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.audit_bounds import AuditOptions
     from mm2mgr.operations.automatic_rebalance import RebalanceOrder, RebalanceRound
     from mm2mgr.operations.cost import CostOrder, CostReport, cost
+    from mm2mgr.operations.estate_view import EstateView
     from mm2mgr.operations.failback import Failback, FailbackOrder, LostOffsets, failover_back
     from mm2mgr.operations.failover import CheckedPair, check_and_keep, failover_check
     from mm2mgr.operations.failover_rehearsal import RehearsedPair, failover_rehearse
@@ -120,12 +121,12 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
     from mm2mgr.operations.plugin import PluginWritten, write_plugin
     from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport, rebalance
+    from mm2mgr.operations.records import FlowRecords, MirroredRecord, MirrorState, RecordsOptions, records
     from mm2mgr.operations.render import Rendered, export, init, render, rules, schema, write_export
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
-    from mm2mgr.operations.serve import (
+    from mm2mgr.operations.serve import EstateWatch, serve
+    from mm2mgr.operations.serve_parts import (
         AuditsOrder,
-        EstateView,
-        EstateWatch,
         FailoverChecksOrder,
         RebalancesOrder,
         ReconcilesOrder,
@@ -133,7 +134,6 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         SamplesOrder,
         ServeOrder,
         WatchdogOrder,
-        serve,
     )
     from mm2mgr.operations.size import (
         BusiestPartitions,
@@ -248,10 +248,13 @@ _HOMES: Mapping[str, str] = {
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
+        "operations.records": "FlowRecords MirroredRecord MirrorState RecordsOptions records",
         "operations.render": "Rendered export init render rules schema write_export",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.serve": "AuditsOrder EstateView EstateWatch FailoverChecksOrder RebalancesOrder "
-        "ReconcilesOrder RollUpsOrder SamplesOrder ServeOrder WatchdogOrder serve",
+        "operations.estate_view": "EstateView",
+        "operations.serve": "EstateWatch serve",
+        "operations.serve_parts": "AuditsOrder FailoverChecksOrder RebalancesOrder ReconcilesOrder RollUpsOrder "
+        "SamplesOrder ServeOrder WatchdogOrder",
         "operations.size": "BusiestPartitions FleetReport RolledUp SimulationReport SizingReport busiest_partitions "
         "fleet group_rates read_throughput roll_up simulate size week",
         "operations.throughput": "RollUpOrder RollUpRound follow_roll_ups",

@@ -259,8 +259,8 @@ class _Following:
                 if wait(self.order.every_seconds):
                     return
         finally:
+            self.leases.close_within(_CLOSE_SECONDS)  # first: the end of Spark may take longer than the process has
             self.warm.close()
-            self.leases.close_within(_CLOSE_SECONDS)
 
     def round(self) -> AuditRound:
         """Audit once with the tree as it is now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -46,14 +46,14 @@ def narrow_windows(workspace: Workspace, order: AuditOrder, options: AuditOption
     if narrow:
         flows = [replace(flow, promises=(*flow.promises, _WINDOW_PROMISE)) for flow in flows]
     if narrow or options.counts or any(map(_is_cut, flows)):
-        flows = _with_targets(workspace, flows, counts=options.counts)
+        flows = with_targets(workspace, flows, counts=options.counts)
     return replace(order, flows=tuple(flows), warnings=tuple(warnings))
 
 
 def _cut_by_time(workspace: Workspace, flows: Iterable[FlowOrder], options: AuditOptions) -> list[FlowOrder]:
     flows = list(flows)
     first, end = (
-        _offsets_since(workspace, flows, time_ms) if time_ms is not None else None
+        offsets_since(workspace, flows, time_ms) if time_ms is not None else None
         for time_ms in (options.since_ms, options.until_ms)
     )
 
@@ -106,9 +106,10 @@ def _without_records(workspace: Workspace, places: Iterable[tuple[str, TopicPart
     )
 
 
-def _offsets_since(
-    workspace: Workspace, flows: list[FlowOrder], since_ms: int
+def offsets_since(
+    workspace: Workspace, flows: Sequence[FlowOrder], since_ms: int
 ) -> dict[str, Mapping[TopicPartition, int] | Mm2mgrError]:
+    """Return by source the first offset of each partition at a time or later, -1 where there is none."""
     partitions: dict[str, set[TopicPartition]] = {}
     for flow in flows:
         partitions.setdefault(flow.source.alias, set()).update(part.source.partition for part in flow.partitions)
@@ -150,15 +151,19 @@ def _is_cut(flow: FlowOrder) -> bool:
     return len({part.source.partition for part in flow.partitions}) < len(flow.partitions)
 
 
-def _with_targets(workspace: Workspace, flows: list[FlowOrder], *, counts: bool) -> list[FlowOrder]:
-    """Return windows of the target's logs that should hold the records: found by the times of records around them.
+def with_targets(
+    workspace: Workspace, flows: Sequence[FlowOrder], *, counts: bool = False, context: int = CONTEXT
+) -> list[FlowOrder]:
+    """Return windows of the target's logs that should hold the records: found by the times of records around them, so
+    many offsets away.
 
     A first record of that time is never behind the mirrored one, whatever the order of times. Where the window turns
     out to be too small, `run_audit` makes it larger.
     """
     parts = [(flow, part) for flow in flows for part in flow.partitions if part.source.first < part.source.end]
     around = {  # offsets are counted from the first one on
-        id(part): (part.source.first, part.source_log.end) if counts else _surroundings(part) for _, part in parts
+        id(part): (part.source.first, part.source_log.end) if counts else _surroundings(part, context)
+        for _, part in parts
     }
     asked: dict[str, set[tuple[TopicPartition, int]]] = {}
     for flow, part in parts:
@@ -188,15 +193,15 @@ def _with_targets(workspace: Workspace, flows: list[FlowOrder], *, counts: bool)
             return replace(part, not_judged=(*part.not_judged, unknown))
         first = log.start if low is None or low < 0 else max(log.start, low)
         to_end = high is None or high < 0 or part.expectation.matching is Matching.LATEST
-        end = log.end if to_end or high is None else min(log.end, high + CONTEXT)
+        end = log.end if to_end or high is None else min(log.end, high + context)
         return replace(part, target=LogWindow(part.target.partition, min(first, end), end))
 
     return [replace(flow, partitions=tuple(complete(flow, part) for part in flow.partitions)) for flow in flows]
 
 
-def _surroundings(part: PartitionOrder) -> tuple[int, int]:
+def _surroundings(part: PartitionOrder, context: int) -> tuple[int, int]:
     log = part.source_log
-    return max(log.start, part.source.first - CONTEXT), min(log.end, part.source.end + CONTEXT)
+    return max(log.start, part.source.first - context), min(log.end, part.source.end + context)
 
 
 def _times(

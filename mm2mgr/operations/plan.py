@@ -36,6 +36,7 @@ from mm2mgr.plan.schedule import (
     waiting,
     with_waiting,
 )
+from mm2mgr.text import span_text
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
 
@@ -255,7 +256,7 @@ def _plan_as_reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Works
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
 _READ_AGAIN = (
-    f"the tree must be read unchanged again, at least {UNCHANGED_SECONDS:.0f} s later, before anything is deleted"
+    f"the tree must be read unchanged again, at least {span_text(UNCHANGED_SECONDS)} later, before anything is deleted"
 )
 _GIT_AT_WORK = "git is changing the tree, or is in the middle of a merge or rebase ({work} exists)"
 _NEVER_ALL = (

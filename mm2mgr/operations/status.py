@@ -300,7 +300,7 @@ def _report(observation: Observation, chosen: Sequence[Flow], options: LagOption
 
 def _assignment_texts(flow: Flow, lag: FlowLag, problems: Iterable[LiveProblem]) -> Iterator[str]:
     """Yield what is wrong with the assignment of a flow, by whose tasks its lag is told."""
-    yield from (problem.sentence for problem in problems if problem.kind in _OF_ASSIGNMENT)
+    yield from (problem.sentence for problem in problems if problem.kind in _OF_ASSIGNMENT or problem.older)
     yield from assignment_notes(flow, lag)
 
 

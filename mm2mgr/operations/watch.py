@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mm2mgr import timing
 from mm2mgr.apply.history import Recorder, author, read
-from mm2mgr.apply.leases import Leases
+from mm2mgr.apply.leases import Leases, holder_note
 from mm2mgr.apply.rounds import Rounds, run_in_thread
 from mm2mgr.apply.verbs import restart_parts, untouchable
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, digest
@@ -181,6 +181,7 @@ class _Watching:
     rounds: Rounds
     restored: frozenset[str] = frozenset()
     unrecorded: dict[str, str] = field(default_factory=dict)
+    began: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.order.policy)
@@ -196,7 +197,8 @@ class _Watching:
         topology = workspace.topology
         connectors = workspace.connectors_of(workspace.flows(order.flows))
         concerned = {connector.connect for connector in connectors}
-        standby, without = ((), {}) if order.dry_run else self.rounds.find_writable(topology)
+        note = holder_note("watch", author(workspace.files), self.began)
+        standby, without = ((), {}) if order.dry_run else self.rounds.find_writable(topology, note)
         resting = self.rounds.resting()
         asked = concerned - {*standby, *without, *resting}
         if not order.dry_run and asked > self.restored & asked:

@@ -10,7 +10,7 @@ from mm2mgr.output.console import say, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.plan_text import ALIKE
 from mm2mgr.plan.quotas import QuotaResult
-from mm2mgr.text import few, number_of
+from mm2mgr.text import few, number_of, span_text
 
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
 
@@ -23,7 +23,7 @@ def say_event(event: Event) -> None:
         case QuotaResult():
             _say_quota_result(event)
         case Waiting(connect, connectors, seconds):
-            talk(f"{connect}: waiting up to {seconds:.0f} s for {few(list(connectors))} to run")
+            talk(f"{connect}: waiting up to {span_text(seconds)} for {few(list(connectors))} to run")
         case WaveVerified(connect, number, of, connectors, "ok") if of > 1:
             talk(f"{connect}: wave {number} of {of} is good ({number_of(len(connectors), 'connector')})")
         case WaveVerified(connect, number, of, connectors, _, unwritten) if unwritten:
@@ -31,7 +31,7 @@ def say_event(event: Event) -> None:
             talk(f"{connect}: wave {number} of {of} is not good: {count} not written", style="bold red")
         case LeaseAwaited(kafka, holder, seconds):
             lease = f"another process holds the lease on Kafka '{kafka}' ({holder})"
-            talk(f"{lease}: waiting up to {seconds:.0f} s, in which Kafka misses one that was killed")
+            talk(f"{lease}: waiting up to {span_text(seconds)}, in which Kafka misses one that was killed")
         case Unguarded(connect, note):
             talk(f"{connect}: {note}", style="yellow")
         case Halted():

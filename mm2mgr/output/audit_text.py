@@ -4,6 +4,7 @@ means."""
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -17,9 +18,11 @@ from mm2mgr.audit.report import (
     Verdict,
 )
 from mm2mgr.operations.audit import AuditRound, Replay
+from mm2mgr.operations.records import FlowRecords, MirrorState
 from mm2mgr.output.console import say, say_command, say_table, talk
+from mm2mgr.output.markdown import sentence
 from mm2mgr.output.tables import Table
-from mm2mgr.text import fit_text, list_names, number_of, span_text, visible
+from mm2mgr.text import few, fit_text, list_names, number_of, span_text, visible
 
 GROUPS_SHOWN = 40
 """Groups of differences that text has, of all partitions; JSON has up to `most_differences` records per partition."""
@@ -95,19 +98,13 @@ def say_audit(report: AuditReport) -> None:
 def audit_markdown(report: AuditReport) -> str:
     """Return an audit as Markdown, for a ticket or a merge request."""
     table = flow_table(report)
-    cells = Table(table.columns, [tuple(_escape(cell) for cell in row) for row in table.rows], table.right)
-    parts = [f"**{_escape(closing(report))}**", cells.markdown(100_000)]
+    cells = Table(table.columns, [tuple(sentence(cell) for cell in row) for row in table.rows], table.right)
+    parts = [f"**{sentence(closing(report))}**", cells.markdown(100_000)]
     for lines in (_differences(report), _explained_lines(report), not_judged_lines(report), _promises(report)):
         title, *texts = [*lines] or [""]
         if texts:
-            parts.append("\n".join((f"### {title}\n", *(f"- {_escape(text.strip())}" for text in texts))))
+            parts.append("\n".join((f"### {title}\n", *(f"- {sentence(text.strip())}" for text in texts))))
     return "\n\n".join(parts) + "\n"
-
-
-def _escape(text: str) -> str:
-    """Return text of any origin as Markdown that shows it: no markup, no link, no cell that ends early."""
-    shown = visible(text).replace("&", "&amp;").replace("<", "&lt;")
-    return "".join(f"\\{sign}" if sign in "\\`*_[]|#~!" else sign for sign in shown)
 
 
 def flow_table(report: AuditReport, title: str = "") -> Table:
@@ -287,3 +284,66 @@ def _names(flows: Sequence[str]) -> str:
 
 def _parts(report: AuditReport) -> Iterable[tuple[FlowAudit, PartitionAudit]]:
     return ((flow, part) for flow in report.flows for part in flow.partitions)
+
+
+# --- single records ---------------------------------------------------------------------------------------------------
+
+_RECORD_STYLES: dict[str, str | None] = {
+    MirrorState.EQUAL: "green",
+    MirrorState.ALTERED: "bold red",
+    MirrorState.MISSING: "bold red",
+    MirrorState.NOT_JUDGED: "yellow",
+}
+
+
+def say_records(flows: Sequence[FlowRecords]) -> None:
+    """Print the records of each flow with their mirrors, what is to be said of them, and how many are equal."""
+    for flow in flows:
+        remote = visible(flow.remote) or "an unknown topic"
+        say(f"{flow.flow}: {visible(flow.topic)} on {flow.source}, {remote} on {flow.target}", style="bold")
+        shown = any(record.shown for record in flow.records)
+        rows = [
+            [
+                str(record.partition),
+                str(record.offset),
+                record.time_utc or "–",
+                _size_text(record.key_bytes),
+                _size_text(record.value_bytes),
+                str(record.state),
+                ", ".join(map(str, record.mirrors)) or "–",
+                *([_content_text(record.key_text), _content_text(record.value_text)] if shown else []),
+            ]
+            for record in flow.records
+        ]
+        columns = ["partition", "offset", "time", "key (bytes)", "value (bytes)", "mirror", f"offset on {flow.target}"]
+        if rows:
+            say_table(
+                Table(
+                    [*columns, *(["key", "value"] if shown else [])],
+                    rows,
+                    right=(*columns[:2], *columns[3:5], columns[6]),
+                    drop=("key (bytes)", "value (bytes)", "time"),
+                    wrap=("key", "value"),
+                    styles={"mirror": _RECORD_STYLES},
+                    indent=2,
+                )
+            )
+        reasons: dict[str, list[str]] = {}
+        for record in flow.records:
+            if record.reason:
+                reasons.setdefault(f"{record.state}: {record.reason}", []).append(f"{record.partition}@{record.offset}")
+        for reason, places in reasons.items():
+            say(f"  {few(places)} {visible(reason)}", "dim")
+        for reason in flow.not_judged[:_REASONS_SHOWN]:
+            say(f"  ! {visible(reason)}", style="yellow")
+        counts = Counter(str(record.state) for record in flow.records)
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        say(f"  {number_of(len(flow.records), 'record')}{states and ': '}{states}")
+
+
+def _size_text(size: int | None) -> str:
+    return "null" if size is None else str(size)
+
+
+def _content_text(text: str | None) -> str:
+    return "null" if text is None else fit_text(visible(text), _VALUE_SHOWN)

@@ -12,7 +12,7 @@ from mm2mgr.output.automatic_rebalance_text import rebalance_key, rebalance_line
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.connectors import Failed
-from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, visible
+from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, span_text, visible
 
 if TYPE_CHECKING:
     from mm2mgr.apply.verbs import StateChange
@@ -213,7 +213,7 @@ def action_line(action: WatchAction) -> str:
             return f"{part} runs again"
         case "wait":
             coming = "restart" if problem.retryable else "the stock class"
-            return f"{failure}: {coming} in {action.after_seconds:.0f} s unless it runs again: {trace}"
+            return f"{failure}: {coming} in {span_text(action.after_seconds or 0.0)} unless it runs again: {trace}"
         case "restart" | "stock-class" if action.error:
             attempt = f"restart {number}" if action.action == "restart" else f"the stock class ({number})"
             return f"{failure}: {attempt} was not carried out: {action.error}"

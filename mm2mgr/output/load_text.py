@@ -76,7 +76,7 @@ def say_rates(
             f"{rate.topic}-{rate.partition}",
             *(_rate_text(getattr(rate, f"bytes_per_second_{name}")) for name in ("mean", "p50", "p95", "max")),
             "-" if rate.records_per_second_p95 is None else f"{rate.records_per_second_p95:.0f}",
-            f"{rate.covered_seconds:.0f} s",
+            f"{span_text(rate.covered_seconds)}",
             sparkline(curve),
         )
         for rate, curve in zip(rates, curves, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.output.markdown import code, escape, sentence
+from mm2mgr.output.markdown import code, escape, html_code, sentence
 from mm2mgr.output.plan_text import (
     data_text,
     entity_text,
@@ -160,7 +160,7 @@ def _details(clusters: Iterable[ClusterPlan], left: int) -> Iterator[str]:
             else:
                 missing += len(alike)
         if shown:
-            title = f"{code(cluster.connect)}: {number_of(len(cluster.writes), 'change')}"
+            title = f"{html_code(cluster.connect)}: {number_of(len(cluster.writes), 'change')}"
             yield "\n\n".join((f"<details><summary>{title}</summary>", *shown, "</details>"))
     if missing:
         yield f"{number_of(missing, 'more change')} not shown here: `mm2mgr plan -o json` has them all."

@@ -198,8 +198,9 @@ def _say_sentences(connector: ConnectorState) -> None:
 
 
 def _say_problems(connector: ConnectorState) -> None:
-    for sentence in connector.sentences:
-        say(f"! {connector.name}: {sentence}", style=STYLES["problem"])
+    for problem in connector.problems:
+        style = STYLES["problem" if problem.evidence.endangers_records else "warning"]
+        say(f"! {connector.name}: {problem.sentence}", style=style)
 
 
 def _tasks(flow: FlowStatus) -> str:

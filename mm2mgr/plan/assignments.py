@@ -80,7 +80,7 @@ def assignment_remarks(config: Mapping[str, str]) -> Iterator[Remark]:
     except AssignmentRefused as refusal:
         text = f"{one_line(refusal.message)}; it stays as it runs"
         remedy = (
-            "use the mm2mgr that wrote it, or write another assignment; without the key, which can be removed over REST,"
-            " the plugin deals evenly"
+            "use the mm2mgr that wrote it, or write another assignment; without the key, which can be removed over"
+            " REST, the plugin deals evenly"
         )
         yield Remark(text, "warns", remedy)

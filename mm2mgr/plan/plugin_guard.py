@@ -56,8 +56,8 @@ class PluginWorkers:
         older = [worker for worker, version in versions.items() if _major(version) < needed]
         if older:
             text = (
-                f"{few([f'{worker} (version {versions[worker]})' for worker in older])} of '{self.connect}' {_has(older)}"
-                f" a plugin too old for this assignment, which needs version {needed}"
+                f"{few([f'{worker} (version {versions[worker]})' for worker in older])} of '{self.connect}'"
+                f" {_has(older)} a plugin too old for this assignment, which needs version {needed}"
             )
             yield Remark(text, "blocks", f"{_INSTALL}, {_OR_STOCK}", RULE)
         runs = is_plugin_class(live.get("connector.class", ""))
@@ -67,8 +67,8 @@ class PluginWorkers:
             yield Remark(text, effect, "plan again when they answer", RULE)
         elif self.declared is None and members is None:
             text = (
-                f"how many workers '{self.connect}' has is not declared, and Connect lists no idle ones: one without the"
-                f" plugin would fail its tasks ({self.workers.no_group})"
+                f"how many workers '{self.connect}' has is not declared, and Connect lists no idle ones: one without"
+                f" the plugin would fail its tasks ({self.workers.no_group})"
             )
             yield Remark(text, effect, f"write workers: {{count: …}} under connect: {self.connect}", RULE)
         elif answered < self.expected:

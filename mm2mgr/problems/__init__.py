@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mm2mgr.problems import arrival, audit, connectors, failover, flows, loss
+from mm2mgr.problems.drift import join_causes
 from mm2mgr.problems.kind import REGISTERED, ConnectorCase, FlowCase, LiveProblem, ProblemEvidence
 
 _MODULES = [REGISTERED[module.__name__] for module in (connectors, flows, arrival, loss, audit, failover)]
@@ -21,13 +22,13 @@ KINDS: Mapping[str, type[ProblemEvidence]] = MappingProxyType(
 def flow_problems(case: FlowCase) -> tuple[LiveProblem, ...]:
     """Return the problems of a flow: of its source connector, and of what arrives."""
     rules = [rule for module in _MODULES for rule in module.flow_rules]
-    return _connector_problems(case) + tuple(problem for rule in rules for problem in rule(case))
+    return join_causes((*_connector_problems(case), *(problem for rule in rules for problem in rule(case))))
 
 
 def companion_problems(case: ConnectorCase) -> tuple[LiveProblem, ...]:
     """Return the problems of a checkpoint or heartbeat connector."""
     rules = [rule for module in _MODULES for rule in module.companion_rules]
-    return _connector_problems(case) + tuple(problem for rule in rules for problem in rule(case))
+    return join_causes((*_connector_problems(case), *(problem for rule in rules for problem in rule(case))))
 
 
 def _connector_problems(case: ConnectorCase) -> tuple[LiveProblem, ...]:

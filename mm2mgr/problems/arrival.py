@@ -144,9 +144,9 @@ class TargetTopicMissing(_TargetTopics):
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
-            f"{self.some_topics} not seen on {self.target} for {problem.seconds:.0f} s while records wait: check that"
-            " the topic was not deleted, that the workers' login may create it and mm2mgr's may describe it, and that"
-            f" the connector's producer writes to {self.target}"
+            f"{self.some_topics} not seen on {self.target} for {span_text(problem.seconds)} while records wait: check"
+            " that the topic was not deleted, that the workers' login may create it and mm2mgr's may describe it, and"
+            f" that the connector's producer writes to {self.target}"
         )
 
 
@@ -170,8 +170,8 @@ class TargetPartitionsFewer(_TargetTopics):
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.some_topics} with fewer partitions on {self.target} than on {self.source} for"
-            f" {problem.seconds:.0f} s, longer than the refresh interval: check that the workers' login may alter them"
-            f" on {self.target}, or add the partitions yourself; the records of the missing ones cannot arrive"
+            f" {span_text(problem.seconds)}, longer than the refresh interval: check that the workers' login may alter"
+            f" them on {self.target}, or add the partitions yourself; the records of the missing ones cannot arrive"
         )
 
 
@@ -205,9 +205,9 @@ class RecordsNotOnTarget(_TargetTopics):
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.records} records are mirrored, as the stored offsets say, but nothing arrived in {self.some_topics}"
-            f" on {self.target} for {problem.seconds:.0f} s: the connector writes to another Kafka cluster; run mm2mgr"
-            " check, compare bootstrap.servers of the workers and producer.override.bootstrap.servers with those of"
-            f" {self.target}, and check that mm2mgr's login may describe the topics there"
+            f" on {self.target} for {span_text(problem.seconds)}: the connector writes to another Kafka cluster; run"
+            " mm2mgr check, compare bootstrap.servers of the workers and producer.override.bootstrap.servers with those"
+            f" of {self.target}, and check that mm2mgr's login may describe the topics there"
         )
 
 
@@ -305,9 +305,9 @@ class TopicConfigsDiffer(_TargetTopics):
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.some_topics} on {self.target} without the {name_some(self.settings, 'setting')} that {self.source}"
-            f" has, for {problem.seconds:.0f} s (copied every {self.interval_seconds:g} s): check that the workers'"
-            f" login may alter configs on {self.target} and that its brokers take them all, as one that they refuse"
-            " holds up the whole topic; the workers' log has 'Could not alter configuration of topic';"
+            f" has, for {span_text(problem.seconds)} (copied every {span_text(self.interval_seconds)}): check that the"
+            f" workers' login may alter configs on {self.target} and that its brokers take them all, as one that they"
+            " refuse holds up the whole topic; the workers' log has 'Could not alter configuration of topic';"
             " config.properties.exclude names what shall differ"
         )
 
@@ -330,10 +330,10 @@ class TopicAclsDiffer(_TargetTopics):
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{self.some_topics} on {self.target} without the {name_some(self.acls, 'ACL')} that MirrorMaker copies"
-            f" from {self.source}, for {problem.seconds:.0f} s (copied every {self.interval_seconds:g} s): check that"
-            f" {self.target} has an authorizer, and that the workers' login has Describe on cluster {self.source} and"
-            f" Alter on cluster {self.target}; the workers' log has 'Could not sync ACL of topic' or 'trying to"
-            " describe ACLs'"
+            f" from {self.source}, for {span_text(problem.seconds)} (copied every {span_text(self.interval_seconds)}):"
+            f" check that {self.target} has an authorizer, and that the workers' login has Describe on cluster"
+            f" {self.source} and Alter on cluster {self.target}; the workers' log has 'Could not sync ACL of topic' or"
+            " 'trying to describe ACLs'"
         )
 
 
@@ -374,8 +374,8 @@ class HeartbeatsNotEmitted(ProblemEvidence):
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
-            f"RUNNING, but no heartbeat has arrived in {self.topic} on {self.cluster} for {problem.seconds:.0f} s (one"
-            f" is due every {self.interval_seconds:g} s): check that the connector's"
+            f"RUNNING, but no heartbeat has arrived in {self.topic} on {self.cluster} for {span_text(problem.seconds)}"
+            f" (one is due every {span_text(self.interval_seconds)}): check that the connector's"
             f" producer.override.bootstrap.servers is {self.cluster}, that its login may write the topic, and"
             " the workers' log"
         )
@@ -435,11 +435,11 @@ class CheckpointsNotEmitted(_Groups):
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
-            f"no checkpoint has been written to {self.topic} on {self.target} for {problem.seconds:.0f} s since"
-            f" {self.some_groups} read on (one is due every {self.interval_seconds:g} s), so consumers that move to"
-            f" {self.target} would read records again: check that the connector's producer.override.bootstrap.servers"
-            f" is {self.target}, that the workers' logins may write the topics of checkpoints and of offset syncs, and"
-            " the workers' log"
+            f"no checkpoint has been written to {self.topic} on {self.target} for {span_text(problem.seconds)} since"
+            f" {self.some_groups} read on (one is due every {span_text(self.interval_seconds)}), so consumers that move"
+            f" to {self.target} would read records again: check that the connector's"
+            f" producer.override.bootstrap.servers is {self.target}, that the workers' logins may write the topics of"
+            " checkpoints and of offset syncs, and the workers' log"
         )
 
 

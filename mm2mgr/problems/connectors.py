@@ -31,6 +31,7 @@ from mm2mgr.problems.kind import (
 )
 from mm2mgr.render import CLASSES, FLOW_KEY, LANE_OF_KEY
 from mm2mgr.secrets import cut
+from mm2mgr.text import span_text
 from mm2mgr.topology import Moved
 
 _LINE = re.compile(r"^\s*(?:(Caused by|Suppressed): )?(?:Exception in thread \"[^\"]*\" )?([A-Za-z_][\w.$]*)(?=:|\s*$)")
@@ -251,8 +252,8 @@ class NoStatus(ProblemEvidence):
 
     def sentence(self, problem: LiveProblem) -> str:
         return (
-            f"no status for {problem.seconds:.0f} s: a connector has no status while it waits for a cluster that does"
-            f" not answer; check addresses, ports and security protocol of {' and '.join(self.clusters)} from the"
+            f"no status for {span_text(problem.seconds)}: a connector has no status while it waits for a cluster that"
+            f" does not answer; check addresses, ports and security protocol of {' and '.join(self.clusters)} from the"
             " workers, then their log"
         )
 
@@ -296,9 +297,14 @@ class Failed(ProblemEvidence):
         return CAUSES[self.cause].retryable
 
     def command(self, problem: LiveProblem) -> str:
-        return "mm2mgr watch" if CAUSES[self.cause].instead else f"mm2mgr restart --failed {problem.argument}"
+        if CAUSES[self.cause].instead:
+            return "mm2mgr watch"
+        only_failed = "" if problem.older and problem.subject.tasks else "--failed "
+        return f"mm2mgr restart {only_failed}{problem.argument}"
 
     def text(self, problem: LiveProblem) -> str:
+        if problem.drift:  # what can be the cause is repaired first: a restart would fail again
+            return self.trace_summary
         if instead := CAUSES[self.cause].instead:
             return f"{self.trace_summary}; {instead}"
         return f"{self.trace_summary}; {self.remedy}, then run {problem.command}"
@@ -432,8 +438,8 @@ class WorkerDeparted(ProblemEvidence):
         parts = ("the connector" if self.connector_there else "", problem.tasks)
         return (
             f"{' and '.join(filter(None, parts))} RUNNING by the status on worker {self.worker}, which has accepted no"
-            f" connection for {problem.seconds:.0f} s while other workers do: start it again, or wait until Connect"
-            " gives its work to them (scheduled.rebalance.max.delay.ms, 5 min by default)"
+            f" connection for {span_text(problem.seconds)} while other workers do: start it again, or wait until"
+            " Connect gives its work to them (scheduled.rebalance.max.delay.ms, 5 min by default)"
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from shlex import quote
 
 from mm2mgr import topology
 from mm2mgr.comparison.differences import Named, selects_otherwise
+from mm2mgr.comparison.ownership import is_held
 from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.connectors import RESTING, SETTABLE
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
@@ -25,7 +27,7 @@ from mm2mgr.problems.kind import (
     kind,
     name_some,
 )
-from mm2mgr.text import number_of
+from mm2mgr.text import number_of, span_text
 from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import text_of
@@ -93,9 +95,13 @@ def no_topic_matches(case: FlowCase) -> Iterator[LiveProblem]:
         yield case.problem(NoTopicMatches(selection))
 
 
+RESTING_WORDS = tuple(state.lower() for state in sorted(RESTING))
+"""How the tree declares a flow that rests."""
+
+
 @kind("state-differs", "warning", 15)
 class StateDiffers(ProblemEvidence):
-    """A connector was paused, stopped or resumed, and the tree declares another state."""
+    """A connector was resumed, stopped or paused, and the tree declares it paused, or stopped."""
 
     declared: str
     "the state that the tree declares"
@@ -112,39 +118,97 @@ class StateDiffers(ProblemEvidence):
 @flow_rule
 def state_differs(case: FlowCase) -> Iterator[LiveProblem]:
     declared = case.flow.settings.state
-    if declared and case.state in SETTABLE and case.state != declared.upper() and not case.journal:
+    if declared in RESTING_WORDS and case.state in SETTABLE and case.state != declared.upper() and not case.journal:
         yield case.problem(StateDiffers(declared, case.state))
 
 
-@kind("resting-while-lag-grows")
-class RestingWhileLagGrows(ProblemEvidence):
-    """A connector was paused or stopped, and records keep arriving on the source."""
+@dataclass(frozen=True)
+class Resting(ProblemEvidence):
+    """What a flow that rests although the tree has it running has in common, whether its lag grows or not."""
 
     state: str
     "PAUSED or STOPPED"
-    lag_records: int
-    "records that wait"
-    grown_records: int
-    "records that arrived since it was first seen at rest"
+    lag_records: int | None
+    "records that wait; null where that is unknown"
+    danger: str
+    "why records may be lost or are too late, in words: over max_lag, or retention overtakes; empty where they are not"
+
+    @property
+    def endangers_records(self) -> bool:
+        return bool(self.danger)
 
     def command(self, problem: LiveProblem) -> str:
         return f"mm2mgr resume {problem.argument}"
 
+    def remedy(self, problem: LiveProblem) -> str:
+        danger = f"; {self.danger}" if self.danger else ""
+        meant = f"or declare state: {self.state.lower()} on the flow if that is intended"
+        return f"{danger}; run {problem.command}, {meant}"
+
+
+@kind("paused-by-hand", "warning", 15)
+class PausedByHand(Resting):
+    """A flow was paused or stopped by hand, with `mm2mgr pause` or over REST, and the tree has it running. It mirrors
+    nothing; a danger once the oldest record waits for longer than `max_lag`, or retention overtakes it within a day.
+    """
+
+    def sentence(self, problem: LiveProblem) -> str:
+        waits = f": {number_of(self.lag_records, 'record')} wait" if self.lag_records else ", and no record waits"
+        waiting = waits if self.lag_records is not None else ""
+        return f"{self.state} by hand, and the tree says running{waiting}{self.remedy(problem)}"
+
+
+@kind("resting-while-lag-grows")
+class RestingWhileLagGrows(Resting):
+    """A flow was paused or stopped by hand, the tree has it running, and records keep arriving on the source. A danger
+    once the oldest record waits for longer than `max_lag`, or retention overtakes it within a day.
+    """
+
+    grown_records: int
+    "records that arrived since it was first seen at rest"
+
     def sentence(self, problem: LiveProblem) -> str:
         return (
-            f"{self.state} while its lag grows: {self.lag_records} records wait, {self.grown_records} of them new in"
-            f" the last {problem.seconds:.0f} s; run {problem.command}, or declare state:"
-            f" {self.state.lower()} on the flow if that is intended"
+            f"{self.state} by hand while its lag grows, and the tree says running: {self.lag_records} records wait,"
+            f" {self.grown_records} of them new in the last {span_text(problem.seconds)}{self.remedy(problem)}"
         )
 
 
 @flow_rule
-def resting_while_lag_grows(case: FlowCase) -> Iterator[LiveProblem]:
-    at_rest = case.state in RESTING and not case.flow.settings.state and not case.journal
-    rest = case.flow_memory.rest
-    if at_rest and case.lag.total_records and rest and rest.grown > 0:
-        evidence = RestingWhileLagGrows(case.state, case.lag.total_records, rest.grown)
-        yield case.problem(evidence, since=rest.clock.seconds)
+def rests_by_hand(case: FlowCase) -> Iterator[LiveProblem]:
+    """What a move holds, or the way back of a failover, is refused by `resume` and is no rest by hand."""
+    config = case.connector.running.config if case.connector.running else {}
+    is_declared = case.flow.settings.state in RESTING_WORDS
+    if case.state not in RESTING or is_declared or case.journal or is_held(config):
+        return
+    rest, lag = case.flow_memory.rest, case.lag.total_records
+    danger = danger_text(case.waiting_seconds, case.flow.settings.max_lag, case.overtaken_seconds)
+    since = rest.clock.seconds if rest else None
+    if lag and rest and rest.grown > 0:
+        yield case.problem(RestingWhileLagGrows(case.state, lag, danger, rest.grown), since=since)
+    else:
+        yield case.problem(PausedByHand(case.state, lag, danger), since=since)
+
+
+OVERTAKEN_SOON_SECONDS = 86_400.0
+
+
+def danger_text(
+    waiting_seconds: float | None, max_lag: float | None, overtaken_seconds: float | None, *, is_exact: bool = False
+) -> str:
+    """Return why the records that wait for a flow are in danger, in words; empty where they are not known to be.
+
+    `waiting_seconds`: the age of the oldest, at least unless `is_exact`; `overtaken_seconds`: until retention deletes
+    records that wait.
+    """
+    reasons = []
+    if overtaken_seconds is not None and overtaken_seconds < OVERTAKEN_SOON_SECONDS:
+        when = f"in {span_text(overtaken_seconds)}" if overtaken_seconds > 0 else "now"
+        reasons.append(f"retention deletes records that wait {when}")
+    if max_lag and waiting_seconds and waiting_seconds > max_lag:
+        age = f"{'' if is_exact else 'at least '}{span_text(waiting_seconds)}"
+        reasons.append(f"the oldest record that waits is {age} old, more than its max_lag of {span_text(max_lag)}")
+    return ", and ".join(reasons)
 
 
 @kind("no-progress", "critical", 0)
@@ -168,7 +232,9 @@ class NoProgress(ProblemEvidence):
     def sentence(self, problem: LiveProblem) -> str:
         hint = " (read_committed: an open transaction on the source has the same effect)" if self.read_committed else ""
         still = "the stored offsets do not move" if self.blind else "neither the stored offsets nor the target move"
-        stands = f"no progress for {problem.seconds:.0f} s: records wait, but {still} for {problem.tasks or 'the flow'}"
+        stands = (
+            f"no progress for {span_text(problem.seconds)}: records wait, but {still} for {problem.tasks or 'the flow'}"
+        )
         if self.target_down:
             return (
                 f"{stands}; {self.target} does not answer mm2mgr either: start its brokers, restart no task: producers"
@@ -220,7 +286,7 @@ class WorkersSilent(ProblemEvidence):
         connect = problem.subject.connect
         return (
             f"no worker of {connect} answers: at least {self.lag_records} records wait, {self.grown_records} of them"
-            f" new in the last {problem.seconds:.0f} s, and {still}; start its workers: they go on at the stored"
+            f" new in the last {span_text(problem.seconds)}, and {still}; start its workers: they go on at the stored"
             " offsets"
         )
 
@@ -228,8 +294,8 @@ class WorkersSilent(ProblemEvidence):
 def workers_silent(flow: Flow, lag: FlowLag, going: Trend | None) -> Iterator[LiveProblem]:
     """Judge a flow whose workers do not answer, by its lag since: a target that moves shows that they run."""
     is_still = lag.last_stored is not None and lag.last_stored.target_moves is False
-    resting = flow.settings.state in ("paused", "stopped")
-    if going and going.direction == "growing" and is_still and not resting and lag.total_records:
+    rests = flow.settings.state in RESTING_WORDS
+    if going and going.direction == "growing" and is_still and not rests and lag.total_records:
         evidence = WorkersSilent(lag.total_records, going.records, not lag.blind)
         yield LiveProblem(evidence, ProblemSubject(flow.connect.name, flow=flow.id), going.seconds)
 
@@ -296,8 +362,8 @@ class PartitionsUnassigned(ProblemEvidence):
     def sentence(self, problem: LiveProblem) -> str:
         return (
             f"{name_some(self.partitions, 'partition', self.partition_count)} not assigned to any task for"
-            f" {problem.seconds:.0f} s, longer than the refresh interval: check that the workers' login may describe"
-            f" them on {self.source} and create topics on {self.target}"
+            f" {span_text(problem.seconds)}, longer than the refresh interval: check that the workers' login may"
+            f" describe them on {self.source} and create topics on {self.target}"
         )
 
 

@@ -21,6 +21,7 @@ from mm2mgr.observe.audits import AuditState
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.observe.interruptions import InterruptionReport
 from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.lag_report import LagRow
 from mm2mgr.observe.losses import LossEntry, open_entries
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
@@ -29,7 +30,7 @@ from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
-from mm2mgr.problems.flows import find_overlaps, often_interrupted, workers_silent
+from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
 from mm2mgr.text import few, one_line, span_text
@@ -180,6 +181,23 @@ class Status:
             "failures": to_json(self.failures),
             "warnings": list(self.warnings),
         }
+
+
+def with_lag(status: Status, totals: Mapping[str, LagRow], limits: Mapping[str, float]) -> Status:
+    """Return a status whose flows that rest by hand say what is known of the age of the records that wait, by samples
+    and retention: `totals`: the lag of each flow, `limits`: its `max_lag`."""
+
+    def refine(problem: LiveProblem) -> LiveProblem:
+        evidence, total = problem.evidence, totals.get(problem.subject.flow)
+        if not isinstance(evidence, Resting) or total is None:
+            return problem
+        left = total.overtaken.seconds if total.overtaken else None
+        is_exact, most = not total.seconds.at_least, limits.get(problem.subject.flow)
+        danger = danger_text(total.seconds.value, most, left, is_exact=is_exact)
+        return replace(problem, evidence=replace(evidence, danger=danger or evidence.danger))
+
+    flows = (replace(flow, problems=tuple(map(refine, flow.problems))) for flow in status.flows)
+    return replace(status, flows=tuple(flows))
 
 
 @dataclass(frozen=True)
@@ -441,7 +459,7 @@ def assignment_notes(flow: Flow, lag: FlowLag) -> Iterator[str]:
     defects = lag.defects
     if defects.unassigned:
         every = flow.settings.refresh_interval
-        yield f"{len(defects.unassigned)} partitions have no task: new partitions are detected every {every:.0f} s"
+        yield f"{len(defects.unassigned)} partitions have no task: new partitions are detected every {span_text(every)}"
     if defects.held:
         names = name_some(map(str, defects.held), "partition")
         yield f"held by the connector's assignment, in no task, so that their records wait: {names}"
@@ -497,8 +515,8 @@ def growth(case: FlowCase, before: Mapping[str, Mark]) -> str:
         return ""
     seconds = case.reading.taken_at - max(old.clock.seen_at for _, old in both)
     return (
-        f"in the last {seconds:.0f} s the target received {_at_most(case, arrived)}, of which the stored offsets show"
-        f" {stored}"
+        f"in the last {span_text(seconds)} the target received {_at_most(case, arrived)}, of which the stored offsets"
+        f" show {stored}"
     )
 
 
@@ -510,7 +528,9 @@ def _state_notes(case: ConnectorCase) -> list[str]:
         until = config[HELD_KEY] if is_held(config) else "until mm2mgr resume"
         return [f"{case.state}: it does nothing {until}"]
     if case.state == "no status" and case.without_status_seconds < case.patience.no_status_seconds:
-        return [f"no status for {case.without_status_seconds:.0f} s: a new connector first waits for both clusters"]
+        return [
+            f"no status for {span_text(case.without_status_seconds)}: a new connector first waits for both clusters"
+        ]
     return []
 
 
@@ -680,7 +700,7 @@ def _main_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
         ("topics", "exclude"): ", ".join(settings.topics.exclude),
         ("replication_policy",): settings.replication_policy,
         ("separator",): settings.separator,
-        ("refresh_interval",): f"{settings.refresh_interval:g} s",
+        ("refresh_interval",): span_text(settings.refresh_interval),
         ("checkpoints", "enabled"): settings.checkpoints.enabled,
         ("checkpoints", "group_offsets"): settings.checkpoints.group_offsets,
         ("heartbeats", "enabled"): settings.heartbeats.enabled,
@@ -713,7 +733,7 @@ _TIMES = frozenset({"max_lag", "interval", "check_every", "rehearse_every", "coo
 def _setting_text(path: Sequence[object], value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(config_text, value))
-    return f"{config_text(value)} s" if path[-1] in _TIMES and isinstance(value, int | float) else config_text(value)
+    return span_text(value) if path[-1] in _TIMES and isinstance(value, int | float) else config_text(value)
 
 
 def trace_lines(trace: str | None) -> list[str]:

@@ -19,7 +19,7 @@ from mm2mgr.observe.interruptions import InterruptionCounts, InterruptionReport
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import LiveConnector, Patience, Reading
-from mm2mgr.observe.trend import FLOW, Trend, lag_trend
+from mm2mgr.observe.trend import FLOW, Trend, lag_trend, overtaken_in, partition_key, waiting_since
 from mm2mgr.topology import Flow
 
 AlertSeverity = Literal["critical", "warning", "info"]
@@ -28,6 +28,8 @@ NAMED = 20
 _SHOWN = 3
 CHECK = "mm2mgr check"
 """Asks brokers and workers about rights, addresses and versions."""
+APPLY_FLOW = "mm2mgr apply --flow"
+"""Makes a flow run as the tree declares it."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class ProblemEvidence:
         """Whether a restart alone can cure it."""
         return False
 
+    @property
+    def endangers_records(self) -> bool:
+        """Whether records are lost or do not arrive, or may be lost soon; else something differs."""
+        return self.severity == "critical"
+
     def sentence(self, problem: LiveProblem) -> str:
         """Return what is wrong, what it does and, at the end, what to do."""
         raise NotImplementedError
@@ -74,12 +81,17 @@ class ProblemEvidence:
 
 @dataclass(frozen=True)
 class LiveProblem:
-    """One problem. `since_seconds`: for how long it has been seen (None: that is not remembered)."""
+    """One problem. `since_seconds`: for how long it has been seen (None: that is not remembered). `drift`: keys of its
+    connector that differ from the tree and can be the cause; `older`: keys of which tasks still have an older value,
+    where that is a part of it. Neither is a problem of its own then.
+    """
 
     evidence: ProblemEvidence
     subject: ProblemSubject = field(default_factory=ProblemSubject)
     since_seconds: float | None = None
-    json_keys = "kind subject evidence since_seconds cause retryable"
+    drift: tuple[str, ...] = ()
+    older: tuple[str, ...] = ()
+    json_keys = "kind subject evidence since_seconds cause retryable drift older"
 
     @property
     def kind(self) -> str:
@@ -91,12 +103,18 @@ class LiveProblem:
 
     @property
     def retryable(self) -> bool:
-        return self.evidence.retryable
+        return self.evidence.retryable and not self.drift
 
     @property
     def sentence(self) -> str:
         """What is wrong, what it does and, at the end, what to do."""
-        return self.evidence.sentence(self)
+        sentence = self.evidence.sentence(self)
+        if self.older:
+            sentence += f"; tasks still have an older config ({name_some(self.older, 'key')})"
+        if self.drift:
+            keys = name_some(self.drift, "key")
+            sentence += f"; its config differs from the tree in {keys}, which can be the cause: run {self.command}"
+        return sentence
 
     @property
     def seconds(self) -> float:
@@ -105,7 +123,9 @@ class LiveProblem:
 
     @property
     def command(self) -> str:
-        """The command that begins its remedy, as it is typed."""
+        """The command that begins its remedy, as it is typed: an apply where drift can be the cause."""
+        if self.drift:
+            return f"{APPLY_FLOW} {self.argument}" if self.subject.flow else "mm2mgr apply"
         return self.evidence.command(self)
 
     @property
@@ -248,6 +268,26 @@ class FlowCase(ConnectorCase):
             return None
         behind = [partition for partition in self.lag.counted_partitions if partition.lag_records]
         return lag_trend(self.flow_memory.progress.get(FLOW, ()), behind, self.flow.connect.model.flush_interval)
+
+    @property
+    def waiting_seconds(self) -> float | None:
+        """For how long a record has waited for a flow that rests, at least, by the looks that saw it wait."""
+        since, rest = waiting_since(self.flow_memory.progress.get(FLOW, ())), self.flow_memory.rest
+        waited = [] if since is None else [self.reading.taken_at - since]
+        if rest and (self.lag.total_records or 0) > rest.grown:
+            waited.append(rest.clock.seconds)
+        return max(waited, default=None)
+
+    @property
+    def overtaken_seconds(self) -> float | None:
+        """Until retention deletes records that wait, as the starts of the logs move; None where they do not."""
+        every = self.flow.connect.model.flush_interval
+        forecasts = []
+        for partition in self.lag.counted_partitions:
+            points = self.flow_memory.progress.get(partition_key(partition.partition), ())
+            trend = lag_trend(points, [partition], every) if partition.lag_records else None
+            forecasts.append(overtaken_in(points, trend, None, None))
+        return min((forecast.seconds for forecast in forecasts if forecast), default=None)
 
 
 # --- the register -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from mm2mgr.observe.losses import LOSS, LossEntry
 from mm2mgr.observe.memory import Memory
 from mm2mgr.observe.reading import Reading
 from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject, kind
-from mm2mgr.text import number_of
+from mm2mgr.text import number_of, span_text
 
 _LOSSES_NAMED = 3
 _FLOWS_NAMED = 5
@@ -168,8 +168,8 @@ class OffsetsNotStored(ProblemEvidence):
     def sentence(self, problem: LiveProblem | None = None) -> str:
         names = ", ".join(self.flows[:_FLOWS_NAMED]) + (", …" if len(self.flows) > _FLOWS_NAMED else "")
         fact = (
-            f"offsets of {number_of(len(self.flows), 'flow')} not stored for {self.seconds:.0f} s while their records"
-            f" arrive ({names}); a restart would mirror at least {self.records} records again"
+            f"offsets of {number_of(len(self.flows), 'flow')} not stored for {span_text(self.seconds)} while their"
+            f" records arrive ({names}); a restart would mirror at least {self.records} records again"
         )
         if not self.unread_sources:
             normal = "normal if offset.flush.interval.ms of its workers is longer"

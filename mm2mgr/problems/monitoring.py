@@ -42,6 +42,7 @@ _LAG_UNKNOWN = "MirrorLagUnknown"
 _REBALANCE_HELD = "MirrorRebalanceHeld"
 _OVERTAKEN_SECONDS = 3600
 _BEHIND_SECONDS = 120  # a flush interval of a minute, twice: what stored offsets alone cannot explain
+_STALLED_ROUNDS, _STALLED_SECONDS = 3, 900  # a round may last: applying in waves, a roll-up of a long pause
 _UNEVEN, _BUSY = 1.5, 0.7
 _AHEAD_SECONDS = 14 * 86_400  # two weeks: time to order workers, or to give a topic more partitions
 
@@ -60,6 +61,18 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "MirrorLooksStale", "critical", 2, "mm2mgr_looks_stale{OWN} == 1",
         "mm2mgr serve runs, and its last complete look is too old.", "ask /healthz, and read the log of mm2mgr serve",
+    ),
+    Alert(
+        "MirrorPartStalled", "warning", 0,
+        f"time() - mm2mgr_part_ended_timestamp_seconds{{OWN}} > {_STALLED_ROUNDS} * mm2mgr_part_interval_seconds{{OWN}}"
+        f" + {_STALLED_SECONDS}",
+        f"{{{{ $labels.part }}}}: no round has ended for {{{{ $value | humanizeDuration }}}}, {_STALLED_ROUNDS} of its"
+        " intervals and more.",
+        "read the log of mm2mgr serve and its page Parts, and start it again",
+    ),
+    Alert(
+        "MirrorPartFailing", "warning", 15, "mm2mgr_part_failing{OWN} == 1",
+        "{{ $labels.part }}: its rounds fail.", "the page Parts of mm2mgr serve says why",
     ),
     Alert(
         "MirrorTreeWrong", "warning", 5, "mm2mgr_tree_error{OWN} == 1",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from mm2mgr.problems.kind import LiveProblem
+from mm2mgr.problems.kind import APPLY_FLOW, LiveProblem
 
 Trouble = Literal["loss", "FAILED", "arrives twice", "no progress", "late", "differs", "other", "not ready"]
 _KINDS: Mapping[Trouble, str] = {
@@ -18,7 +18,7 @@ _KINDS: Mapping[Trouble, str] = {
     "no progress": (
         "records-not-on-target no-progress workers-silent no-task no-topic-matches no-status target-topic-missing"
         " target-partitions-fewer partitions-unassigned connector-unassigned task-unassigned worker-departed"
-        " offsets-not-stored resting-while-lag-grows"
+        " offsets-not-stored resting-while-lag-grows paused-by-hand"
     ),
     "late": "slower-than-production",
     "differs": (
@@ -43,8 +43,9 @@ _MOST_NAMED = 8
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _ENDS = re.compile(r"\([^()]*->[^()]*\)")
 _SHORT = 4  # a name of so few characters may be a part of a word
-_SEVERAL = ("mm2mgr restart --failed", "mm2mgr resume", "mm2mgr losses", "mm2mgr check")  # these take several names
-_ALL = {"mm2mgr restart --failed": "mm2mgr restart --failed --all"}
+_SEVERAL = ("mm2mgr restart --failed", "mm2mgr resume", "mm2mgr losses", "mm2mgr check", APPLY_FLOW)
+"""These take several names."""
+_ALL = {"mm2mgr restart --failed": "mm2mgr restart --failed --all", APPLY_FLOW: "mm2mgr apply"}
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class ProblemGroup:
 
     @property
     def is_danger(self) -> bool:
-        """Whether records are lost or do not arrive; else something differs."""
-        return any(problem.evidence.severity == "critical" for problem in self.problems)
+        """Whether records are lost or do not arrive, or may be lost soon; else something differs."""
+        return in_danger(self.problems)
 
     @property
     def command(self) -> str:
@@ -71,7 +72,12 @@ class ProblemGroup:
             return commands[0]
         if len(arguments) > _MOST_NAMED and start != "mm2mgr resume":  # nothing is resumed that was not named
             return _ALL.get(start, start)
-        return " ".join((start, *arguments))
+        return f"{start} {(' --flow ' if start == APPLY_FLOW else ' ').join(arguments)}"
+
+
+def in_danger(problems: Iterable[LiveProblem]) -> bool:
+    """Tell whether one of the problems endangers records: the one rule by which pages are red, and amber else."""
+    return any(problem.evidence.endangers_records for problem in problems)
 
 
 def order_problems(problems: Iterable[LiveProblem]) -> list[ProblemGroup]:

@@ -15,6 +15,7 @@ from mm2mgr import timing
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
 from mm2mgr.samples.http import Http, HttpAnswer, SourceError, shorten
 from mm2mgr.samples.readers import Opening
+from mm2mgr.text import span_text
 
 CRUISE_CONTROL = "cruise-control"
 KIB = 1024.0
@@ -87,7 +88,7 @@ class CruiseControlSource:
         while True:
             left = ends_at - timing.now()
             if left <= 0:
-                raise self.http.error(f"no final answer to {path} within {self.deadline_seconds:g} s")
+                raise self.http.error(f"no final answer to {path} within {span_text(self.deadline_seconds)}")
             answer = self.http.get(path, asked, task, min(left, self.http.endpoint.timeout_seconds))
             if answer.status != 202:
                 return self._final(answer)

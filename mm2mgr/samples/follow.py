@@ -20,6 +20,7 @@ from mm2mgr.garbage import collect_garbage
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.schema import News, TrustedClock, ahead, ahead_text, held_text, hour_end_ms, hour_of, kept_since_ms
 from mm2mgr.samples.store import SampleStore
+from mm2mgr.text import span_text
 
 _LONGEST_WAIT_SECONDS = 600.0
 
@@ -160,7 +161,7 @@ class _FollowedSource:
             self._fail(Mm2mgrError(f"{self.reader.name}: {cause(error)}"))
             return Poll([])
         if self.failure is not None:
-            self.news.append(f"{self.reader.name}: answers again after {timing.now() - self._failing_since:.0f} s")
+            self.news.append(f"{self.reader.name}: answers again after {span_text(timing.now() - self._failing_since)}")
             self.failure, self._failures, self._last_report = None, 0, ""
         self._report_left_out(answer)
         return answer

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 from mm2mgr import bounded_http, timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.secrets import cut, mask_text, remember
+from mm2mgr.text import span_text
 
 CONNECT_SECONDS = 5.0
 _LONGEST_REASON = 300
@@ -111,7 +112,7 @@ class Http:
         except bounded_http.Late as error:
             late = "no whole answer" if error.begun else "no answer"
             hint = "check that it runs and can be reached from this machine"
-            raise self.error(f"{late} within {limit:.3g} s", hint) from error
+            raise self.error(f"{late} within {span_text(limit)}", hint) from error
         except OSError as error:
             raise self._failure_of(error) from error
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from mm2mgr import timing
 from mm2mgr.metric_sources import METRIC_SOURCES
-from mm2mgr.text import few
+from mm2mgr.text import few, span_text
 
 Store: TypeAlias = "str | Path"
 """Where the tables of a store are: a folder, or a URI such as s3://bucket/prefix."""
@@ -595,7 +595,7 @@ class TrustedClock:
         ahead = self.now_ms() / 1000 - steady
         if abs(ahead - self._ahead) < _JUMP_SECONDS:
             if self._jumped_to is not None:
-                self.news.append(f"the clock of this machine is back after {_span(steady - self._jumped_at)}")
+                self.news.append(f"the clock of this machine is back after {span_text(steady - self._jumped_at)}")
             self._ahead, self._jumped_to = ahead, None
             return True
         if self._jumped_to is None or abs(ahead - self._jumped_to) >= _JUMP_SECONDS:
@@ -617,8 +617,8 @@ class TrustedClock:
     def _jump(by_seconds: float, now_seconds: float) -> str:
         direction = "ahead" if by_seconds > 0 else "back"
         return (
-            f"the clock of this machine jumped {direction} by {_span(abs(by_seconds))}, to {_text(now_seconds)}:"
-            f" nothing is sampled or removed until it is back, or has stayed there for {_span(LASTING_SECONDS)}"
+            f"the clock of this machine jumped {direction} by {span_text(abs(by_seconds))}, to {_text(now_seconds)}:"
+            f" nothing is sampled or removed until it is back, or has stayed there for {span_text(LASTING_SECONDS)}"
         )
 
 
@@ -661,13 +661,6 @@ def held_text(hours: Sequence[str]) -> str:
         f"samples up to {hours[-1]} (UTC) are older than what is to be kept, and stay for now: after a pause of the "
         "sampler, or while the clock of this machine is ahead, at most a day of samples is removed per new hour"
     )
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _text(seconds: float) -> str:

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mm2mgr import timing
 from mm2mgr.evidence.traffic import RANGES, USUAL_RANGE
 from mm2mgr.json_values import to_json
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import PARTS, EstateView
 from mm2mgr.serve import pages
 from mm2mgr.serve.metrics import exposition
 from mm2mgr.serve.visits import Visit
@@ -33,6 +33,12 @@ _CACHED = "private, max-age=31536000, immutable"
 _LIVE, _AGAIN = "x-mm2mgr-live", "again"  # of a request that a page makes by itself: by script, and without
 _COOKIE, _COOKIE_SECONDS = "mm2mgr_visit", 400 * 86_400
 _OPEN = "/healthz"
+_PARTS = {
+    "watchdog": ("watch", "no watchdog runs in this process"),
+    "reconcile": ("reconcile", "this process reconciles nothing"),
+    "rebalance": ("rebalance", "nothing is rebalanced by this process"),
+    "sample": ("sample", "this process samples nothing"),
+}
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
 
 
@@ -157,10 +163,8 @@ def application(
         Route("/api/status", answers.api_status),
         Route("/api/flow", answers.api_flow),
         Route("/api/workers", answers.api_workers),
-        Route("/api/watchdog", answers.api_watchdog),
-        Route("/api/reconcile", answers.api_reconcile),
-        Route("/api/sample", answers.api_sample),
-        Route("/api/rebalance", answers.api_rebalance),
+        *(Route(f"/api/{path}", answers.api_part) for path in _PARTS),
+        Route("/api/parts", answers.api_parts),
         Route("/api/failover", answers.api_failover),
         *(Route(f"/api/{part}", answers.api_survey) for part in ("findings", "plan", "history")),
         Route("/static/{name}", answers.static),
@@ -186,6 +190,17 @@ def _app_of_routes(routes: list[BaseRoute]) -> Starlette:
     return app
 
 
+class _PathlessJson(JSONResponse):
+    """JSON without paths of this machine."""
+
+    def __init__(self, view: EstateView, content: object, status: int = 200) -> None:
+        self._hide = view.local_paths.hide_in_json
+        super().__init__(to_json(content), status)
+
+    def render(self, content: object) -> bytes:
+        return self._hide(super().render(content).decode()).encode()
+
+
 class _Answers:
     """The answers. Each is made of one view, so that nothing in it contradicts itself."""
 
@@ -200,7 +215,8 @@ class _Answers:
         return Response(exposition(self._view(), timing.now(), self._closed), headers={"Content-Type": _METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
-        return JSONResponse(to_json(self._view().overview_dict(timing.now())))
+        view = self._view()
+        return _PathlessJson(view, view.overview_dict(timing.now()))
 
     def api_flow(self, request: Request) -> Response:
         view, flow = self._view(), request.query_params.get("id", "")
@@ -210,59 +226,45 @@ class _Answers:
         name = request.query_params.get("range", USUAL_RANGE)
         if name not in RANGES:
             return JSONResponse({"error": f"range is one of {', '.join(RANGES)}"}, 400)
-        return JSONResponse(to_json(view.flow_dict(status, self._clock(), name)))
+        return _PathlessJson(view, view.flow_dict(status, self._clock(), name))
 
     def api_workers(self, request: Request) -> Response:
-        return JSONResponse(to_json(pages.workers_dict(self._view())))
+        view = self._view()
+        return _PathlessJson(view, pages.workers_dict(view))
 
-    def api_watchdog(self, request: Request) -> Response:
-        watchdog = self._view().watchdog
-        if watchdog is None:
-            return JSONResponse({"error": "no watchdog runs in this process: mm2mgr serve --with watch"}, 404)
-        if watchdog.last is None:
-            return JSONResponse({"error": "the watchdog has not looked yet"}, 503)
-        return JSONResponse(to_json(watchdog))
+    def api_parts(self, request: Request) -> Response:
+        view = self._view()
+        return _PathlessJson(view, {"parts": {name: view.parts.get(name) for name in PARTS}})
 
-    def api_rebalance(self, request: Request) -> Response:
-        rebalances = self._view().rebalances
-        if rebalances is None:
-            return JSONResponse({"error": "nothing is rebalanced by this process: mm2mgr serve --with rebalance"}, 404)
-        if rebalances.last is None:
-            return JSONResponse({"error": "no flow was judged yet"}, 503)
-        return JSONResponse(to_json(rebalances))
-
-    def api_reconcile(self, request: Request) -> Response:
-        reconciles = self._view().reconciles
-        if reconciles is None:
-            return JSONResponse({"error": "this process reconciles nothing: mm2mgr serve --with reconcile"}, 404)
-        if reconciles.last is None:
+    def api_part(self, request: Request) -> Response:
+        """Answer what a part did; that of one that stands by says who leads, also before it did anything itself."""
+        view, (name, absent) = self._view(), _PARTS[request.scope["path"].rpartition("/")[2]]
+        done = {"watch": view.watchdog, "reconcile": view.reconciles, "rebalance": view.rebalances}.get(
+            name, view.samples
+        )
+        part = view.parts.get(name)
+        if done is None:
+            return JSONResponse({"error": f"{absent}: mm2mgr serve --with {name}"}, 404)
+        if done.last is None and not (part and part.ended_at):
             return JSONResponse({"error": "no round has ended yet"}, 503)
-        return JSONResponse(to_json(reconciles))
-
-    def api_sample(self, request: Request) -> Response:
-        samples = self._view().samples
-        if samples is None:
-            return JSONResponse({"error": "this process samples nothing: mm2mgr serve --with sample"}, 404)
-        if samples.last is None and not samples.error:
-            return JSONResponse({"error": "no round has ended yet"}, 503)
-        return JSONResponse(to_json(samples))
+        standby = {"standby": part.standby if part else ()}
+        return _PathlessJson(view, {**standby, **to_json(done), "part": part})
 
     def api_failover(self, request: Request) -> Response:
         view = self._view()
         if view.look is None:
             return JSONResponse({"error": "no look has ended yet"}, 503)
         status = view.look.status
-        pairs = {"pairs": to_json(status.failover), "rehearsals": to_json(status.rehearsals)}
-        return JSONResponse({**pairs, "this_process": to_json(view.failover)})
+        checked = {"pairs": status.failover, "rehearsals": status.rehearsals, "this_process": view.failover}
+        return _PathlessJson(view, checked)
 
     def api_survey(self, request: Request) -> Response:
-        survey = self._view().survey
-        if survey is None:
+        view = self._view()
+        if view.survey is None:
             return JSONResponse({"error": "not made yet"}, 503)
-        part = getattr(survey, request.scope["path"].rpartition("/")[2])
-        return JSONResponse(
-            {"taken_at": survey.taken_at, **({"error": part} if isinstance(part, str) else to_json(part))}
-        )
+        part = getattr(view.survey, request.scope["path"].rpartition("/")[2])
+        content = {"error": part} if isinstance(part, str) else to_json(part)
+        return _PathlessJson(view, {"taken_at": view.survey.taken_at, **content})
 
     def overview(self, request: Request) -> Response:
         view = self._view()
@@ -306,7 +308,7 @@ class _Answers:
 
     def rebalance(self, request: Request) -> Response:
         view = self._view()
-        return self._html(request, "table", view, pages.rebalance(view.rebalances))
+        return self._html(request, "table", view, pages.rebalance(view))
 
     def failover(self, request: Request) -> Response:
         view = self._view()
@@ -344,7 +346,8 @@ class _Answers:
         pace = pages.LoadPace.parse(query.get("live", ""), query.get("refresh", ""))
         parameters = [(name, value) for name, value in query.multi_items() if name != _AGAIN]
         again = f"{request.scope['path']}?{urlencode([*parameters, (_AGAIN, '1')])}"
-        response = HTMLResponse(pages.html(page, view, timing.now(), context, pace, again), status)
+        text = pages.html(page, view, timing.now(), context, pace, again)
+        response = HTMLResponse(view.local_paths.hide_in_html(text), status)
         if cookie := self._visit(request).cookie:
             is_secure = request.scope["scheme"] == "https"
             response.set_cookie(

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from mm2mgr import __version__
 from mm2mgr.failover.check import WORDS
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.plan.history import newest_applies
 from mm2mgr.problems import KINDS
 
@@ -64,8 +64,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_lag_seconds": ServedMetric(
             "gauge",
             ("flow",),
-            "Age in seconds of the oldest record that waits, from the sample store; 0 when level. Missing where"
-            " unknown.",
+            "Age in seconds of the oldest record that waits, from the sample store, else how long ago the source's log"
+            " ended where the mirror is, as looks saw it; 0 when level. Missing where unknown.",
         ),
         "mm2mgr_flow_max_lag_seconds": ServedMetric(
             "gauge",
@@ -167,8 +167,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_rebalance_held": ServedMetric(
             "gauge",
             ("flow", "reason"),
-            "1 while the flow may not be rebalanced: `frozen` by a file, the `history` was not read, the `rounds` of the"
-            " day or the cool-down, outside of its `window`, `stale` rates, `settling`. Missing otherwise.",
+            "1 while the flow may not be rebalanced: `frozen` by a file, the `history` was not read, the `rounds` of"
+            " the day or the cool-down, outside of its `window`, `stale` rates, `settling`. Missing otherwise.",
         ),
         "mm2mgr_connect_workers": ServedMetric(
             "gauge", ("connect",), "Workers with a connector or a task: Connect shows no idle ones."
@@ -309,6 +309,18 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "gauge", (), "When the last round of samples ended, in seconds since 1970."
         ),
         "mm2mgr_sample_sources_unread": ServedMetric("gauge", (), "Sources without a sample in the last round."),
+        "mm2mgr_part_ended_timestamp_seconds": ServedMetric(
+            "gauge",
+            ("part",),
+            "When the last round of a part that `--with` names ended, also one that failed or stood by, in seconds"
+            " since 1970; the start of the process before the first. Missing, as what follows, for parts that it does"
+            " not name.",
+        ),
+        "mm2mgr_part_interval_seconds": ServedMetric("gauge", ("part",), "How long the part rests between two rounds."),
+        "mm2mgr_part_failing": ServedMetric("gauge", ("part",), "1 where its last round failed."),
+        "mm2mgr_part_standby": ServedMetric(
+            "gauge", ("part",), "1 where another process of the owner did all of its last round."
+        ),
         "mm2mgr_look_began_timestamp_seconds": ServedMetric(
             "gauge", (), "When the running look began, in seconds since 1970; 0 while none runs."
         ),
@@ -373,6 +385,15 @@ def _of_looks(view: EstateView, tick: float, closed: Mapping[str, int]) -> dict[
     rows: dict[str, list[Row]] = {name: [((), value)] for name, value in values.items()}
     rows["mm2mgr_closed_connections"] = [((reason,), float(closed.get(reason, 0))) for reason in _CLOSING_REASONS]
     rows["mm2mgr_build_info"] = [((__version__,), 1.0)]
+    for name, part in view.parts.items():
+        values = {
+            "ended_timestamp_seconds": part.ended_at or view.started_at,
+            "interval_seconds": part.every_seconds,
+            "failing": float(part.is_failing),
+            "standby": float(part.outcome == "standby"),
+        }
+        for metric, value in values.items():
+            rows.setdefault(f"mm2mgr_part_{metric}", []).append(((name,), value))
     if (dog := view.watchdog) and dog.last:
         counts = {"done": dog.restarts, "failed": dog.failed_restarts}
         rows["mm2mgr_watchdog_restarts"] = [((result,), float(count)) for result, count in counts.items()]

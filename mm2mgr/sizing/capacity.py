@@ -14,7 +14,7 @@ from itertools import accumulate, groupby, pairwise
 from mm2mgr.link import LIMITS, Forecast, Route
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Capacity
-from mm2mgr.text import rate_text
+from mm2mgr.text import rate_text, span_text
 
 SUSTAINED_SECONDS = 300.0
 _LOW_QUANTILE = 0.25
@@ -90,8 +90,8 @@ def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connect
     age = f"{days:.0f} days ago" if days >= 2 else f"{days * 24:.0f} h ago"
     tasks = f"tasks of {connector}" if connector else "tasks"
     reason = (
-        f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this or more for"
-        " three quarters of that time"
+        f"measured until {day} ({age}) on {tasks} that lagged for {span_text(held.seconds)} and carried this or more"
+        " for three quarters of that time"
     )
     return Capacity(held.bytes_per_second, threshold, reason)
 

@@ -10,7 +10,6 @@ from itertools import chain, count, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +39,7 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.sandbox.kafka_servers import Broker
 from tests.live.conftest import serving
 from tests.live.seen import Message, admin, create, until, write
+from tests.live.transactions import Transactions
 
 from .faults import in_order, records, told, with_faults
 from .test_windows import AROUND, Logs, order_of, random_logs, random_window
@@ -139,19 +139,19 @@ def test_large_records_and_many_headers_are_compared_too(clusters: Clusters) -> 
 def test_records_of_aborted_transactions_count_where_they_are_mirrored(clusters: Clusters) -> None:
     log = records(random.Random(3), 300)
     clusters.write("aborted", log, [])
-    settings = {**librdkafka_config(clusters.target), "transactional.id": "audit"}
-    producer = confluent_kafka.Producer(settings)
-    producer.init_transactions(30)
+    transactions = Transactions(clusters.target, "audit")
     for first in range(0, 300, 50):
-        for end in (producer.abort_transaction, producer.commit_transaction):
-            producer.begin_transaction()
+        for end in (transactions.abort, transactions.commit):
+            transactions.begin()
             for record in log[first : first + 50]:
-                headers = list(record.headers)
-                producer.produce(
-                    "src.aborted", record.value, record.key, 0, timestamp=record.timestamp_ms, headers=headers
+                transactions.produce(
+                    "src.aborted",
+                    record.value,
+                    record.key,
+                    timestamp=record.timestamp_ms,
+                    headers=list(record.headers),
                 )
-            producer.flush(30)  # else what is aborted never leaves the producer
-            end(30)
+            end()
     order = clusters.order("aborted")
     (flow,) = order.flows
     committed = replace(order, flows=(replace(flow, target=replace(flow.target, committed=True)),))

@@ -17,19 +17,22 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from mm2mgr import operations
 from mm2mgr.audit.report import DifferenceKind, FlowAudit, PartitionAudit, Verdict
 from mm2mgr.audit.run import AuditProgress
-from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.operations import AuditOptions, audit, audit_compare
+from mm2mgr.operations import AuditOptions, MirrorState, RecordsOptions, audit, audit_compare
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sandbox.runtime import Runtime
 from mm2mgr.sandbox.server import start_all
+from tests.cli.command import allowed_seconds
 from tests.live.command import Tree
 from tests.live.conftest import WORKER, runtime, tree  # noqa: F401  fixtures
 from tests.live.pair import Pair, flow, serving_pair
 from tests.live.seen import Message, admin, create, delete, messages, topics, until, write
 from tests.live.traffic import Traffic
+from tests.live.transactions import Transactions
 
 from .faults import records
 
@@ -102,6 +105,13 @@ def test_a_killed_worker_sends_again_what_the_audit_counts(pair: Pair, tree: Tre
         assert set(part.counts) <= {DifferenceKind.DUPLICATED}
         assert all("came twice, after the record of" in each.note for each in part.differences)
         assert part.source_records == traffic.rounds
+    time_ms = int(1000 * time.time()) - 5_000_000
+    (shown,) = operations.records(tree.workspace(), topics[0], RecordsOptions(since_ms=time_ms, count=100))
+    assert [record.offset for record in shown.records] == list(range(100))
+    (newest,) = operations.records(tree.workspace(), topics[0], RecordsOptions(count=100))
+    log = messages(pair.target, newest.remote)
+    for record in (*shown.records, *newest.records):
+        assert (record.state, {log[offset].value for offset in record.mirrors}) == (MirrorState.EQUAL, {record.value})
 
 
 def stop(tree: Tree, name: str) -> None:  # noqa: F811
@@ -261,12 +271,6 @@ def delete_records(access: KafkaAccess, topic: str, end: int) -> None:
         future.result(20)
 
 
-def transactional(access: KafkaAccess, name: str) -> confluent_kafka.Producer:
-    producer = confluent_kafka.Producer({**librdkafka_config(access), "transactional.id": name})
-    producer.init_transactions(30)
-    return producer
-
-
 def look(tree: Tree, name: str, **more: object) -> PartitionAudit | str:  # noqa: F811
     """Audit the one partition of a flow; where the flow is not judged at all, return the reasons."""
     (found,) = audit(tree.workspace(), (name,), AuditOptions(spark=False, **more)).flows  # type: ignore[arg-type]
@@ -337,11 +341,11 @@ def test_transactions_and_markers_of_real_producers(pair: Pair, tree: Tree) -> N
     write(pair.source, "open", plain(200))
     keyed = [(b"a", b"1"), (b"k", b"2"), (b"k", None), (b"z", b"3")]
     write(pair.source, "filtered", [Message(0, key, value, (), NOW + row) for row, (key, value) in enumerate(keyed)])
-    marker = transactional(pair.source, "marker")
+    marker = Transactions(pair.source, "marker")
     for row in range(10):
-        marker.begin_transaction()
-        marker.produce("marked", b"v%d" % row, b"k", 0, timestamp=HOUR_AGO + row)
-        marker.commit_transaction(30)
+        marker.begin()
+        marker.produce("marked", b"v%d" % row, b"k", timestamp=HOUR_AGO + row)
+        marker.commit()
     flows = flow("open", "open", ", source_consumer: {isolation.level: read_committed}") + flow("marked", "marked")
     declare(pair, tree, flows + flow("filtered", "filtered", connector(WITHOUT_TOMBSTONES)))
     assert stored_all(tree, pair, "open", ["open"]).verdict is Verdict.EQUAL
@@ -352,17 +356,17 @@ def test_transactions_and_markers_of_real_producers(pair: Pair, tree: Tree) -> N
     for name in ("open", "marked", "filtered"):
         stop(tree, name)
     # A transaction is open on the source.
-    writer = transactional(pair.source, "open")
-    writer.begin_transaction()
+    writer = Transactions(pair.source, "open")
+    writer.begin()
     for row in range(20):
-        writer.produce("open", b"open%d" % row, b"k", 0)
-    writer.flush(10)
+        writer.produce("open", b"open%d" % row, b"k")
+    writer.flush()
     began = time.monotonic()
     found = look(tree, "open")
     assert not isinstance(found, str)
     assert (found.verdict, found.source_window) == (Verdict.EQUAL, (0, 200))
-    assert time.monotonic() - began < 25, "nothing is waited for that cannot come"
-    writer.abort_transaction(30)
+    assert time.monotonic() - began < 5 * allowed_seconds(), "nothing is waited for that cannot come"
+    writer.abort()
     assert look(tree, "open").verdict is Verdict.EQUAL  # type: ignore[union-attr]
     # Compacted, and a transformation drops records.
     assert "a transformation drops records" in reason(look(tree, "filtered"))

@@ -367,6 +367,44 @@ def mirrored(
         yield fake
 
 
+def test_each_record_is_shown_beside_its_mirror(mm2mgr: Command, mirrored: FakeConnect) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 89}, alias="a")
+    arguments = ("records", "orders", "--partition", "0", "--offset", "18", "--last", "15")
+    (flow,) = mm2mgr(*arguments, "-o", "json", code=2).json
+    assert (flow["flow"], flow["topic"], flow["remote"]) == ("orders:a->b", "orders", "a.orders")
+    rows = {record["offset"]: (record["state"], record["mirrors"]) for record in flow["records"]}
+    shifted = {offset: ("equal", [offset - (offset > 30)]) for offset in range(18, 33)}
+    assert rows == shifted | {20: ("altered", [20]), 30: ("not found", [])}
+    assert [record["value"] for record in flow["records"]] == [None] * 15
+    said = mm2mgr(*arguments, code=2)
+    assert said.lines[-1].strip() == "15 records: 13 equal, 1 altered, 1 not found"
+    assert "  0@20 altered: value differ" in said.out
+    assert "geheim" not in said.out
+
+
+def test_a_record_that_is_not_stored_yet_is_not_missing(mm2mgr: Command, mirrored: FakeConnect) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 97}, alias="a")
+    (flow,) = mm2mgr("records", "orders", "--last", "3", "-o", "json").json
+    states = {record["offset"]: record["state"] for record in flow["records"]}
+    assert states == {97: "equal", 98: "not yet", 99: "not yet"}
+
+
+def test_records_of_a_key_are_shown_with_secrets_masked(mm2mgr: Command, mirrored: FakeConnect) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
+    by_key = ("records", "orders", "--partition", "0", "--key", "k42", "--show-values")
+    (record,) = mm2mgr(*by_key, "-o", "json").json[0]["records"]
+    assert (record["offset"], record["key"], record["mirrors"]) == (42, "k42", [41])
+    assert "geheim" not in record["value"]
+    assert "k42" in mm2mgr(*by_key).out
+    assert "geheim" not in mm2mgr(*by_key).out
+
+
+def test_an_offset_needs_its_partition_and_a_topic_its_flow(mm2mgr: Command, mirrored: FakeConnect) -> None:
+    said = mm2mgr("records", "orders", "--offset", "3", code=64)
+    assert "offset 3 of which partition? orders has 4: name it with --partition" in said.err
+    assert "'ordrs' is no flow, and no flow mirrors such a topic" in mm2mgr("records", "ordrs", code=1).err
+
+
 def test_real_logs_are_compared_in_this_process(mm2mgr: Command, mirrored: FakeConnect) -> None:
     mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
     said = mm2mgr("audit", "orders", "--no-spark", "--show-values", "--store", "store", "-o", "json", code=2)

@@ -27,9 +27,11 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.operations import automatic_rebalance
 from mm2mgr.operations.automatic_rebalance import FlowRound, LoadFacts, RebalanceOrder, Rebalancing
+from mm2mgr.operations.estate_view import EstateLook, Survey
 from mm2mgr.operations.plan import ReconcileOrder
 from mm2mgr.operations.rebalance import automatic_rules
-from mm2mgr.operations.serve import EstateLook, EstateWatch, RebalancesOrder, ReconcilesOrder, ServeOrder, Survey
+from mm2mgr.operations.serve import EstateWatch
+from mm2mgr.operations.serve_parts import RebalancesOrder, ReconcilesOrder, ServeOrder
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets
@@ -38,9 +40,10 @@ from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.problems.health import Status
 from mm2mgr.render import OWNER_KEY
+from mm2mgr.serve.app import application
 from mm2mgr.topology import lease_group
 from tests.fake_connect import Connector, FakeConnect
-from tests.serve.estate import SURVEY
+from tests.serve.estate import SURVEY, ask_application
 
 from .command import Command, environment, finish, impatient_mm2mgr, until
 from .leases import FakeLease
@@ -416,31 +419,44 @@ def test_beside_reconcile_it_is_rebalanced_in_its_rounds_under_its_lease(site: S
     assert serve.view.reconciles.rounds.keys() <= {"done", "changes"}
 
 
-def test_while_reconcile_stands_by_nothing_is_rebalanced(site: Site, recorded: Recorded) -> None:
+def test_while_reconcile_stands_by_nothing_is_rebalanced(
+    site: Site, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     FakeLease.of_others = {"b"}
+    holder = lease.Holder("10.0.0.7", "`reconcile` by ann, since 2026-11-27 10:00 UTC")
+    monkeypatch.setattr(lease, "read_holder", lambda *_: holder)
     before, serve = dict(site.config), served(reconciles=ReconcilesOrder(ReconcileOrder(every_seconds=0.05)))
     serve.start()
     try:
         until(lambda: serve.view.reconciles and serve.view.reconciles.rounds.get("standby", 0) > 3, "it stands by")
+        app = application(lambda: serve.view)
+        answers = {name: ask_application(app, f"/api/{name}") for name in ("rebalance", "reconcile")}
+        texts = [ask_application(app, path).text for path in ("/rebalance", "/parts")]
     finally:
         assert serve.close(10, 10)
     assert site.config == before
     assert recorded.rebalances == []
+    for answer in answers.values():
+        assert answer.status_code == 200
+        part = answer.json()["part"]
+        assert (part["outcome"], part["standby"]) == ("standby", answer.json()["standby"])
+        assert part["leaders"] == {"b": f"{holder.note}, on 10.0.0.7"}
+    assert all("`reconcile` by ann, since 2026-11-27 10:00 UTC, on 10.0.0.7 leads on b" in text for text in texts)
 
 
 def test_the_end_of_the_server_ends_a_write_in_order(site: Site) -> None:
     serve = served()
 
     async def write() -> bool:
-        with serve._halting(None) as halt:
-            assert serve.is_writing
+        with serve._parts._halting(None) as halt:
+            assert serve._parts.is_writing
             serve.stop()
             await asyncio.wait_for(halt.wait(), 10)
-        with serve._halting(None) as late:
+        with serve._parts._halting(None) as late:
             return late.is_set()
 
     assert asyncio.run(write()), "nor does one begin afterwards"
-    assert not serve.is_writing
+    assert not serve._parts.is_writing
 
 
 def test_options_that_contradict_each_other_are_refused(mm2mgr: Command) -> None:

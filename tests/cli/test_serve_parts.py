@@ -20,7 +20,8 @@ from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations import PlanOptions, ReconcileOrder, ReconcileRound, Workspace
 from mm2mgr.operations.sample import SampleOrder
-from mm2mgr.operations.serve import EstateWatch, ReconcilesOrder, SamplesOrder, ServeOrder
+from mm2mgr.operations.serve import EstateWatch
+from mm2mgr.operations.serve_parts import ReconcilesOrder, SamplesOrder, ServeOrder
 from mm2mgr.samples.store import SampleStore
 from tests.plan.site import FLOWS, ON_EAST, Site
 from tests.serve.estate import SURVEY, look_of
@@ -192,7 +193,7 @@ def test_nothing_is_begun_once_the_end_has_come(site: Site, leases: type[FakeLea
 
     threading.Thread(target=stop, daemon=True).start()
     assert asked.reconciles
-    watch._reconcile(asked.reconciles, None)
+    watch._parts.run("reconcile")
     assert reading.is_set()
     assert site.names("east") == []
     assert told == []

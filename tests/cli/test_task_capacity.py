@@ -72,7 +72,7 @@ def test_what_was_measured_counts_above_the_default_and_tells_its_age(
     found, why = reasons(ready)
     assert found == tasks
     assert usable in why
-    assert "(3 h ago) on tasks that lagged for 2400 s and carried this or more for three quarters of that time)" in why
+    assert "(3 h ago) on tasks that lagged for 40 min and carried this or more for three quarters of that time)" in why
 
 
 def test_what_was_measured_below_the_default_counts_after_an_hour_of_lag(ready: Command) -> None:
@@ -82,7 +82,7 @@ def test_what_was_measured_below_the_default_counts_after_an_hour_of_lag(ready: 
     assert tasks == 1
     assert "(10 MB/s × 70 %; 4 MB/s measured " in why
     assert (
-        "(3 h ago) on tasks that lagged for 2400 s and carried this or more for three quarters of that time, observed for less than an hour"
+        "(3 h ago) on tasks that lagged for 40 min and carried this or more for three quarters of that time, observed for less than an hour"
         in why
     )
     store(ready, history(ready.tree, 4.1e6, age_days=1, minutes=21))
@@ -118,11 +118,11 @@ def test_another_connector_of_the_pair_counts_where_the_own_one_has_none(ready: 
     store(ready, history(ready.tree, 82e6, connector=ORDERS))
     tasks, why = reasons(ready)
     assert tasks == 1
-    assert f"(3 h ago) on tasks of {ORDERS} that lagged for 2400 s and" in why
+    assert f"(3 h ago) on tasks of {ORDERS} that lagged for 40 min and" in why
     assert DEFAULT in reasons(ready, "logs:b->hub")[1]
     store(ready, history(ready.tree, 20.5e6))
     assert (
-        "(3 h ago) on tasks that lagged for 2400 s and carried this or more for three quarters of that time)"
+        "(3 h ago) on tasks that lagged for 40 min and carried this or more for three quarters of that time)"
         in reasons(ready)[1]
     )
 
@@ -160,7 +160,7 @@ def test_fleet_simulate_and_the_page_take_it_too(ready: Command) -> None:
     assert ready("fleet", *RESULT, "-o", "json").json != before
     assert ready(*changed).json != rows_before
     ready("size", *RESULT, "--dry-run", "--page", "load.html")
-    assert "(3 h ago) on tasks that lagged for 2400 s" in (ready.folder / "load.html").read_text()
+    assert "(3 h ago) on tasks that lagged for 40 min" in (ready.folder / "load.html").read_text()
 
 
 def test_a_lost_file_in_the_middle_is_a_gap_and_not_a_rate() -> None:

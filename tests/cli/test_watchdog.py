@@ -20,7 +20,8 @@ from mm2mgr.kafka import lease
 from mm2mgr.kafka.worker_groups import WorkerGroup
 from mm2mgr.live.reach import Limits
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
-from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
+from mm2mgr.operations.serve import EstateWatch
+from mm2mgr.operations.serve_parts import ServeOrder, WatchdogOrder
 from mm2mgr.output.history_text import action_line, say_watch_round
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.problems.watchdog import Watchdog
@@ -452,7 +453,7 @@ def test_lines_say_what_and_why_once(
         said = say_watch_round(dog.look(), said)
     lines = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.replace("\n  ", " ").splitlines() if line]
     text = "\n".join(lines)
-    assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 3600 s unless it runs again: ") == 1
+    assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 60 min unless it runs again: ") == 1
     assert (
         text.count(
             "logs:a->east: task 0 FAILED (record-size): not restarted, since a restart does not help; fix the cause"

@@ -13,7 +13,8 @@ import pytest
 from mm2mgr import operations
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.operations.serve import EstateWatch, RollUpsOrder, ServeOrder
+from mm2mgr.operations.serve import EstateWatch
+from mm2mgr.operations.serve_parts import RollUpsOrder, ServeOrder
 from mm2mgr.operations.throughput import RollUpOrder, RollUpRound, follow_roll_ups
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.store import SampleStore

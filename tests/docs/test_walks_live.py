@@ -28,6 +28,7 @@ import yaml
 from mm2mgr.sandbox.server import free_ports
 from tests.docs.commands import ON_AN_ESTATE, WALKS, commands_of, why_not_run
 from tests.docs.test_documents import DOCUMENTS, FENCE, REPOSITORY
+from tests.live.seen import commit_all, log_end, retry
 
 pytestmark = [pytest.mark.live, pytest.mark.matrix]
 # Looks at the page as a browser would, once it answers.
@@ -350,11 +351,11 @@ def commit_half(broker: str, group: str, topic: str) -> None:
     try:
         partitions = [
             confluent_kafka.TopicPartition(topic, number)
-            for number in consumer.list_topics(topic, timeout=20).topics[topic].partitions
+            for number in retry(lambda: consumer.list_topics(topic, timeout=20)).topics[topic].partitions
         ]
         for partition in partitions:
-            partition.offset = consumer.get_watermark_offsets(partition, timeout=20)[1] // 2
-        consumer.commit(offsets=partitions, asynchronous=False)
+            partition.offset = log_end(consumer, partition) // 2
+        commit_all(consumer, partitions)
     finally:
         consumer.close()
 

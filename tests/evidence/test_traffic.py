@@ -171,7 +171,8 @@ def test_rates_stand_beside_those_of_the_same_hour_of_the_clock() -> None:
 
 
 def test_json_has_null_for_what_is_unknown() -> None:
-    rows = history_dict(FlowPast(), points_of_looks(looks((NOW - 60, 100, 50), (NOW, 160, 150))))
+    points = points_of_looks(looks((NOW - 60, 100, 50), (NOW, 160, 150)))
+    rows = history_dict(FlowPast(), points, lag_seconds(points))
     assert rows[0]["source_records_per_second"] is rows[0]["lag_seconds"] is rows[1]["source_bytes_per_second"] is None
     assert rows[1] == {
         "time": NOW,

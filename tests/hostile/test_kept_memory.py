@@ -14,7 +14,9 @@ import pytest
 
 from mm2mgr import bounded_http
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder
+from mm2mgr.operations.estate_view import EstateLook
+from mm2mgr.operations.serve import EstateWatch
+from mm2mgr.operations.serve_parts import ServeOrder
 from mm2mgr.operations.workspace import Workspace, repeat
 from mm2mgr.samples.follow import Schedule, _ticks
 from tests.cli.command import until

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 import trustme
 from confluent_kafka.admin import AdminClient
@@ -29,6 +28,7 @@ from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.topics.names import NameFilter
 from tests.cli.command import Command, allowed_seconds
 from tests.cli.conftest import mm2mgr
+from tests.live.transactions import Transactions
 
 __all__ = ["mm2mgr"]
 pytestmark = pytest.mark.live
@@ -345,16 +345,15 @@ def test_link_probe_reads_only_topics_with_records(link: Command, access: KafkaA
 def test_an_open_transaction_ends_a_log_in_bulk_too(access: KafkaAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "_PARTITIONS_PER_CALL", 1)
     both = [TopicPartition("transactional", number) for number in range(2)]
-    producer = confluent_kafka.Producer({"bootstrap.servers": access.bootstrap_servers, "transactional.id": "open"})
     with Kafka(access) as kafka:
         kafka.create_topics({"transactional": (2, 1, {})})
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        producer.produce("transactional", b"x", partition=1)
-        assert producer.flush(30) == 0
+        transactions = Transactions(access, "open")
+        transactions.begin()
+        transactions.produce("transactional", b"x", partition=1)
+        transactions.flush()
         ends = {
             committed: [log.end for log in read_logs(kafka, both, (), committed=committed).found.values()]
             for committed in (False, True)
         }
-        producer.abort_transaction(30)
+        transactions.abort()
     assert {committed: sorted(found) for committed, found in ends.items()} == {False: [0, 1], True: [0, 0]}

@@ -26,7 +26,21 @@ from tests.plan.simulated import Connector
 
 from .command import Tree
 from .conftest import WORKER, serving
-from .seen import Message, connector_url, create, delete, rest, statuses, task_configs, topics, until, write
+from .seen import (
+    Message,
+    connector_url,
+    create,
+    delete,
+    is_transient,
+    log_end,
+    rest,
+    retry,
+    statuses,
+    task_configs,
+    topics,
+    until,
+    write,
+)
 
 PARTITIONS = 2
 SOURCE = "MirrorSourceConnector"
@@ -79,7 +93,7 @@ class World:
         reader = self.readers[cluster]
         logs = [
             confluent_kafka.TopicPartition(topic, number, 0)
-            for number in reader.list_topics(topic, timeout=20).topics[topic].partitions
+            for number in retry(lambda: reader.list_topics(topic, timeout=20)).topics[topic].partitions
         ]
         found: dict[int, list[bytes]] = {each.partition: [] for each in logs}
         ended, deadline = set[int](), time.monotonic() + 120  # a log that grows ends more than once
@@ -91,7 +105,7 @@ class World:
                 continue
             if (error := record.error()) is None:
                 found[record.partition()].append(record.value())
-            else:
+            elif not is_transient(error):
                 assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 ended.add(int(record.partition()))
         reader.unassign()
@@ -181,7 +195,7 @@ class World:
 
     def _end(self, cluster: str, topic: str, number: int) -> int:
         partition = confluent_kafka.TopicPartition(topic, number)
-        return int(self.readers[cluster].get_watermark_offsets(partition, timeout=20)[1])
+        return log_end(self.readers[cluster], partition)
 
     # From one test to the next
 

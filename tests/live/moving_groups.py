@@ -13,10 +13,11 @@ import confluent_kafka
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 
+from .seen import commit_all, is_transient
+
 _READ = {
     "auto.offset.reset": "error",
     "enable.auto.commit": False,
-    "session.timeout.ms": 6000,
     "enable.partition.eof": True,
 }
 
@@ -99,15 +100,17 @@ def consume(
             message = consumer.poll(0.5)
             if message is None:
                 continue
-            if message.error():
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
+            if (error := message.error()) is not None:
+                if is_transient(error):
+                    continue
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 ended.add(message.topic() or "")
                 continue
             ids.append((message.value() or b"").decode())
             offsets[message.topic() or ""] = (message.offset() or 0) + 1
         places = [confluent_kafka.TopicPartition(topic, 0, offset) for topic, offset in offsets.items()]
         if places:
-            consumer.commit(offsets=places, asynchronous=False)
+            commit_all(consumer, places)
     finally:
         consumer.close()
     return ids

@@ -5,6 +5,7 @@ In: a KafkaAccess or a REST URL. Out: records with headers, topics, committed of
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 import time
@@ -25,7 +26,33 @@ from mm2mgr.sandbox.server import Server
 
 Value = TypeVar("Value")
 DEADLINE_SECONDS = 180.0  # of a machine on which a JVM starts for a minute
+BUSY_SECONDS = 60.0  # for which servers may refuse because they are on their way to something
 _POLL_SECONDS = 0.25
+_CODES = confluent_kafka.KafkaError
+# What a broker says, or leaves unsaid, before a leader or a coordinator is there, or while a machine is busy.
+_TRANSIENT = frozenset(
+    {
+        _CODES._ALL_BROKERS_DOWN,
+        _CODES._TIMED_OUT,
+        _CODES._TIMED_OUT_QUEUE,
+        _CODES._TRANSPORT,
+        _CODES._WAIT_COORD,
+        _CODES.CONCURRENT_TRANSACTIONS,
+        _CODES.COORDINATOR_LOAD_IN_PROGRESS,
+        _CODES.COORDINATOR_NOT_AVAILABLE,
+        _CODES.LEADER_NOT_AVAILABLE,
+        _CODES.NETWORK_EXCEPTION,
+        _CODES.NOT_CONTROLLER,
+        _CODES.NOT_COORDINATOR,
+        _CODES.NOT_LEADER_FOR_PARTITION,
+        _CODES.REBALANCE_IN_PROGRESS,
+        _CODES.REQUEST_TIMED_OUT,
+    }
+)
+# What a worker says, with the code 409 or 500, while its group rebalances, its leader is gone or its own thread is busy.
+_REBALANCES = ("Cannot complete request", "because a rebalance is expected")
+_NO_LEADER = ("IO Error trying to forward REST request", "Connection refused")
+_SLOW = "Request timed out"
 
 
 def until(
@@ -47,6 +74,23 @@ def log_texts(server: Server) -> list[str]:
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+def is_transient(error: confluent_kafka.KafkaError) -> bool:
+    """Whether asking again may help."""
+    return error.code() in _TRANSIENT or error.retriable()
+
+
+def retry(ask: Callable[[], Value], seconds: float = BUSY_SECONDS) -> Value:
+    """Return the answer to a question, which is asked again while a broker refuses for the moment; else KafkaException."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except confluent_kafka.KafkaException as refused:
+            if not is_transient(refused.args[0]) or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -87,23 +131,45 @@ def admin(access: KafkaAccess) -> AdminClient:
 
 def topics(access: KafkaAccess) -> dict[str, int]:
     """Return the number of partitions by topic."""
-    listed = admin(access).list_topics(timeout=20).topics
+    listed = retry(lambda: admin(access).list_topics(timeout=20).topics)
     return {name: len(topic.partitions) for name, topic in listed.items()}
 
 
 def create(
     access: KafkaAccess, names: Iterable[str], partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> None:
-    client = admin(access)  # must outlive its futures
-    new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1", **(config or {})}) for name in names]
-    for future in client.create_topics(new).values():
-        future.result(30)
+    client, settings = admin(access), {"retention.ms": "-1", **(config or {})}
+    _change(
+        lambda left: client.create_topics([NewTopic(name, partitions, 1, config=settings) for name in left]),
+        names,
+        _CODES.TOPIC_ALREADY_EXISTS,
+    )
 
 
-def delete(access: KafkaAccess, names: list[str]) -> None:
+def delete(access: KafkaAccess, names: Iterable[str]) -> None:
     client = admin(access)
-    for future in client.delete_topics(names).values():
-        future.result(30)
+    _change(client.delete_topics, names, _CODES.UNKNOWN_TOPIC_OR_PART)
+
+
+def _change(ask: Callable[[list[str]], Mapping[str, Any]], names: Iterable[str], is_so: int) -> None:
+    """Ask for a change of topics. `is_so`: the refusal of a topic that was changed by a request without an answer."""
+    left, doubtful = list(names), set[str]()
+
+    def change() -> None:
+        refusals = list[confluent_kafka.KafkaException]()
+        for name, future in ask(list(left)).items():
+            try:
+                future.result(BUSY_SECONDS + 10)
+            except confluent_kafka.KafkaException as refused:
+                if refused.args[0].code() != is_so or name not in doubtful:
+                    doubtful.add(name)
+                    refusals.append(refused)
+                    continue
+            left.remove(name)
+        if refusals:  # one that no repetition cures is raised first
+            raise min(refusals, key=lambda refused: is_transient(refused.args[0]))
+
+    retry(change)
 
 
 def write(access: KafkaAccess, topic: str, messages: Iterable[Message], **more: int) -> None:
@@ -179,20 +245,41 @@ def commit(access: KafkaAccess, group: str, topic: str, offset: int) -> None:
     """Commit an offset of partition 0 for a group that has no member."""
     consumer = confluent_kafka.Consumer({**librdkafka_config(access), "group.id": group})
     try:
-        consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, offset)], asynchronous=False)
+        commit_all(consumer, [confluent_kafka.TopicPartition(topic, 0, offset)])
     finally:
         consumer.close()
+
+
+def commit_all(
+    consumer: confluent_kafka.Consumer, offsets: list[confluent_kafka.TopicPartition] | None = None
+) -> list[confluent_kafka.TopicPartition]:
+    """Commit offsets, or all that was read, wait for it and return them; KafkaException where one is refused for good."""
+
+    def ask() -> list[confluent_kafka.TopicPartition]:
+        places = consumer.commit(**({} if offsets is None else {"offsets": offsets}), asynchronous=False) or []
+        for place in places:
+            if place.error:
+                raise confluent_kafka.KafkaException(place.error)
+        return places
+
+    return retry(ask)
 
 
 def committed(access: KafkaAccess, group: str, topic: str) -> int:
     """Return what a group committed for partition 0; negative when it has not."""
     consumer = _client(confluent_kafka.Consumer, access, **{"group.id": group})
-    return int(consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)[0].offset)
+    (place,) = retry(lambda: consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20))
+    return int(place.offset)
 
 
 def end_offset(access: KafkaAccess, topic: str) -> int:
     consumer = _client(confluent_kafka.Consumer, access, **{"group.id": "nobody"})
-    return int(consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=20)[1])
+    return log_end(consumer, confluent_kafka.TopicPartition(topic, 0))
+
+
+def log_end(consumer: confluent_kafka.Consumer, partition: confluent_kafka.TopicPartition) -> int:
+    """Return where the next record of a partition will be."""
+    return int(retry(lambda: consumer.get_watermark_offsets(partition, timeout=20))[1])
 
 
 # --- Connect ----------------------------------------------------------------------------------------------------------
@@ -205,12 +292,34 @@ def log_lines(server: Server) -> list[str]:
 
 
 def rest(method: str, url: str, body: object = None) -> Any:
-    """Send one request to a worker and return the decoded answer; HTTPError for a refusal."""
+    """Send a request to a worker, again while it refuses because of a rebalance, and return the decoded answer.
+
+    HTTPError for any other refusal, and for a rebalance that does not end.
+    """
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-    with DIRECT.open(request, timeout=60) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            with DIRECT.open(request, timeout=100) as answer:  # a worker itself gives up after 90 s
+                text = answer.read()
+            return json.loads(text) if text else None
+        except urllib.error.HTTPError as refused:
+            said = refused.read()
+            if not _is_busy(method, refused.code, said.decode(errors="replace")) or time.monotonic() > deadline:
+                raise urllib.error.HTTPError(
+                    url, refused.code, refused.reason, refused.headers, io.BytesIO(said)
+                ) from None
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_busy(method: str, code: int, said: str) -> bool:
+    """Whether a worker carries out the same request later. What timed out may have been done: only some may be repeated."""
+    if code not in {409, 500}:
+        return False
+    if any(words in said for words in _REBALANCES) or all(words in said for words in _NO_LEADER):
+        return True
+    return _SLOW in said and method in {"GET", "PUT"}
 
 
 def connector_url(url: str, name: str, rest_of_path: str = "") -> str:

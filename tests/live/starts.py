@@ -10,7 +10,7 @@ from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 
 from .command import Tree
 from .pair import Pair, flow
-from .seen import Message, connector_url, create, end_offset, rest, until, values, write
+from .seen import Message, commit_all, connector_url, create, end_offset, is_transient, rest, until, values, write
 from .traffic import Traffic
 
 QUIET = "replication_policy: identity, checkpoints: false, heartbeats: false, "
@@ -35,10 +35,12 @@ def mirror_as_version_1(pair: Pair, counts: dict[int, int]) -> None:
             while len(read) < count:
                 record = consumer.poll(30)
                 assert record is not None, f"partition {partition} has no more"
-                assert record.error() is None
+                if (error := record.error()) is not None:
+                    assert is_transient(error), error
+                    continue
                 read.append(Message(partition, None, record.value()))
             write(pair.target, OLD, read)
-            consumer.commit(offsets=[confluent_kafka.TopicPartition(OLD, partition, count)], asynchronous=False)
+            commit_all(consumer, [confluent_kafka.TopicPartition(OLD, partition, count)])
     finally:
         consumer.close()
 

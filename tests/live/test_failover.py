@@ -31,7 +31,8 @@ from mm2mgr.sandbox.runtime import Runtime
 from .command import Tree
 from .moving_groups import consume, missing_and_twice, traffic
 from .pair import Pair, flow, serving_pair
-from .seen import Message, admin, create, messages, topics, until, write
+from .seen import Message, admin, create, is_transient, messages, topics, until, write
+from .transactions import Transactions
 
 pytestmark = pytest.mark.live
 REHEARSED, QUIET_SECONDS = "rehearsed", 3.0
@@ -61,37 +62,27 @@ def records(access: KafkaAccess, topic: str) -> dict[int, str]:
     found: dict[int, str] = {}
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-        while (record := consumer.poll(30)) is not None and record.error() is None:
-            found[record.offset()] = (record.value() or b"").decode()
+        while (record := consumer.poll(30)) is not None:
+            if (error := record.error()) is None:
+                found[record.offset()] = (record.value() or b"").decode()
+            elif not is_transient(error):  # the end, or no such topic
+                break
     finally:
         consumer.close()
     return found
 
 
 def write_in_transactions(access: KafkaAccess, topic: str, first: int, end: int) -> None:
-    """Write ids in transactions of seven, each third of which is aborted.
-
-    A commit that Kafka's coordinator refuses after it has made it (seen with Kafka 4.3.1 on busy cores) ends the
-    producer; the next transaction is written by a new one. The records are in the log either way, which is what counts.
-    """
-    producer = transactional_producer(access)
+    """Write ids in transactions of seven, each third of which is aborted."""
+    transactions = Transactions(access, "test")
     for number, start in enumerate(range(first, end, 7)):
-        producer.begin_transaction()
+        transactions.begin()
         for record in range(start, min(end, start + 7)):
-            producer.produce(topic, f"{topic}-{record}".encode(), partition=0)
-        producer.flush(30)
-        try:
-            producer.abort_transaction(30) if number % 3 == 2 else producer.commit_transaction(30)
-        except confluent_kafka.KafkaException as refused:
-            if refused.args[0].code() != confluent_kafka.KafkaError.INVALID_TXN_STATE:
-                raise
-            producer = transactional_producer(access)
-
-
-def transactional_producer(access: KafkaAccess) -> confluent_kafka.Producer:
-    producer = confluent_kafka.Producer({**librdkafka_config(access), "transactional.id": "test"})
-    producer.init_transactions(30)
-    return producer
+            transactions.produce(topic, f"{topic}-{record}".encode())
+        if number % 3 == 2:
+            transactions.abort()
+        else:
+            transactions.commit()
 
 
 def fill(access: KafkaAccess, first: int, end: int) -> None:

@@ -35,7 +35,7 @@ KEEPER = {
     "sasl.jaas.config": f'{PLAIN} username="keeper" password="keeper-secret";',
 }
 TOPIC, REMOTE = "orders", TopicPartition("src.orders", 0)
-RUN = ("failover", "run", "src->tgt", "--yes", "--producers-stopped", "--quiet-for", "1s", "--timeout", "20s")
+RUN = ("failover", "run", "src->tgt", "--yes", "--producers-stopped", "--quiet-for", "1s", "--timeout", "60s")
 CHECK, REHEARSE = ("failover", "check", "src->tgt", "--translated"), ("failover", "rehearse", "src->tgt")
 
 

@@ -24,6 +24,7 @@ from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sandbox.runtime import Runtime
 from mm2mgr.sandbox.server import start_all
 from tests.asking import make_plan
+from tests.cli.command import allowed_seconds
 
 from .command import Tree
 from .pair import Pair, flow, serving_pair
@@ -194,7 +195,7 @@ def test_records_that_go_to_another_cluster_are_told_although_nothing_else_shows
         elsewhere = {"producer.override.bootstrap.servers": world.src.bootstrap_servers}
         rest("PUT", connector_url(world.url, name, "/config"), declared | elsewhere)
         found = until(kinds, lambda found: "records-not-on-target" in found)
-        assert found == {"config-differs", "records-not-on-target"}
+        assert found == {"records-not-on-target"}, "its drift is told with it"
         assert {part["state"] for one in statuses(world.url).values() for part in one["tasks"]} == {"RUNNING"}
         assert end_offset(world.source, "src.astray") > 0, "there they are"
         before = end_offset(world.target, "src.astray")
@@ -222,9 +223,10 @@ class Many:
     def sources(self) -> set[str]:
         return {f"mm2.src.tgt.source.{topic}" for topic in self.topics}
 
-    def apply_and_kill(self, victims: Iterable[Worker], deadline_seconds: float) -> list[Result]:
-        """Apply, and kill workers with SIGKILL as soon as three results are there."""
-        estate, seen = self.tree.workspace(), list[Result]()
+    def apply_and_kill(self, victims: Iterable[Worker], deadline_seconds: float) -> tuple[list[Result], float]:
+        """Apply, and kill workers with SIGKILL as soon as three results are there; return all results, and the seconds
+        from then to the end."""
+        estate, seen, killed = self.tree.workspace(), list[Result](), list[float]()
 
         def report(event: Event) -> None:
             if not isinstance(event, Result):
@@ -233,6 +235,7 @@ class Many:
             if len(seen) == 3:
                 for worker in victims:
                     worker.kill()
+                killed.append(time.monotonic())
 
         async def run() -> list[Result]:
             plan = await make_plan(estate.topology, estate.connectors)
@@ -241,7 +244,7 @@ class Many:
 
         results = asyncio.run(run())
         assert results == seen
-        return results
+        return results, time.monotonic() - killed[0]
 
     def assert_all_run_once(self, url: str) -> None:
         """Hold Connect to exactly the declared connectors, one running task each, and to records from all of them."""
@@ -274,7 +277,7 @@ def many(world: Pair, tree: Tree, request: pytest.FixtureRequest) -> Many:
 @pytest.mark.parametrize("many", ["one"], indirect=True)
 def test_apply_completes_when_one_of_two_workers_is_killed(many: Many) -> None:
     victim, survivor = many.world.workers
-    results = many.apply_and_kill([victim], deadline_seconds=100)
+    results, _ = many.apply_and_kill([victim], deadline_seconds=100)
     assert [(result.connector, result.error) for result in results if result.error] == []
     assert {result.connector for result in results} == many.connectors
     many.assert_all_run_once(survivor.url)
@@ -284,9 +287,8 @@ def test_apply_completes_when_one_of_two_workers_is_killed(many: Many) -> None:
 
 @pytest.mark.parametrize("many", ["all"], indirect=True)
 def test_apply_says_what_is_left_when_no_worker_is_left(many: Many) -> None:
-    begun = time.monotonic()
-    results = many.apply_and_kill(many.world.workers, deadline_seconds=8)
-    assert time.monotonic() - begun < 2 * 8, "each wave waited for workers that are known to be gone"
+    results, seconds = many.apply_and_kill(many.world.workers, deadline_seconds=12)
+    assert seconds < 2 * 12, "each wave waited for workers that are known to be gone"
     failed = {result.connector: result for result in results if result.error is not None}
     for name, result in failed.items():
         assert f"Connect cluster 'pair', connector '{name}'" in str(result.error)
@@ -318,7 +320,7 @@ def test_a_dead_target_is_told_soon_and_dead_workers_fully(world: Pair, tree: Tr
     tree.run("lag", code=1)
     took = between - begun, time.monotonic() - between
     world.tgt.start()
-    assert max(took) < 10, f"status and lag took {took} s"
+    assert max(took) < 2 * allowed_seconds(), f"status and lag took {took} s"
 
     for worker in world.workers:
         worker.kill()

@@ -19,7 +19,7 @@ from mm2mgr.sandbox.runtime import Runtime, kafka_runtime
 from .command import Tree
 from .days import World, difference, estate
 from .dedicated import Dedicated
-from .seen import end_offset, statuses, task_configs, topics, until
+from .seen import commit_all, end_offset, is_transient, log_end, statuses, task_configs, topics, until
 from .traffic import Entry, producing
 
 pytestmark = [pytest.mark.live, pytest.mark.matrix]
@@ -307,7 +307,7 @@ class Arrivals:
         partitions = [confluent_kafka.TopicPartition(name, n) for name in self._names for n in range(PARTITIONS)]
         was, since = -1, time.monotonic()
         while not self._ended.wait(0.1):
-            ends = sum(int(consumer.get_watermark_offsets(each, timeout=20)[1]) for each in partitions)
+            ends = sum(log_end(consumer, each) for each in partitions)
             now = time.monotonic()
             if ends != was:
                 was, since = ends, now
@@ -389,13 +389,17 @@ class Copies:
         consumer.subscribe(list(self._names))
         try:
             while not self._ended.is_set():
-                records = consumer.consume(500, 0.5)
+                records = list[confluent_kafka.Message]()
+                for record in consumer.consume(500, 0.5):
+                    if (error := record.error()) is None:
+                        records.append(record)
+                    else:
+                        assert is_transient(error), error
                 for record in records:
-                    assert record.error() is None, record.error()
                     producer.produce(record.topic(), record.value(), record.key(), record.partition())
                 assert producer.flush(30) == 0
                 if records:
-                    consumer.commit(asynchronous=False)
+                    commit_all(consumer)
                     self.copied += len(records)
         finally:
             consumer.close()

@@ -23,7 +23,7 @@ from tests.docs.test_documents import DOCUMENTS, FENCE
 from .command import Tree
 from .pair import Pair, serving_pair
 from .record_ids import RecordId, read_ids
-from .seen import connector_url, create, rest, until
+from .seen import commit_all, connector_url, create, is_transient, log_end, rest, retry, until
 from .traffic import Entry, producing
 
 pytestmark = pytest.mark.live
@@ -67,10 +67,10 @@ def ids_of(access: KafkaAccess, topic: str) -> dict[int, list[RecordId]]:
 def count(access: KafkaAccess, topic: str) -> int:
     reader = confluent_kafka.Consumer({**librdkafka_config(access), "group.id": "nobody"})
     try:
-        if topic not in reader.list_topics(timeout=20).topics:
+        if topic not in retry(lambda: reader.list_topics(timeout=20)).topics:
             return 0
         places = (confluent_kafka.TopicPartition(topic, number) for number in range(PARTITIONS))
-        return sum(reader.get_watermark_offsets(place, timeout=20)[1] for place in places)
+        return sum(log_end(reader, place) for place in places)
     finally:
         reader.close()
 
@@ -82,11 +82,13 @@ def read_as(access: KafkaAccess, group: str, least: int) -> dict[int, int]:
     consumer.subscribe([NEW])
     seen = 0
     while seen < least:
-        record = consumer.poll(20)
+        record = consumer.poll(60)
         assert record is not None
-        assert not record.error()
-        seen += 1
-    committed = consumer.commit(asynchronous=False)
+        if (error := record.error()) is None:
+            seen += 1
+        else:
+            assert is_transient(error), error
+    committed = commit_all(consumer)
     consumer.close()
     return {place.partition: place.offset for place in committed}
 
@@ -95,7 +97,8 @@ def group_at(access: KafkaAccess, group: str, topic: str) -> dict[int, int]:
     reader = confluent_kafka.Consumer({**librdkafka_config(access), "group.id": group})
     places = [confluent_kafka.TopicPartition(topic, number) for number in range(PARTITIONS)]
     try:
-        return {place.partition: place.offset for place in reader.committed(places, timeout=20) if place.offset >= 0}
+        found = retry(lambda: reader.committed(places, timeout=20))
+        return {place.partition: place.offset for place in found if place.offset >= 0}
     finally:
         reader.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from mm2mgr.observe.losses import PartitionLook
+from mm2mgr.observe.losses import NOTHING, PartitionLook
 from mm2mgr.partitions import Offsets
 
 Record = tuple[str, int, int]
@@ -85,13 +85,17 @@ class SimulatedPartition:
         self.topic_id = f"t{int(self.topic_id[1:]) + 1}"
         self.start, self.records = 0, []
 
-    def look(self, *, counts: bool = True) -> PartitionLook | None:
-        if self.stored is None:
-            return None
+    def look(self, *, counts: bool = True) -> PartitionLook:
         if self.start == self.end:
             self.found_empty_at.add(self.end)
         arrived = self.target_end if counts else None
-        return PartitionLook(self.topic_id, Offsets(self.start, self.end), self.stored, arrived, self.is_exact)
+        return PartitionLook(
+            self.topic_id,
+            Offsets(self.start, self.end),
+            NOTHING if self.stored is None else self.stored,
+            arrived,
+            self.is_exact,
+        )
 
     def lost(self) -> set[Record]:
         """Return the records that never arrived and no longer can: they left the log, or the task is behind them."""

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.comparison.ownership import HELD_KEY, Journal
 from mm2mgr.json_values import to_json
+from mm2mgr.output.status_text import say_status
+from mm2mgr.problems.order import order_problems
 from tests.fake_connect import FakeConnect, serving
-from tests.observe.estate import Estate, estate, sentences, topology_of
+from tests.observe.estate import Estate, estate, kinds, sentences, topology_of
 
 OLD = {
     "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
@@ -70,20 +73,75 @@ def test_orphans_are_looked_for_where_no_flow_runs_any_more(small: Estate, tmp_p
 # --- connectors at rest -----------------------------------------------------------------------------------------------
 
 
+RESUME = "mm2mgr resume 'orders:A->B'"
+
+
 @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
-def test_a_connector_at_rest_whose_lag_grows_is_a_problem(small: Estate, state: str) -> None:
+def test_a_flow_paused_by_hand_is_a_problem_at_once_with_its_command(
+    small: Estate, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     small.log(0, 100)
     small.stored(9)
     small.connect.connectors[small.source].state = state
-    assert small.flow().problems == ()
-    assert small.flow(later_seconds=50).problems == (), "records wait, and no new ones come"
+    status = small.status()
+    (problem,) = status.flows[0].problems
+    meant = f"run {RESUME}, or declare state: {state.lower()} on the flow if that is intended"
+    assert problem.sentence == f"{state} by hand, and the tree says running: 90 records wait; {meant}"
+    assert (problem.kind, problem.command) == ("paused-by-hand", RESUME)
+    assert [(group.trouble, group.is_danger) for group in order_problems([problem])] == [("no progress", False)]
+    say_status(status)
+    assert f"{state} by hand, and the tree says running" in " ".join(capsys.readouterr().out.split())
+    assert to_json(status)["problem_values"][0]["evidence"] == {"state": state, "lag_records": 90, "danger": ""}
+    assert kinds(small.flow(later_seconds=50)) == ["paused-by-hand"], "records wait, and no new ones come"
     small.log(0, 140)
     (said,) = sentences(small.flow(later_seconds=50))
-    assert said.startswith(f"{state} while its lag grows: 130 records wait, 40 of them new in the last 100 s")
-    assert f", or declare state: {state.lower()} on the flow" in said
+    assert said.startswith(f"{state} by hand while its lag grows, and the tree says running: 130 records wait, 40 of")
+    assert "40 of them new in the last 100 s" in said
+    assert said.endswith(meant)
     assert small.flow(later_seconds=50).health == "problem", "it stays one when the source is quiet for a moment"
     small.stored(139)
-    assert small.flow().problems == (), "nothing waits"
+    assert sentences(small.flow()) == [f"{state} by hand, and the tree says running, and no record waits; {meant}"]
+    small.connect.connectors[small.source].state = "RUNNING"
+    assert small.flow().problems == ()
+
+
+def test_a_paused_flow_over_its_max_lag_is_a_danger_without_any_sample(tmp_path: Path) -> None:
+    with estate(tmp_path, more="max_lag: 10 min") as late:
+        late.log(0, 100)
+        late.stored(99)
+        late.connect.connectors[late.source].state = "PAUSED"
+        late.flow()
+        late.log(0, 140)
+        for _ in range(10):
+            (problem,) = late.flow(later_seconds=60).problems
+            assert not problem.evidence.endangers_records, "the first of them has waited for nine minutes at most"
+        (problem,) = late.flow(later_seconds=61).problems
+        assert problem.evidence.endangers_records
+        assert (
+            "the oldest record that waits is at least 10 min old, more than its max_lag of 10 min" in problem.sentence
+        )
+        assert order_problems([problem])[0].is_danger
+
+
+def test_a_paused_flow_that_retention_is_about_to_overtake_is_a_danger(small: Estate) -> None:
+    small.log(0, 100_000)
+    small.stored(49_999)
+    small.connect.connectors[small.source].state = "PAUSED"
+    for look in range(1, 7):
+        small.log(2000 * look, 100_000 + 2000 * look)
+        (problem,) = small.flow(later_seconds=60).problems
+    assert problem.evidence.endangers_records
+    assert "retention deletes records that wait in 19" in problem.sentence
+
+
+def test_what_mm2mgr_itself_holds_is_not_paused_by_hand(small: Estate) -> None:
+    connector = small.connect.connectors[small.source]
+    connector.state = "STOPPED"
+    plain = dict(connector.config)
+    connector.config = Journal("RUNNING").added_to(plain)
+    assert kinds(small.flow()) == ["offsets-move-unfinished"]
+    connector.config = plain | {HELD_KEY: "until mm2mgr failover back 'B->A'", "enabled": "false"}
+    assert kinds(small.flow()) == [], "resume is refused; the failover's way back goes on"
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
@@ -105,9 +163,8 @@ def test_the_tree_may_want_it_running(tmp_path: Path) -> None:
     with estate(tmp_path, more="state: running") as wanted:
         assert wanted.flow().health == "ok"
         wanted.connect.connectors[wanted.source].state = "PAUSED"
-        assert sentences(wanted.flow()) == [
-            "the tree declares state: running, but the connector is PAUSED; run mm2mgr plan"
-        ]
+        (said,) = sentences(wanted.flow())
+        assert said.startswith("PAUSED by hand, and the tree says running, and no record waits; run mm2mgr resume")
 
 
 def test_topics_that_match_nothing_are_a_problem_though_heartbeats_keep_a_task_busy(small: Estate) -> None:

@@ -128,13 +128,15 @@ def test_what_is_on_the_target_already_is_said(small: Estate) -> None:
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
-def test_a_flow_at_rest_is_shown_as_such_and_is_no_problem(small: Estate, state: str) -> None:
+def test_a_flow_at_rest_is_shown_as_such_and_is_a_problem_at_once(small: Estate, state: str) -> None:
     small.log(0, 100)
     small.stored(9)
     small.connect.connectors[small.source].state = state
-    small.flow()
+    assert small.flow().health == "problem"
     flow = small.flow(later_seconds=10_000)
-    assert (flow.state, flow.health, flow.problems, flow.lag_records) == (state, "waiting", (), 90)
+    assert (flow.state, flow.health, flow.lag_records) == (state, "problem", 90)
+    (problem,) = flow.problems
+    assert (problem.kind, problem.evidence.endangers_records) == ("paused-by-hand", False)
     assert any(state in note for note in flow.notes)
     assert ("exact" in flow.offsets_note) == (state == "STOPPED")
 
@@ -170,7 +172,7 @@ def test_a_new_topic_waits_for_the_refresh_and_is_a_problem_after_it(small: Esta
     assert any("1 partitions have no task" in note for note in early.notes)
     late = small.flow(later_seconds=601)
     assert late.health == "problem"
-    assert "partition orders.new-0 not assigned to any task for 601 s" in sentences(late)[0]
+    assert "partition orders.new-0 not assigned to any task for 10 min" in sentences(late)[0]
     assert "check that" in sentences(late)[0]
 
 

@@ -86,15 +86,46 @@ def test_the_same_incident_does_not_come_back_and_a_further_one_does(small: Esta
     assert ranges(small.status(later_seconds=60)) == [("retention", 3001, 3999, 999)]
 
 
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED", "RUNNING"])
+def test_what_retention_takes_before_anything_was_stored_is_a_loss(small: Estate, state: str) -> None:
+    """Applied, paused, and nothing mirrored yet: what was deleted before the first look is not known, the rest is."""
+    connector = small.connect.connectors[small.source]
+    connector.state = state
+    small.log(40, 100)
+    assert small.status().losses == ()
+    small.log(90, 160)
+    loss = small.status(later_seconds=60).losses[0]
+    assert (loss.cause, loss.offsets_text, loss.records, loss.least_records) == ("retention", "40 to 89", 50, 50)
+    small.log(95, 160)
+    (grown,) = small.status(later_seconds=60).losses
+    assert (grown.id, grown.offsets_text) == (loss.id, "40 to 94")
+    connector.state = "RUNNING"
+    mirrored(small, 65)
+    small.stored(159)
+    assert small.status(later_seconds=60).losses == (grown,), "what was left has arrived"
+
+
+@pytest.mark.parametrize("changed", [{"source.consumer.auto.offset.reset": "latest"}, {"transforms": "drop"}])
+def test_a_flow_that_does_not_begin_at_the_start_of_the_log_has_lost_nothing(
+    small: Estate, changed: dict[str, str]
+) -> None:
+    small.connect.connectors[small.source].config |= changed
+    small.log(40, 100)
+    assert small.status().losses == ()
+    small.log(90, 160)
+    assert small.status(later_seconds=60).losses == ()
+
+
 def test_a_flow_that_is_too_slow_has_one_loss_that_grows(small: Estate) -> None:
     small.log(2000, 5000)
     small.stored(999)
+    small.log(0, 40, partition=1)
+    small.stored(39, partition=1)
     first = only_loss(small.status())
     small.log(2200, 5000)
     grown = only_loss(small.status(later_seconds=60))
     assert (grown.id, grown.first_offset, grown.last_offset, grown.records) == (first.id, 1000, 2199, 1200)
     small.log(50, 60, partition=1)
-    small.stored(39, partition=1)
     assert ranges(small.status(later_seconds=60)) == [("retention", 1000, 2199, 1200), ("retention", 40, 49, 10)]
 
 

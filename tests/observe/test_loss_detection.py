@@ -40,7 +40,7 @@ class Observer:
 
     def look(self, partition: SimulatedPartition, now: float, *, counts: bool = True) -> None:
         seen = partition.look(counts=counts)
-        self.looks, lost = take(self.looks, {PARTITION: seen} if seen else {}, now, now)
+        self.looks, lost = take(self.looks, {PARTITION: seen}, now, now)
         self.rows += [row_of("f:A->B", "A", where, one, now) for where, one in lost]
 
 
@@ -69,8 +69,10 @@ def do(partition: SimulatedPartition, step: str, count: int) -> None:
         getattr(partition, step)()
 
 
-def begun() -> SimulatedPartition:
-    """Return a partition whose task has mirrored ten records and stored its offset, with one look."""
+def begun(*, is_new: bool = False) -> SimulatedPartition:
+    """Return a partition whose task has mirrored ten records and stored its offset, or nothing yet."""
+    if is_new:
+        return SimulatedPartition()
     partition = SimulatedPartition()
     partition.produce(10)
     partition.mirror(10)
@@ -88,10 +90,10 @@ def ended(partition: SimulatedPartition, look: Callable[[], None]) -> None:
 
 
 def played(
-    steps: Sequence[tuple[str, int]], *, counts: bool = True, only_exact: bool = False
+    steps: Sequence[tuple[str, int]], *, counts: bool = True, only_exact: bool = False, is_new: bool = False
 ) -> tuple[SimulatedPartition, tuple[LossEntry, ...]]:
     """Return the partition and the entries after a history that ends level with the source."""
-    partition, observer, now = begun(), Observer(), 1.0
+    partition, observer, now = begun(is_new=is_new), Observer(), 1.0
     observer.look(partition, now, counts=counts)
     for step, count in steps:
         now += 1
@@ -115,16 +117,17 @@ def lost_inside(partition: SimulatedPartition, entry: LossEntry) -> int:
 
 @pytest.mark.long
 @draw_examples(500, many=1500)
-@given(steps=st.lists(retention_steps, max_size=40), counts=st.booleans())
+@given(steps=st.lists(retention_steps, max_size=40), counts=st.booleans(), is_new=st.booleans())
 def test_every_record_that_retention_took_is_in_an_entry_and_its_bounds_hold(
-    steps: Sequence[tuple[str, int]], counts: bool
+    steps: Sequence[tuple[str, int]], counts: bool, is_new: bool
 ) -> None:
-    partition, entries = played(steps, counts=counts)
+    """Also of a flow that has stored nothing yet at the first look."""
+    partition, entries = played(steps, counts=counts, is_new=is_new)
     assert uncovered(partition, entries) == set()
     for entry in entries:
         assert entry.records is not None
         assert entry.least_records <= lost_inside(partition, entry) <= entry.records
-    assert not entries or partition.start > 10, "nothing is said to be lost while the log holds it"
+    assert not entries or partition.start > 10 * (not is_new), "nothing is said to be lost while the log holds it"
 
 
 @pytest.mark.long
@@ -141,13 +144,15 @@ def test_with_exact_offsets_at_each_look_the_number_of_lost_records_is_exact(ste
 
 @pytest.mark.long
 @draw_examples(333, many=1000)
-@given(steps=st.lists(every_step, max_size=30))
+@given(steps=st.lists(every_step, max_size=30), is_new=st.booleans())
 @example(
-    [("produce", 1), ("mirror", 1), ("recreate", 0), ("produce", 10), ("recreate", 0), ("produce", 10)]
+    [("produce", 1), ("mirror", 1), ("recreate", 0), ("produce", 10), ("recreate", 0), ("produce", 10)], False
 )  # the second log ends, by chance, behind what was stored for the first
-def test_every_lost_record_is_in_an_entry_whatever_happens_to_the_topic(steps: Sequence[tuple[str, int]]) -> None:
+def test_every_lost_record_is_in_an_entry_whatever_happens_to_the_topic(
+    steps: Sequence[tuple[str, int]], is_new: bool
+) -> None:
     """With a look after each step: of a topic that comes and goes between two looks, nobody knows."""
-    partition, observer, now = begun(), Observer(), 1.0
+    partition, observer, now = begun(is_new=is_new), Observer(), 1.0
     observer.look(partition, now)
     for step, count in steps:
         now += 1
@@ -256,9 +261,17 @@ def seen_between(*looks: PartitionLook) -> list[tuple[object, ...]]:
         ([("", 0, 100, 99), ("", 0, 70, 99)], [("truncation", "log-end", "", 70, 99, 30)]),
         ([("x", 1000, 1000, 998)], []),
         ([("x", 0, 100, 99), ("x", 0, 100, 49), ("x", 60, 100, 49)], []),
+        ([("x", 40, 100, -1), ("x", 90, 100, -1)], [("retention", "log-start", "x", 40, 89, 50)]),
+        ([("x", 40, 100, -1, 0), ("x", 90, 100, 99, 10)], [("retention", "target", "x", 40, 89, 50)]),
+        ([("x", 40, 100, -1, 0), ("x", 90, 100, 99, 60)], []),
+        ([("x", 90, 100, -1)], []),
+        ([("x", 40, 100, -1, 0), ("y", 0, 7, -1, 0)], [("re-created", "topic-id", "x", 40, None, None)]),
+        ([("x", 40, 100, -1), ("x", 40, 70, -1)], [("truncation", "log-end", "x", 70, 99, 30)]),
+        ([("x", 0, 100, 99), ("x", 0, 100, -1), ("x", 60, 100, -1)], []),
     ],
     ids=["counted", "all arrived", "nothing counts", "waiting", "first look", "outgrown", "read anew", "stale broker", "past the end",
-         "cut off", "cut off and reused", "cut off behind", "no topic ids", "end marker", "set back"],
+         "cut off", "cut off and reused", "cut off behind", "no topic ids", "end marker", "set back", "nothing stored", "begun meanwhile", "all arrived from the start",
+         "before the first look", "nothing stored and created again", "nothing stored and cut off", "reset"],
 )  # fmt: skip
 def test_what_a_sequence_of_looks_shows(looks: list[tuple[str, int, int, int]], expected: list[object]) -> None:
     assert seen_between(*(look_of(*one) for one in looks)) == expected

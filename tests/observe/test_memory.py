@@ -100,7 +100,7 @@ def test_two_looks_days_apart_say_what_both_prove(small: Estate) -> None:
     small.log(0, 100)
     small.stored(9)
     small.flow()
-    assert "no progress for 259200 s" in sentences(small.flow(later_seconds=259_200))[0]
+    assert "no progress for 3 d" in sentences(small.flow(later_seconds=259_200))[0]
 
 
 def test_partitions_that_moved_to_another_task_are_no_progress(small: Estate) -> None:

@@ -60,7 +60,7 @@ def test_a_setting_that_does_not_arrive_is_a_problem_until_it_does(synced: Estat
     }
     (said,) = sentences(late)
     assert said.startswith(
-        "topic A.orders on B without the 2 settings (cleanup.policy, retention.ms) that A has, for 900 s (copied every 600 s): "
+        "topic A.orders on B without the 2 settings (cleanup.policy, retention.ms) that A has, for 15 min (copied every 10 min): "
     )
     synced.kafka.settings["B", "A.orders"] = dict(synced.kafka.settings["A", "orders"])
     assert [kinds(one) for one in looks(synced, 300)][-1] == []

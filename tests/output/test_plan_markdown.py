@@ -7,8 +7,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.output.markdown import code, escape, html_code, sentence
 from mm2mgr.output.plan_markdown import MOST_BYTES, error_markdown, plan_markdown
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Volume
 from mm2mgr.remarks import Remark
@@ -78,7 +81,8 @@ def test_nothing_from_outside_is_markup_or_a_mention() -> None:
     parts = (ClusterPlan(odd, (change, blocked), (odd,), notes=(odd,)), ClusterPlan("d", error=odd))
     text = plan_markdown(Plan("t", parts))
     assert "@team" not in re.sub("<code>.*?</code>", "", text)  # in code, nobody is mentioned
-    for sign in ("<script", "](", "**z", "`c", "http://"):
+    assert re.findall("(.)http://", text) == ["`"] * text.count("http://")  # as code, so that it is no link
+    for sign in ("<script", "x](", "**z", "b`c"):
         assert sign not in text
     assert text.count("</details>") == 1
     for line in text.splitlines():
@@ -95,11 +99,11 @@ def test_changes_and_blocks_that_are_alike_are_one_entry() -> None:
         for number in range(3)
     )
     text = plan_markdown(Plan("team", (ClusterPlan("c", (*updates, *creates, *blocks)),)))
-    assert text.count("| <code>acks</code> |") == 1
-    assert "- update 25 connectors: <code>mm2.a.b.source.0</code>, " in text
-    assert "<code>mm2.a.b.source.19</code> and 5 more\n" in text
-    assert "- create 2 connectors: <code>new-0</code>, <code>new-1</code>" in text
-    assert "| 3 connectors: <code>c/held-0, c/held-1, c/held-2</code> | it is held | let it go |" in text
+    assert text.count("| `acks` |") == 1
+    assert "- update 25 connectors: `mm2.a.b.source.0`, " in text
+    assert "`mm2.a.b.source.19` and 5 more\n" in text
+    assert "- create 2 connectors: `new-0`, `new-1`" in text
+    assert "| 3 connectors: `c/held-0, c/held-1, c/held-2` | it is held | let it go |" in text
     assert "<summary><code>c</code>: 27 changes</summary>" in text
 
 
@@ -115,9 +119,31 @@ def test_an_error_of_a_tree_is_a_page_too() -> None:
     error = Mm2mgrError("a.yaml:1: no such key 'topcs' @team\na.yaml:2: <b>wrong</b>", hint="write topics")
     assert error_markdown(error) == (
         "### mm2mgr plan: no plan, nothing was compared\n\n"
-        "- a.yaml:1: no such key 'topcs' <span>@</span>team\n- a.yaml:2: &#60;b&#62;wrong&#60;/b&#62;\n\n"
+        "- a.yaml:1: no such key 'topcs' <span>@</span>team\n- a.yaml:2: &lt;b>wrong&lt;/b>\n\n"
         "**What to do:** write topics\n"
     )
     many = Mm2mgrError("\n".join(f"a.yaml:{number}: {'x' * 200}" for number in range(1000)))
     assert len(error_markdown(many).encode()) < MOST_BYTES
     assert "more: `mm2mgr plan` has them all" in error_markdown(many)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("clusters/flows.yaml:3: no such key 'max_lag_'", "clusters/flows.yaml:3: no such key 'max_lag\\_'"),
+        ("set replication.policy.separator: '_' of dc1->agg", "set replication.policy.separator: '\\_' of dc1->agg"),
+        ("run mm2mgr plan -o json (3 > 2 & more)", "run mm2mgr plan -o json (3 > 2 & more)"),
+        ("https://a.example:8083/x?y=1_2*3, or www.b.example.", "`https://a.example:8083/x?y=1_2*3`, or `www.b.example`."),
+        ("> quoted #12 &lt; [x](http://y) ~~z~~ @team", "\\> quoted \\#12 &amp;lt; \\[x\\](`http://y`) "
+         "\\~\\~z\\~\\~ <span>@</span>team"),
+        ("http://`|", "http&#58;//&#96;&#124;"),
+    ],
+)  # fmt: skip
+def test_only_what_is_markup_is_escaped(text: str, shown: str) -> None:
+    assert escape(text) == sentence(text) == shown
+
+
+def test_code_reads_as_it_is_and_holds_whatever_comes() -> None:
+    assert code("mm2mgr apply --connect http://a:8083 *_[") == "`mm2mgr apply --connect http://a:8083 *_[`"
+    assert code("a|`b`\\ <i> @team http://x") == ("<code>a&#124;&#96;b&#96;&#92; &lt;i> @team http&#58;//x</code>")
+    assert code("") == html_code("") == ""

@@ -69,7 +69,7 @@ FLOWS = (
         "problem",
         tasks=(TaskState(0, "FAILED", "w:1", 2), TaskState(1, "RUNNING", "w:1", 1)),
         problems=(failure("task-failed", "broken", "IllegalStateException: [boom]", (0,)),),
-        notes=("2 partitions have no task: new partitions are detected every 600 s",),
+        notes=("2 partitions have no task: new partitions are detected every 10 min",),
         lag_records=41,
         offsets_note="workers store offsets every offset.flush.interval.ms",
     ),
@@ -149,7 +149,7 @@ def test_a_rate_that_is_not_known_is_a_dash_and_not_zero(printed: Printed) -> No
     unknown = PartitionRate("a", "t", 1, 0, 1, 1, 0.0, 0, 1, None, None, None, None, None, None, None, None, None)
     say_rates([known, unknown], [[1.0, 2.0], []], 2, {"resets": 1, "gaps": 3}, "all samples")
     _, first, second, last = printed()
-    assert first.split()[:13] == ["a", "t-0", "1", "kB/s", "2", "kB/s", "3", "MB/s", "4", "MB/s", "30", "3600", "s"]
+    assert first.split()[:13] == ["a", "t-0", "1", "kB/s", "2", "kB/s", "3", "MB/s", "4", "MB/s", "30", "60", "min"]
     assert second.split() == ["a", "t-1", "-", "-", "-", "-", "-", "0", "s"]
     assert last == "2 partitions, all samples; 1 resets and 3 gaps left out of the rates"
 

@@ -68,7 +68,7 @@ LAYERS: dict[str, set[str]] = {
     "spec": {"metric_sources", "text", "off_peak", "errors", "files", "secrets", "log_places"},
     "truth": {"assignment_text", "connectors", "text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
-    "link_settings": {"link", "defaults"},
+    "link_settings": {"text", "link", "defaults"},
     "topology": {
         *("connectors", "text", "errors", "link", "link_settings", "log_places", "defaults", "spec", "topics", "truth"),
     },
@@ -139,7 +139,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
     },
     "throughput": {"weeks", "metric_sources", "text", "errors", "files", "partitions", "samples"},
-    "audit": {"timing", "errors", "partitions", "secrets", "throughput"},
+    "audit": {"timing", "errors", "partitions", "secrets", "text", "throughput"},
     "sizing": {"weeks", "json_values", "text", "link", "partitions", "assignment", "connectors"},
     "balance": {"weeks", "text", "off_peak", "partitions", "assignment", "sizing"},
     "observe": {
@@ -397,6 +397,7 @@ PURE = (
     "problems/audit",
     "problems/connectors",
     "problems/dashboard",
+    "problems/drift",
     "problems/failover",
     "problems/flows",
     "problems/health",
@@ -550,7 +551,7 @@ def test_families_of_commands_are_in_modules_named_as_those_of_their_operations(
     operations -= {"failover_watch"}  # of `serve --with failover`
     operations -= {"failback", "failover_rehearsal", "failover_run"}  # of the family `failover`
     operations -= {"import_check", "import_reading"}  # `import --check`, and what both read
-    operations -= {"estate_workers"}  # of `serve`
+    operations -= {"estate_view", "estate_workers", "local_paths", "serve_parts"}  # of `serve`
     operations -= {"automatic_rebalance"}  # of `serve --with rebalance` and `reconcile --rebalance`
     modules = {file.stem for file in (PACKAGE / "cli").glob("*.py")} - SHARED_BY_COMMANDS
     assert "imports" in modules & operations, "`import` is a word of Python, which no module can be called"

@@ -31,9 +31,9 @@ from mm2mgr.observe.lag_report import Amount, FlowFacts, LagLevel
 from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.automatic_rebalance import FlowRound, LastRound, RebalanceRound, RebalancesView
+from mm2mgr.operations.estate_view import EstateLook, EstateView, Survey, after_look
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateLook, EstateView, Survey, after_look
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -247,7 +247,7 @@ def nine_flows(at: float = NOW) -> EstateView:
         trouble[name] = (LiveProblem(failed, about(name, 1), 840.0),)
     trouble[names[7]] = (LiveProblem(ConfigDiffers(("tasks.max", "topics"), adopted=False), about(names[7])),)
     paused = names[8]
-    trouble[paused] = (LiveProblem(RestingWhileLagGrows("PAUSED", 4200, 1300), about(paused), 5400.0),)
+    trouble[paused] = (LiveProblem(RestingWhileLagGrows("PAUSED", 4200, "", 1300), about(paused), 5400.0),)
     flows = [
         flow_status(
             name,

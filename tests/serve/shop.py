@@ -10,8 +10,8 @@ from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, MeasuredLoad
 from mm2mgr.observe.trend import FLOW, LagPoint
+from mm2mgr.operations.estate_view import EstateView, after_look
 from mm2mgr.operations.estate_workers import SeenWorker, SeenWorkers
-from mm2mgr.operations.serve import EstateView, after_look
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.connectors import ConfigDiffers, TaskFailed, classify
 from mm2mgr.problems.flows import RestingWhileLagGrows
@@ -97,7 +97,7 @@ def _flow(flow: str, number: int) -> FlowStatus:
         return wrong(TaskFailed(BROKEN, classify(BROKEN)), tasks=(TaskState(0, "FAILED", worker, 1),))
     if flow == "payments:us->hub":
         return wrong(
-            RestingWhileLagGrows("PAUSED", 5_200, 900), state="PAUSED", tasks=(TaskState(0, "PAUSED", worker, 1),)
+            RestingWhileLagGrows("PAUSED", 5_200, "", 900), state="PAUSED", tasks=(TaskState(0, "PAUSED", worker, 1),)
         )
     if flow == "logs:eu->archive":
         entry = loss(flow, "logs")

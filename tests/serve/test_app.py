@@ -18,10 +18,10 @@ from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import MeasuredLoad
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.operations.automatic_rebalance import RebalancesView
+from mm2mgr.operations.estate_view import PARTS, EstateView, PartState, RoundEnd, after_look
 from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
-from mm2mgr.operations.plan import ReconcileRound, ReconcileView
+from mm2mgr.operations.plan import ReconcileView
 from mm2mgr.operations.sample import SampleView
-from mm2mgr.operations.serve import EstateView, after_look
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState
@@ -318,7 +318,7 @@ def test_before_the_first_look_there_is_a_page_and_no_health() -> None:
 def test_several_flows_of_a_pair_are_one_cell_with_the_worst_state() -> None:
     flows = [flow_status(FLOW, "a->b"), flow_status("x:a->b", "a->b", health="problem", problems=(problem("x:a->b"),))]
     said = ask(view_of(look_of(flows)), "/?view=matrix").text
-    assert 'class="problem" href="/flows?source=a&amp;target=b"' in said
+    assert 'class="attention" href="/flows?source=a&amp;target=b"' in said, "it differs, and no record is in danger"
     assert "2 flows, level" in said
     listed = ask(view_of(look_of(flows)), "/flows?source=a&target=b").text
     assert listed.index("x:a-&gt;b") < listed.index(f">{FLOW.replace('>', '&gt;')}<"), "the worst first"
@@ -440,12 +440,51 @@ def test_series_are_bounded_by_flows_whatever_is_in_them(topics: int) -> None:
     assert HOSTILE[0] not in text
 
 
-def test_the_parts_of_the_process_say_when_they_had_a_round_and_what_came_of_it() -> None:
-    reconciles = ReconcileView().after_round(ReconcileRound(1, standby=("main",)), NOW - 60)
-    samples = SampleView(error="no route to dc1")
-    dog = watchdog_view("orders:a->b", "mm2", "no leader")
-    text = ask(replace(small(), watchdog=dog, reconciles=reconciles, samples=samples), "/parts").text
-    assert "standby: another process does main" in text
-    assert "failed: no route to dc1" in text
-    assert "mm2mgr serve --with rebalance" in text
-    assert "mm2mgr serve --with watch" not in text
+def test_each_part_says_whether_it_runs_who_leads_when_it_is_due_and_what_failed_last() -> None:
+    leaders = {"hub": "`reconcile` by ann, on 10.0.0.7"}
+    led = RoundEnd("", ("main",), ("main",), True)
+    parts = {
+        "watch": PartState(10.0, True)
+        .after_round(RoundEnd("main: refused"), {}, NOW - 60)
+        .after_round(RoundEnd(), {}, NOW),
+        "reconcile": PartState(60.0, True).after_round(led, leaders, NOW - 20),
+        "throughput": PartState(3600.0).after_round(RoundEnd(rest_seconds=1800.0), {}, NOW - 5),
+        "sample": PartState(30.0).after_round(RoundEnd("no route to dc1"), {}, NOW - 60),
+        "audit": PartState(3600.0, True),
+    }
+    view = replace(small(), parts=parts, watchdog=watchdog_view(FLOW, "mm2", "no leader"), reconciles=ReconcileView())
+    rows = re.findall(r"<tr><td[^>]*>.*?</tr>", html.unescape(ask(view, "/parts").text))
+    cells = {
+        row[0]: row[1:]
+        for row in ([re.sub("<.*?>", "", cell) for cell in re.findall("<td.*?</td>", row)] for row in rows)
+    }
+    assert cells.keys() == set(PARTS)
+    assert cells["watch"][:5] == ["leader", "5 s ago", "in 5 s", "done", "65 s ago: main: refused"]
+    standby = "standby: another process does main (`reconcile` by ann, on 10.0.0.7 leads on hub)"
+    assert cells["reconcile"][:5] == ["standby", "25 s ago", "in 35 s", standby, "-"]
+    assert cells["throughput"][:3] == ["on", "10 s ago", "in 29.8 min"]
+    assert cells["sample"][:5] == ["on", "65 s ago", "now", "failed", "65 s ago: no route to dc1"]
+    assert cells["audit"][:2] == ["on", "none yet"]
+    assert cells["rebalance"] == ["off", *"----", "mm2mgr serve --with rebalance"]
+    told = ask(view, "/api/parts").json()["parts"]
+    assert told["rebalance"] is told["failover"] is None
+    assert (told["sample"]["failing"], told["sample"]["failure"]) == (True, "no route to dc1")
+    assert (told["reconcile"]["standby"], told["reconcile"]["leaders"]) == (["main"], leaders)
+
+
+@pytest.mark.parametrize("name", ["watchdog", "reconcile", "rebalance", "sample"])
+def test_a_part_answers_from_its_first_round_on_also_where_another_process_leads(name: str) -> None:
+    part = {"watchdog": "watch"}.get(name, name)
+    known = {
+        "watchdog": WatchdogView(),
+        "reconciles": ReconcileView(),
+        "rebalances": RebalancesView(),
+        "samples": SampleView(),
+    }
+    view = replace(small(), **known, parts={part: PartState(60.0, True)})  # type: ignore[arg-type]
+    assert ask(small(), f"/api/{name}").status_code == 404
+    assert ask(view, f"/api/{name}").status_code == 503
+    led = view.parts[part].after_round(RoundEnd("", ("main",), ("main",), True), {"hub": "ann"}, NOW)
+    answer = ask(replace(view, parts={part: led}), f"/api/{name}")
+    assert answer.status_code == 200
+    assert (answer.json()["part"]["outcome"], answer.json()["part"]["leaders"]) == ("standby", {"hub": "ann"})

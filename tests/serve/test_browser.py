@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +16,7 @@ import pytest
 
 from mm2mgr.evidence.flow_load import MeasuredLoad
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
+from mm2mgr.operations.estate_view import PartState, RoundEnd
 from mm2mgr.operations.failover_watch import FailoverRound, FailoverView, GroupLine, PairCheck
 from mm2mgr.operations.size import FleetReport
 from mm2mgr.output.page import page as page_of_loads
@@ -43,6 +46,7 @@ except ModuleNotFoundError:
     axe_module = None
 needs_axe = pytest.mark.skipif(axe_module is None, reason="the package axe-playwright-python is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
+REPOSITORY = Path(__file__).resolve().parents[2]
 SIZES = ((1280, 900), (400, 800))
 # Every page of the estate of nine flows.
 NINE = (
@@ -128,6 +132,9 @@ def nine() -> Iterator[str]:
         watchdog=watchdog_view("orders:us->hub", "mm2", "no leader"),
         rebalances=rebalances_view("orders:us->hub", "rounds", "the limit is 1"),
         failover=FailoverView().after_round(FailoverRound(1, now, (check,), warnings=("z",))),
+        parts={
+            "watch": PartState(10.0, True).after_round(RoundEnd(HOSTILE, ("main",), ("main",)), {"hub": HOSTILE}, now)
+        },
     )
     with serving(lambda: view) as served:
         yield served
@@ -181,6 +188,27 @@ def test_a_page_has_no_barrier_at_any_width_in_both_themes(
 def test_a_large_estate_has_no_barrier_either(tab: Any, url: str, path: str) -> None:
     tab.goto(url + path)
     assert violations(tab, [(1280, "light"), (400, "dark")]) == []
+
+
+WIDE = """() => [...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth)
+  .map(e => e.getAttribute('aria-label'))"""
+
+
+@pytest.mark.parametrize("path", NINE)
+def test_no_table_scrolls_sideways_on_a_laptop(tab: Any, nine: str, path: str) -> None:
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.goto(nine + path)
+    assert tab.evaluate(WIDE) == []
+
+
+def test_no_table_of_long_links_scrolls_sideways_on_a_laptop(tab: Any, tmp_path: Path) -> None:
+    page = tmp_path / "link.html"
+    order = ("link", "explain", "logging", "--page", str(page))
+    subprocess.run((sys.executable, "-m", "mm2mgr", *order), cwd=REPOSITORY, check=True, capture_output=True)
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.goto(page.as_uri())
+    assert page.read_text().count('class="wide"') > 5
+    assert tab.evaluate(WIDE) == []
 
 
 @needs_axe

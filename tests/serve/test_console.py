@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.problems.kind import ProblemSubject
 from tests.observe.examples import example_problem

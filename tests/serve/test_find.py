@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mm2mgr import timing
 from mm2mgr.assignment_text import PLUGIN_CLASS
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.operations.estate_workers import SeenWorker, SeenWorkers, estate_workers
-from mm2mgr.operations.serve import EstateView
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.serve.app import application
 from mm2mgr.serve.pages import flow_link
@@ -79,15 +79,15 @@ def test_a_flow_is_found_by_a_topic_which_is_named() -> None:
 @pytest.mark.parametrize(
     ("sort", "first", "last"),
     [
-        ("", "clicks:us->hub", "payments:eu->hub"),
+        ("", "logs:eu->archive", "payments:eu->hub"),
         ("flow", "clicks:eu->hub", "payments:us->hub"),
         ("-flow", "payments:us->hub", "clicks:eu->hub"),
         ("-lag", "orders:us->hub", "metrics:edge->hub"),
         ("-rate", "clicks:eu->hub", "metrics:edge->hub"),
         ("rate", "orders:us->hub", "metrics:edge->hub"),
-        ("-problems", "clicks:us->hub", "payments:eu->hub"),
+        ("-problems", "logs:eu->archive", "payments:eu->hub"),
         ("connect", "logs:eu->archive", "payments:eu->hub"),
-        ("no-column", "clicks:us->hub", "payments:eu->hub"),
+        ("no-column", "logs:eu->archive", "payments:eu->hub"),
     ],
 )
 def test_any_column_sorts_and_what_is_unknown_comes_last(sort: str, first: str, last: str) -> None:
@@ -187,7 +187,11 @@ def test_the_picture_has_every_cluster_and_what_flows_between_them() -> None:
     text = html.unescape(ask("/").text)
     titles = re.findall(r"<title>([^<]+)</title>", text.partition("<svg")[2])
     assert "eu to main: 6,340 records/s, 3 flows, ok" in titles
-    assert "us to main: 3,100 records/s, 3 flows, problem" in titles
+    of_us = [title for title in titles if title.startswith("us to main: ")]
+    assert of_us == ["us to main: 3,100 records/s, 2 flows, problem", "us to main: 0 records/s, 1 flow, problem"]
+    red = text.index('<path class="problem"', text.index(of_us[0]) - 2000)
+    assert '<path class="attention"' in text, "paused and drift are amber, as in the list of what is wrong"
+    assert red
     assert "edge to edge: unknown, 1 flow, unknown" in titles
     assert "target hub: at least 9,440 records/s, 7 flows, problem" in titles
     assert '<a href="/flows?source=eu&connect=main" tabindex="-1"><path class="ok"' in text

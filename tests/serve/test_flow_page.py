@@ -16,9 +16,9 @@ from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
 from mm2mgr.observe.interruptions import InterruptionCounts
 from mm2mgr.observe.trend import FLOW, LagPoint
+from mm2mgr.operations.estate_view import EstateLook, EstateView, WrittenFlow, after_look
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateLook, EstateView, WrittenFlow, after_look
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems.health import FlowStatus, TaskState
 from mm2mgr.serve.app import application
@@ -59,6 +59,41 @@ def entry(command: str, seconds_ago: float, reason: str = "") -> HistoryEntry:
     keys = ({"key": "tasks.max", "before": "2", "after": "3"},)
     more = {"action": "update", "reason": reason, "keys": keys, "outcome": "done"}
     return HistoryEntry(f"{command}-1", when, "ann", "abc1234", command, "ann", "main", CONNECTOR, (ID,), **more)  # type: ignore[arg-type]
+
+
+def behind(*looks: tuple[float, int, int]) -> EstateView:
+    """Return a view of a flow without samples, after looks: seconds ago, end of the log, position."""
+    look = look_of([flow_status(ID, PAIR)], {ID: {"orders": 40}})
+    points = tuple(LagPoint(NOW - ago, 1, 0, end, position) for ago, end, position in looks)
+    facts = replace(look.lag.flows[0], points={FLOW: points})
+    look = replace(look, lag=replace(look.lag, flows=(facts,)), max_lag_seconds={ID: 600.0})
+    return view_of(look, survey=SURVEY)
+
+
+@pytest.mark.parametrize("range_name", RANGES)
+def test_table_list_metrics_and_chart_have_the_same_lag_in_time(range_name: str) -> None:
+    view = behind((1500, 60, 60), (900, 100, 60), (300, 120, 80), (0, 140, 100))
+    seconds = 900.0
+    app = application(lambda: view, clock=lambda: NOW)
+    of_flow = ask_application(app, f"/api/flow?id={ID}&range={range_name}").json()
+    assert of_flow["total"]["lag_seconds"]["value"] == of_flow["history"]["points"][-1]["lag_seconds"] == seconds
+    page = ask_application(app, f"/flow?id={ID}&range={range_name}").text
+    table = page.partition('<h2 id="lag">')[2].partition("</table>")[0]
+    numbers = page.partition('data-key="numbers"')[2].partition("</details>")[0]
+    assert "unknown" not in table.partition("15 min")[2][:20]
+    assert "15 min" in table
+    assert "15 min" in numbers
+    assert f'mm2mgr_flow_lag_seconds{{flow="{ID}",owner="ann"}} {seconds}' in ask_application(app, "/metrics").text
+    assert "15 min" in ask_application(app, "/flows").text
+    assert view.look
+    assert view.look.late_flows == {ID: seconds}
+
+
+def test_a_lag_before_the_first_look_stays_unknown() -> None:
+    view = behind((600, 100, 10), (0, 140, 50))
+    app = application(lambda: view, clock=lambda: NOW)
+    of_flow = ask_application(app, f"/api/flow?id={ID}").json()
+    assert of_flow["total"]["lag_seconds"]["value"] is of_flow["history"]["points"][-1]["lag_seconds"] is None
 
 
 def estate(now: float = NOW, **more: Any) -> EstateView:

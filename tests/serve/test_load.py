@@ -24,7 +24,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.observe.interruptions import InterruptionCounts, InterruptionReport
 from mm2mgr.observe.trend import FLOW as POINTS
 from mm2mgr.observe.trend import LagPoint, recent_rates
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.serve.app import application

@@ -17,7 +17,8 @@ import pytest
 from mm2mgr.cli import prepare_process
 from mm2mgr.live.questions import NewestRecord, TopicRetention
 from mm2mgr.operations import ServeOrder, Workspace
-from mm2mgr.operations.serve import EstateLook, EstateWatch
+from mm2mgr.operations.estate_view import EstateLook
+from mm2mgr.operations.serve import EstateWatch
 from mm2mgr.operations.status import LagOptions, report
 from mm2mgr.serve.metrics import exposition
 from tests.observe.estate import Estate, estate

@@ -16,11 +16,14 @@ from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, FlowNeed
 from mm2mgr.observe.lag import LastStored
 from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import TimeForecast
-from mm2mgr.operations.serve import EstateView, after_look, tree_name
+from mm2mgr.operations.estate_view import EstateView, after_look
+from mm2mgr.operations.serve import tree_name
 from mm2mgr.plan.changes import Plan
-from mm2mgr.problems.connectors import ConfigDiffers
+from mm2mgr.problems.connectors import ConfigDiffers, TaskFailed, classify
+from mm2mgr.problems.drift import join_causes
 from mm2mgr.problems.failover import FailoverNotRehearsed
-from mm2mgr.problems.flows import NoTask
+from mm2mgr.problems.flows import NoTask, OldTaskConfig, PausedByHand
+from mm2mgr.problems.health import with_lag
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.serve.app import application
 from mm2mgr.serve.pages.base import LoadPace, static_files
@@ -66,20 +69,75 @@ def test_the_worst_is_first_and_each_entry_has_its_command() -> None:
     assert said.index("What changed") < said.index("What will hurt") < said.index("The estate")
 
 
-@pytest.mark.parametrize(("drifts", "command"), [(True, "mm2mgr plan"), (False, f"mm2mgr check '{FLOW}'")])
-def test_a_connector_without_a_task_that_is_not_as_the_tree_says_begins_with_the_plan(
-    drifts: bool, command: str
-) -> None:
+def test_what_drift_can_cause_is_one_entry_with_the_apply_that_repairs_it() -> None:
+    """The same trouble is not FAILED, `differs` and an older config; drift that causes nothing is still counted."""
     subject = ProblemSubject("main", "mm2.a.b.source.orders", FLOW)
-    other = ProblemSubject("main", "mm2.a.c.source.orders" if not drifts else subject.connector, FLOW)
-    troubles = (
-        LiveProblem(NoTask("a", None, 1), subject),
-        LiveProblem(ConfigDiffers(("source.cluster.bootstrap.servers",), adopted=False), other),
-    )
-    view = view_of(look_of([flow_status(FLOW, "a->b", health="problem", problems=troubles)]))
-    first = entries(view)[0]
-    assert (first[0], first[3]) == ("no progress", command), "`check` judges the tree, not what runs"
-    assert ("its config differs from the tree, which may be the cause: RUNNING" in shown_text(view)) == drifts
+    refused = "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed"
+    found = [
+        LiveProblem(TaskFailed(refused, classify(refused)), replace(subject, tasks=(0,))),
+        LiveProblem(ConfigDiffers(("producer.override.sasl.jaas.config", "tasks.max"), adopted=False), subject),
+        LiveProblem(OldTaskConfig(("producer.override.sasl.jaas.config",)), replace(subject, tasks=(0, 1))),
+    ]
+    view = view_of(look_of([flow_status(FLOW, "a->b", health="problem", problems=join_causes(found))]), survey=SURVEY)
+    assert entries(view) == [
+        ("FAILED", True, "", f"mm2mgr apply --flow '{FLOW}'"),
+        ("differs", False, "", "mm2mgr plan"),
+    ]
+    said = shown_text(view)
+    assert "2 problems, 1 with data in danger" in said
+    assert "differs from the tree in key producer.override.sasl.jaas.config, which can be the cause" in said
+    assert "its config differs from the tree in key tasks.max: run mm2mgr plan" in said
+    assert "mm2mgr restart" not in said.partition("What changed")[0]
+
+
+@pytest.mark.parametrize("kind", ["config-differs", "paused-by-hand", "task-failed"])
+def test_a_flow_is_red_on_all_pages_or_amber_on_all(kind: str) -> None:
+    found = example_problem(kind, ProblemSubject("main", "m", FLOW, (0,)))
+    if kind == "paused-by-hand":
+        found = replace(found, evidence=PausedByHand("PAUSED", 7, ""))
+    view = view_of(look_of([flow_status(FLOW, "a->b", health="problem", problems=(found,))]))
+    shown = "problem" if kind == "task-failed" else "attention"
+    ((_, is_danger, _, command),) = entries(view)
+    assert is_danger == (shown == "problem")
+    sign = "✕" if is_danger else "!"
+    mark = f'<span class="state {shown}"><span aria-hidden="true">{sign} </span>problem</span>'
+    assert mark in ask(view, "/flows").text
+    assert mark in ask(view, f"/flow?id={FLOW}").text, "with the same word, that of status"
+    assert f'<code class="command">{html.escape(str(command), quote=False)}' in ask(
+        view, f"/flow?id={FLOW}"
+    ).text.replace("&#39;", "'")
+    assert f'<a class="{shown}" href="/flow' in ask(view, "/?view=matrix").text
+    assert f'<path class="{shown}"' in ask(view).text
+    assert f'class="entry {"danger" if is_danger else "amber"}"' in ask(view).text
+
+
+def test_a_paused_flow_over_its_max_lag_is_one_red_entry() -> None:
+    found = LiveProblem(PausedByHand("PAUSED", 4200, ""), ProblemSubject("main", "m", FLOW), 60.0)
+    status = flow_status(FLOW, "a->b", state="PAUSED", health="problem", problems=(found,))
+    look = look_of([status], {FLOW: {"orders": 4200}})
+    total = replace(look.totals[FLOW], seconds=Amount(1440.0))
+    totals, limits = {FLOW: total}, {FLOW: 900.0}
+    look = replace(look, status=with_lag(look.status, totals, limits), totals=totals, max_lag_seconds=limits)
+    assert entries(view_of(look)) == [("no progress", True, "", f"mm2mgr resume '{FLOW}'")]
+    said = shown_text(view_of(look))
+    assert "1 problem, data in danger" in said
+    assert "the oldest record that waits is 24 min old, more than its max_lag of 15 min" in said
+    assert f"mm2mgr lag '{FLOW}' --by task" not in said
+    soon = replace(total, seconds=Amount(None), overtaken=TimeForecast(7200.0, 3600.0, None))
+    look = replace(look, status=with_lag(look_of([status]).status, {FLOW: soon}, {}), totals={FLOW: soon})
+    assert "retention deletes records that wait in 2 h; run mm2mgr resume" in shown_text(view_of(look))
+    assert entries(view_of(look))[0][1]
+
+
+def test_flows_that_one_apply_repairs_are_one_entry() -> None:
+    flows = []
+    for number in range(2):
+        subject = ProblemSubject("main", f"m{number}", f"f{number}:a->b")
+        drift = ConfigDiffers(("source.cluster.bootstrap.servers",), adopted=False)
+        found = join_causes([LiveProblem(NoTask("a", None, 1), subject), LiveProblem(drift, subject)])
+        flows.append(flow_status(subject.flow, "a->b", health="problem", problems=found))
+    command = "mm2mgr apply --flow 'f0:a->b' --flow 'f1:a->b'"
+    assert entries(view_of(look_of(flows))) == [("no progress", True, "2 flows", command)]
 
 
 def test_the_title_of_every_page_counts_what_is_wrong() -> None:

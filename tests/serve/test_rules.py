@@ -24,8 +24,8 @@ from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import FLOW as FLOW_POINTS
 from mm2mgr.observe.trend import LagPoint, TimeForecast
 from mm2mgr.operations import Workspace, rules
+from mm2mgr.operations.estate_view import EstateView, PartState
 from mm2mgr.operations.history import HistoryReport
-from mm2mgr.operations.serve import EstateView
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems import KINDS
@@ -281,6 +281,10 @@ def point(seconds: float, end: int, position: int) -> LagPoint:
 FAULTS: Mapping[str, EstateView | None] = {
     "MirrorServeDown": None,
     "MirrorLooksStale": replace(healthy(), started_at=NOW - 5000, look=None),
+    "MirrorPartStalled": replace(
+        healthy(), parts={"sample": PartState(30.0, ended_at=-1000.0)}
+    ),  # Prometheus begins at 0
+    "MirrorPartFailing": replace(healthy(), parts={"sample": PartState(30.0, ended_at=NOW, is_failing=True)}),
     "MirrorTreeWrong": replace(healthy(), tree_error="flows.yaml:3: no such cluster"),
     "MirrorClusterUnreadable": view_of(
         look_of([flow_status(FLOW, "a->b")], failures={"kafka a": Failure("no answer")})

@@ -12,24 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.audit.report import AuditReport
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.flow_load import TaskLoad, measured_load
 from mm2mgr.failover.check import PairReadiness, RecoveryPoint
 from mm2mgr.operations.audit import AuditRound, FollowOrder
+from mm2mgr.operations.estate_view import EstateLook, Survey
 from mm2mgr.operations.failover import CheckedPair
 from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound, FailoverView
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import (
-    AuditsOrder,
-    EstateLook,
-    EstateWatch,
-    FailoverChecksOrder,
-    ServeOrder,
-    Survey,
-    serve,
-)
+from mm2mgr.operations.serve import EstateWatch, serve
+from mm2mgr.operations.serve_parts import AuditsOrder, FailoverChecksOrder, ServeOrder
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import Store
@@ -91,6 +86,25 @@ def test_a_look_that_fails_is_published_and_the_next_one_counts(workspace: Works
     assert watch.view.look.ended_at == NOW + 1, "the last complete look stays"
     watch.look_once()
     assert (watch.view.looks, watch.view.error) == (2, "")
+
+
+def test_no_answer_names_a_path_of_this_machine(workspace: Workspace, tmp_path: Path) -> None:
+    store, tree = tmp_path / "samples", workspace.files[0]
+    (store / "throughput" / "_delta_log").mkdir(parents=True)
+    (store / "throughput" / "_delta_log" / f"{0:020}.json").write_text("{")
+    watch = EstateWatch(workspace, ServeOrder(store=store), look=Looks(), clock=lambda: NOW)
+    watch.look_once()
+    tree.write_text(TREE.replace("topics:", "topcs:"))
+    watch.survey_once()
+    assert str(tmp_path) in f"{watch.view.load.unknown} {watch.view.tree_error}", "there is something to hide"
+    app = application(lambda: watch.view, clock=lambda: NOW)
+    names = ("", "flows", "workers", "traffic", "losses", "findings", "changes", "plan", "watchdog", "parts")
+    parts = ("status", f"flow?id={FLOW}", "workers", "findings", "plan", "history", "failover")
+    paths = [*(f"/{name}" for name in names), f"/flow?id={FLOW}", *(f"/api/{part}" for part in parts), "/metrics"]
+    texts = {path: ask_application(app, path).text for path in paths}
+    assert {path for path, text in texts.items() if str(tmp_path) in text} == set()
+    assert "counts: tree.yaml:" in texts["/"], watch.view.tree_error
+    assert "the store" in texts["/workers"]
 
 
 @pytest.mark.parametrize("death", [asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt(), MemoryError()])
@@ -311,7 +325,7 @@ def test_a_server_checks_pairs_and_publishes_what_they_came_to_whatever_fails(
     app = application(lambda: watch.view, clock=lambda: NOW + 960)
     assert "No pair declares" in ask_application(app, "/failover").text
     go_by(Clock(), monkeypatch)
-    watch._check_failover(order)
+    watch._parts.run("failover")
     assert "geheim123" not in repr(rounds)
     assert [check.error != "" for done in rounds for check in done.checks] == [True, False]
     assert watch.view.failover is not None
@@ -330,3 +344,34 @@ def test_a_server_that_has_nothing_to_audit_says_so_at_the_start(workspace: Work
     order = ServeOrder(audits=AuditsOrder(FollowOrder(store=tmp_path / "store")))
     with pytest.raises(Mm2mgrError, match="--with audit: no flow of the tree declares audits"):
         serve(workspace, order)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_waits_for_leases_and_not_for_what_only_reads(workspace: Workspace) -> None:
+    """A look that hangs at a dead cluster has 0.3 s after the stop, though a lease would have more."""
+    looks = Looks()
+    looks.blocks.clear()
+    now = [0.0]
+    with timing.use(ShownClock(lambda: now[0])):
+        watch = EstateWatch(workspace, look=looks, survey=lambda *_: SURVEY)
+        watch.start()
+        assert looks.began.wait(30)
+        watch.stop()
+        now[0] = 0.3
+        assert watch.close(1000.0, read_seconds=0.3) is False
+        looks.blocks.set()
+        assert watch.close(1000.0)
+
+
+def test_an_audit_gives_its_lease_up_before_spark_ends(monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> None:
+    ended = list[str]()
+    audit = import_module("mm2mgr.operations.audit")
+    monkeypatch.setattr(audit.Leases, "close_within", lambda *_: ended.append("lease"))
+    monkeypatch.setattr(audit.WarmSpark, "close", lambda _: ended.append("spark"))
+    workspace.files[0].write_text(TREE.replace("topics:", "audit: 2%, topics:"))
+    rounds = audit.follow_audits(replace(workspace), FollowOrder(), wait=lambda _: True, run=lambda *_: EQUAL)
+    next(rounds)
+    rounds.close()
+    assert ended == ["lease", "spark"]

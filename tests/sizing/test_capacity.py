@@ -117,7 +117,7 @@ def test_a_capacity_measured_on_another_connector_names_it() -> None:
     held = find_saturation(moments("a", *[(8, 1)] * 6))
     assert held is not None
     assert by_history(held, 0.7, held.ended_ms, "1970-01-01", "mm2.a.b.source.logs").reason == (
-        "measured until 1970-01-01 (0 h ago) on tasks of mm2.a.b.source.logs that lagged for 300 s and carried this or more for three quarters of that time"
+        "measured until 1970-01-01 (0 h ago) on tasks of mm2.a.b.source.logs that lagged for 5 min and carried this or more for three quarters of that time"
     )
 
 
@@ -134,7 +134,7 @@ def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
     assert (capacity.bytes_per_second, capacity.threshold) == (8 * MB, 0.7)
     assert (
         capacity.reason
-        == f"measured until 1970-01-01 ({age}) on tasks that lagged for 300 s and carried this or more for three quarters of that time"
+        == f"measured until 1970-01-01 ({age}) on tasks that lagged for 5 min and carried this or more for three quarters of that time"
     )
 
 

@@ -40,7 +40,7 @@ from mm2mgr.lint.findings import (
 )
 from mm2mgr.lint.rules.sizes import FETCH, MIB, PARTITION, fetch_of_one, known_limit, number, partitions, size, tasks
 from mm2mgr.lint.subject import CatchUpFacts, Estate, LinkFacts, Subject
-from mm2mgr.text import rate_text
+from mm2mgr.text import rate_text, span_text
 
 _MEASURED = "measured over an emulated link, Kafka 4.3.1"
 _LONG_FETCH = 16 * MIB  # one fetch of it takes 30 s at 150 ms when the window is 64 KiB
@@ -128,8 +128,8 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     rate = fetch / (seconds - leg.rtt_seconds)
     limit = max(int(rate * timeout * FETCH_SECONDS / 30), 65536)
     message = (
-        f"a fetch of {size(fetch)} takes {seconds:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip "
-        f"{leg.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout:.0f} s): no record arrives"
+        f"a fetch of {size(fetch)} takes {span_text(seconds)} at {rate / 1e6:.2f} MB/s per connection (round trip "
+        f"{leg.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({span_text(timeout)}): no record arrives"
     )
     edits, more = [client_edit(subject, READER, FETCH, str(limit))], ""
     if link.clients.receive_buffer_bytes == BY_SYSTEM:
@@ -209,8 +209,10 @@ def request_stalls(subject: Subject) -> Iterator[Hit]:
         return
     timeout, seconds = link.clients.request_timeout_ms / 1000, link.forecast.request_seconds
     if seconds > timeout:
-        effect = f"longer than request.timeout.ms ({timeout:.0f} s): it is sent again and again"
-        message = f"a produce request takes {seconds:.0f} s over {leg.words} shared by {tasks(subject)} tasks, {effect}"
+        effect = f"longer than request.timeout.ms ({span_text(timeout)}): it is sent again and again"
+        message = (
+            f"a produce request takes {span_text(seconds)} over {leg.words} shared by {tasks(subject)} tasks, {effect}"
+        )
         yield client_hit(subject, RECORDS, "request.timeout.ms", str(int(seconds * 1.5) * 1000), message)
 
 

@@ -24,7 +24,7 @@ from mm2mgr.lint.findings import (
 )
 from mm2mgr.lint.hops import SIDES, ClusterSide, Hop, hops
 from mm2mgr.lint.subject import Estate, Subject, addresses
-from mm2mgr.text import whole_number
+from mm2mgr.text import span_text, whole_number
 from mm2mgr.truth.reach import numbers
 
 _DEAD_SOURCE = "tests/live/test_dead_source.py::"
@@ -349,7 +349,8 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
                 message = (
                     f"{describe(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is "
-                    f"unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
+                    f"unavailable, these workers store no offsets of {whose} for {span_text(wait_ms / 1000)} per"
+                    " partition"
                 )
                 hit = client_hit(subject, _SYNCS, _BLOCK, "500", message)
                 yield hit if subject.is_set(_SYNCS, _BLOCK) else hit.with_severity("info")

@@ -14,11 +14,12 @@ from functools import cache
 from importlib import resources
 from urllib.parse import urlencode
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.page import template
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Change
-from mm2mgr.problems.order import TROUBLE_OF_KIND
+from mm2mgr.problems.health import ConnectorState
+from mm2mgr.problems.order import TROUBLE_OF_KIND, in_danger
 from mm2mgr.text import few, span_text
 
 Context = dict[str, object]
@@ -43,7 +44,9 @@ CARRIED = ("refresh", "live")
 """Parameters of the address that links between pages carry on."""
 SAME_SECONDS = 120.0
 """At most, between what a part of this process did and its entry in the history."""
-SIGNS = {"problem": "✕", "unknown": "?", "waiting": "…", "ok": "✓"}
+SIGNS = {"problem": "✕", "attention": "!", "unknown": "?", "waiting": "…", "ok": "✓"}
+"""How pages show a health: red where records are in danger, amber (`attention`, the same word) where they are not."""
+WORDS = {word: "problem" if word == "attention" else word for word in SIGNS}
 WORST_FIRST = tuple(SIGNS)
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6
 _LINK = re.compile(r'href="(/(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
@@ -101,6 +104,7 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
         nav=[(f"/{path}", name) for path, name in PAGES.items()],
         health=status.health if status else "unknown",
         signs=SIGNS,
+        words=WORDS,
         owner=view.owner,
         place=[part for part in (view.tree, view.commit and f"commit {view.commit}", view.host) if part],
         origin=_origin(view, tick, "AGE"),
@@ -119,6 +123,11 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
     return pace.carry(text)
 
 
+def shown_health(status: ConnectorState) -> str:
+    """Return how a page shows the health of a flow or connector, of SIGNS: one rule with the list of what is wrong."""
+    return "attention" if status.health == "problem" and not in_danger(status.problems) else status.health
+
+
 def undone_changes(view: EstateView) -> list[Change]:
     """Return what a plan would change and no problem of the newest look names: the tree was changed, or blocks it."""
     if view.survey is None or view.look is None or isinstance(view.survey.plan, str):
@@ -126,7 +135,7 @@ def undone_changes(view: EstateView) -> list[Change]:
     named = {
         (problem.subject.connect, problem.subject.connector)
         for problem in view.look.status.problems()
-        if TROUBLE_OF_KIND[problem.kind] == "differs"
+        if TROUBLE_OF_KIND[problem.kind] == "differs" or problem.drift
     }
     return [
         change

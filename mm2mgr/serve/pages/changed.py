@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.history_text import action_line, history_table
 from mm2mgr.output.status_text import loss_cells, losses_of
 from mm2mgr.plan.history import HistoryEntry

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.tables import or_dash
 from mm2mgr.problems.health import FlowStatus, TaskState
-from mm2mgr.serve.pages.base import CARRIED, MOST_ROWS, WORST_FIRST, Context, flow_link, static_address
+from mm2mgr.serve.pages.base import CARRIED, MOST_ROWS, WORST_FIRST, Context, flow_link, shown_health, static_address
 from mm2mgr.serve.pages.flows import pair_lag
 from mm2mgr.serve.pages.traffic import traffic_of
 from mm2mgr.text import fit_text, nearest, number_of, whole_number
@@ -98,7 +98,7 @@ def flow_list(view: EstateView, parameters: Mapping[str, str]) -> Context:
     every = [_row(view, status) for status in (view.look.status.flows if view.look else ())]
     matching = list(_matching(every, query.q, _topics(view) if query.q else {}))
     rows = [row for row in matching if _passes(row, query.filters)]
-    rows.sort(key=lambda row: (WORST_FIRST.index(row.status.health), row.status.flow))
+    rows.sort(key=lambda row: (WORST_FIRST.index(shown_health(row.status)), row.status.flow))
     if query.sort:
         rows.sort(key=_COLUMNS[query.sort.removeprefix("-")].order, reverse=query.sort.startswith("-"))
         rows.sort(key=lambda row: _is_unknown(row, query.sort))
@@ -254,7 +254,7 @@ def _cells(row: _Row) -> Context:
         "flow": status.flow,
         "link": flow_link(status.flow),
         "topics": topics,
-        "health": status.health,
+        "shown": shown_health(status),
         "lag": row.lag,
         "rate": "unknown" if row.rate is None else count_rate(row.rate),
         "state": status.state,
@@ -287,7 +287,7 @@ class _Column:
 
 _COLUMNS: Mapping[str, _Column] = {
     "flow": _Column("flow", lambda row: row.status.flow),
-    "health": _Column("health", lambda row: WORST_FIRST.index(row.status.health)),
+    "health": _Column("health", lambda row: WORST_FIRST.index(shown_health(row.status))),
     "lag": _Column("lag", lambda row: row.lag_order, first="-"),
     "rate": _Column("records/s", lambda row: -1.0 if row.rate is None else row.rate, is_number=True, first="-"),
     "state": _Column("connector", lambda row: row.status.state, is_minor=True),

@@ -13,19 +13,27 @@ from mm2mgr.evidence.traffic import (
     UNSEEN_SECONDS,
     USUAL_RANGE,
     TrafficPoint,
-    lag_seconds,
     thin_out,
     volume,
 )
 from mm2mgr.observe.lag_report import LagLevel, LagRow
-from mm2mgr.operations.serve import EstateView, Survey, WrittenFlow
+from mm2mgr.operations.estate_view import EstateView, Survey, WrittenFlow
 from mm2mgr.output.history_text import action_line, history_table
 from mm2mgr.output.lint_text import finding_table
 from mm2mgr.output.status_text import lag_table, loss_cells, records_text
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems.health import FlowStatus
-from mm2mgr.serve.pages.base import MOST_ROWS, SAME_SECONDS, Context, change_text, flow_link, static_address, utc
+from mm2mgr.serve.pages.base import (
+    MOST_ROWS,
+    SAME_SECONDS,
+    Context,
+    change_text,
+    flow_link,
+    shown_health,
+    static_address,
+    utc,
+)
 from mm2mgr.serve.pages.charts import (
     BYTES_PER_SECOND,
     MARKS,
@@ -60,14 +68,14 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = "")
         facts.rows(LagLevel.PARTITION),
         _tasks(view, shown, facts.rows(LagLevel.TASK), view.task_loads(status)),
     )
-    age = span_text(now - last_known.taken_at) if last_known else ""
+    age, total = span_text(now - last_known.taken_at) if last_known else "", view.flow_lag(status)
     names = {(shown.connect, shown.connector), *declared.connectors}
     source, _, target = status.pair.partition("->")
     return {
         "name": status.flow,
         "here": "/flows",
         "flow": status.flow,
-        "flow_health": status.health,
+        "flow_health": shown_health(status),
         "back": [
             ("Overview", "/"),
             ("All flows", "/flows"),
@@ -75,7 +83,7 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = "")
         ],
         "state_word": status.state,
         "connector": f"{shown.connector} on {shown.connect}" if shown.connector else shown.connect,
-        "aged": _aged_text(age, facts.total) if age else "",
+        "aged": _aged_text(age, total) if age else "",
         "problems": [(problem.sentence, problem.command) for problem in status.problems],
         "notes": [
             *_lane_sentences(status, view),
@@ -83,7 +91,7 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = "")
             *([status.offsets_note] if status.offsets_note else []),
             *([status.audit.sentence] if status.audit else []),
         ],
-        "lag": _lag_table([facts.total], LagLevel.FLOW),
+        "lag": _lag_table([total], LagLevel.FLOW),
         "history": _history(
             now, view, status, names, range_name if range_name in RANGES else _range(now, view, status)
         ),
@@ -143,7 +151,7 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
         "marks": Table(
             ("time", "what", "details"), [(utc(mark.time), MARKS[mark.kind], mark.text) for mark in marks[::-1]]
         ),
-        "numbers": _numbers(view, status.flow, points, seconds),
+        "numbers": _numbers(view, status.flow, points, now, seconds),
         "unknown": unknown,
         "since": ""
         if points
@@ -170,12 +178,12 @@ def _charts(
         for line in rates
     ]
     limit = ChartLimit("max_lag", most) if most else None
-    behind = [ChartLine("behind", "own", lag_seconds(points))]
+    behind = [ChartLine("behind", "own", view.lag_times(name, span.last, points))]
     return [
         _figure("Lag", "records", lag, chart("Lag in records", span, times, lag, RECORDS, marks=marks)),
         _figure(
             "Lag in time",
-            "how long before the source's log ended where the mirror is",
+            "all partitions together: how long before the source's log ended where the mirror is",
             behind,
             chart("Lag in time", span, times, behind, TIME, limit=limit, marks=marks),
             limit,
@@ -202,10 +210,10 @@ def _figure(title: str, unit: str, lines: Sequence[ChartLine], drawn: str, limit
     return {"title": title, "unit": unit, "legend": legend, "drawn": drawn}
 
 
-def _numbers(view: EstateView, name: str, points: Sequence[TrafficPoint], seconds: float) -> Table:
+def _numbers(view: EstateView, name: str, points: Sequence[TrafficPoint], now: float, seconds: float) -> Table:
     """Return the numbers of the charts, newest first; of several points close to each other the last one."""
     history, width = view.traffic.of_flow(name), seconds / _MOST_NUMBERS
-    behind = dict(zip((point.time for point in points), lag_seconds(points), strict=True))
+    behind = dict(zip((point.time for point in points), view.lag_times(name, now, points), strict=True))
     rows = []
     for point in thin_out(points, width):
         late, size = behind[point.time], history.size_at(point)

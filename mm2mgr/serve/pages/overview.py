@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.problems.health import Status
 from mm2mgr.serve.pages.base import Context, problem_count
 from mm2mgr.serve.pages.changed import recent_changes

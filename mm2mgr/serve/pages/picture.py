@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.sankey import Drawing, Stream, sankey, sum_text
 from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import FlowStatus
-from mm2mgr.serve.pages.base import MOST_ROWS, SIGNS, WORST_FIRST, Context, flow_link
+from mm2mgr.serve.pages.base import MOST_ROWS, SIGNS, WORDS, WORST_FIRST, Context, flow_link, shown_health
 from mm2mgr.serve.pages.flow_list import count_rate, flows_link
 from mm2mgr.serve.pages.flows import UNKNOWN_LAG, pair_lag
 from mm2mgr.text import number_of, rate_text, span_text
 
 _COLUMNS = {"source": "source", "Connect cluster": "connect", "target": "target"}
-_STATES = {word: ("" if word == "ok" else sign, word) for word, sign in SIGNS.items()}
+_STATES = {word: ("" if word == "ok" else sign, WORDS[word]) for word, sign in SIGNS.items()}
 
 
 def picture(now: float, view: EstateView, kind: str = "", pairs: str = "") -> Context | None:
@@ -34,7 +34,7 @@ def picture(now: float, view: EstateView, kind: str = "", pairs: str = "") -> Co
 def _sankey(view: EstateView, flows: Sequence[FlowStatus]) -> Context:
     rates, text, unit = _rates(view, flows)
     streams = [
-        Stream((source, flow.connect, target), rates[flow.flow], flow.health)
+        Stream((source, flow.connect, target), rates[flow.flow], shown_health(flow))
         for flow in flows
         for source, _, target in [flow.pair.partition("->")]
     ]
@@ -47,6 +47,7 @@ def _sankey(view: EstateView, flows: Sequence[FlowStatus]) -> Context:
         rate = sum_text(sum(measured), len(own) - len(measured), len(own), text)
         rows.append((*places, str(len(own)), rate, min((stream.state for stream in own), key=WORST_FIRST.index)))
     rows.sort(key=lambda row: (WORST_FIRST.index(row[-1]), row))
+    rows = [(*row[:-1], WORDS[row[-1]]) for row in rows]
     clusters = [len({stream.places[column] for stream in streams}) for column in range(3)]
     words = ("source", "Connect cluster", "target")
     label = ", ".join(number_of(count, word) for count, word in zip(clusters, words, strict=True))
@@ -110,7 +111,7 @@ def _matrix(now: float, view: EstateView, flows: Iterable[FlowStatus]) -> Contex
 def _cell(now: float, pair: tuple[str, str], flows: Sequence[FlowStatus], view: EstateView) -> Context:
     lag, is_late = pair_lag([view.total(flow.flow) for flow in flows])
     ages = [now - last.taken_at for flow in flows if (last := view.last_known(flow))]
-    only, health = len(flows) == 1, min((flow.health for flow in flows), key=WORST_FIRST.index)
+    only, health = len(flows) == 1, min(map(shown_health, flows), key=WORST_FIRST.index)
     return {
         "link": flow_link(flows[0].flow) if only else flows_link(source=pair[0], target=pair[1]),
         "health": health,

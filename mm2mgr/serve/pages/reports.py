@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from mm2mgr.failover.check import WORDS
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
-from mm2mgr.operations.automatic_rebalance import LastRound, RebalancesView
+from mm2mgr.operations.automatic_rebalance import LastRound
+from mm2mgr.operations.estate_view import PARTS, EstateView, PartState, Survey
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lint import LintReport
-from mm2mgr.operations.serve import EstateView, Survey
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.history_text import action_line, history_table, not_watched
 from mm2mgr.output.lint_text import counts_text, finding_table
@@ -47,14 +47,16 @@ def watchdog(view: WatchdogView | None) -> Context:
     return table_page("watchdog", "Watchdog", lead, tables, list(not_watched(view.last)))
 
 
-def rebalance(view: RebalancesView | None) -> Context:
-    """Return what is rebalanced without a person, what holds it, and the newest rounds; None where nothing is."""
-    heading = "Rebalances"
+def rebalance(estate: EstateView) -> Context:
+    """Return what is rebalanced without a person, what holds it, and the newest rounds."""
+    heading, view = "Rebalances", estate.rebalances
+    standby = standby_text(estate.parts.get("rebalance"))
     if view is None:
         lead = "Nothing is rebalanced by this process: mm2mgr serve --with rebalance, or mm2mgr reconcile --rebalance."
         return table_page("rebalance", heading, lead, [])
     if view.last is None:
-        return table_page("rebalance", heading, "No flow was judged yet.", [])
+        lead = f"No flow was judged by this process: {standby}." if standby else "No flow was judged yet."
+        return table_page("rebalance", heading, lead, [])
     rows = [
         (
             flow.flow,
@@ -162,57 +164,49 @@ def _last_round_text(last: LastRound | None) -> str:
 
 def parts(now: float, view: EstateView) -> Context:
     """Return what runs in this process beside looking, when each part last had a round, and what came of it."""
-    rows = [(name, *(row or ("off", "-", f"mm2mgr serve --with {name}"))) for name, row in _parts(now, view)]
+    columns = ("part", "here", "last round", "next round", "outcome", "last failure", "since the start")
+    off = ("off", *("-",) * 4)
+    rows = [
+        (name, *_part_row(now, view.parts[name], _counts(view, name)))
+        if name in view.parts
+        else (name, *off, f"mm2mgr serve --with {name}")
+        for name in PARTS
+    ]
     lead = "What this process does beside looking at the estate; other processes may do the rest."
-    table = Table(("part", "last round", "outcome", "since the start"), rows)
-    return table_page("parts", "Parts", lead, [table], ["Roll-ups (throughput) say what they did on stderr."])
+    return table_page("parts", "Parts", lead, [Table(columns, rows)])
 
 
-def _parts(now: float, view: EstateView) -> Iterator[tuple[str, tuple[str, str, str] | None]]:
-    none_yet = ("none yet", "-", "-")
-    dog, reconciles, balance, samples = view.watchdog, view.reconciles, view.rebalances, view.samples
-    if dog and dog.last:
-        restarts = f"{number_of(dog.restarts, 'restart')}, {dog.failed_restarts} not carried out"
-        yield "watch", (_ago(now, dog.last.taken_at), _outcome(dog.last.standby, dog.last.error), restarts)
-    else:
-        yield "watch", none_yet if dog else None
-    if reconciles and reconciles.last:
-        last = reconciles.last
-        rounds = ", ".join(f"{count} {outcome}" for outcome, count in sorted(reconciles.rounds.items()))
-        ended = _outcome(() if last.error else last.standby, last.error, last.outcome)
-        written = f"rounds: {rounds}; {number_of(reconciles.written, 'connector')} written"
-        yield "reconcile", (_ago(now, reconciles.taken_at), ended, written)
-    else:
-        yield "reconcile", none_yet if reconciles else None
-    if balance and balance.last:
-        done = f"the newest {number_of(len(balance.done), 'rebalance')} on its page" if balance.done else "-"
-        yield "rebalance", (_ago(now, balance.last.taken_at), _outcome((), balance.last.error), done)
-    else:
-        yield "rebalance", none_yet if balance else None
-    if samples and (samples.last or samples.error):
-        unread = (
-            [f"{name}: {failure.one_line}" for name, failure in samples.last.failures.items()] if samples.last else []
-        )
-        stored = f"{number_of(samples.samples, 'sample')} in {number_of(samples.rounds, 'round')}"
-        yield "sample", (_ago(now, samples.taken_at or None), _outcome((), samples.error or few(unread)), stored)
-    else:
-        yield "sample", none_yet if samples else None
-    if view.audit:
-        yield "audit", (_ago(now, view.audit.taken_at), _outcome(view.audit.standby, view.audit.error), "-")
-    else:
-        yield "audit", ("none yet, or off", "-", "mm2mgr serve --with audit")
-    if view.failover:
-        newest = view.failover.last
-        yield "failover", (_ago(now, newest.taken_at), _outcome((), newest.error), "-") if newest else none_yet
-    else:
-        yield "failover", None
+def _part_row(now: float, part: PartState, counts: str) -> tuple[str, ...]:
+    """Return the cells of a part that is on; `leader` and `standby` are those with a lease."""
+    if part.ended_at is None:
+        return ("on", "none yet", "now", "-", "-", "-")
+    role = "standby" if part.outcome == "standby" else "leader" if part.has_lease else "on"
+    failed = "-" if part.failed_at is None else f"{_ago(now, part.failed_at)}: {part.failure}"
+    due = "-" if part.next_at is None else "now" if part.next_at <= now else f"in {span_text(part.next_at - now)}"
+    return (role, _ago(now, part.ended_at), due, standby_text(part) or part.outcome, failed, counts)
 
 
-def _outcome(standby: Sequence[str], error: str | None, word: str = "done") -> str:
-    """Say how a round ended: by its error, that another process does the work, or by a word."""
-    if error:
-        return f"failed: {error}"
-    return f"standby: another process does {few(standby)}" if standby else word
+def standby_text(part: PartState | None) -> str:
+    """Say what another process does, and who that is; empty for nothing."""
+    if part is None or not part.standby:
+        return ""
+    leaders = "; ".join(f"{leader} leads on {alias}" for alias, leader in part.leaders.items())
+    return f"standby: another process does {few(part.standby)}" + (f" ({leaders})" if leaders else "")
+
+
+def _counts(view: EstateView, name: str) -> str:
+    dog, reconciles, balance, samples, part = view.watchdog, view.reconciles, view.rebalances, view.samples, view.parts
+    match name:
+        case "watch" if dog:
+            return f"{number_of(dog.restarts, 'restart')}, {dog.failed_restarts} not carried out"
+        case "reconcile" if reconciles:
+            rounds = ", ".join(f"{count} {outcome}" for outcome, count in sorted(reconciles.rounds.items()))
+            return f"rounds: {rounds or 'none'}; {number_of(reconciles.written, 'connector')} written"
+        case "rebalance" if balance and balance.done:
+            return f"the newest {number_of(len(balance.done), 'rebalance')} on its page"
+        case "sample" if samples:
+            return f"{number_of(samples.samples, 'sample')} in {number_of(samples.rounds, 'round')}"
+    return number_of(part[name].rounds, "round")
 
 
 def findings(survey: Survey | None) -> Context:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from mm2mgr.evidence.traffic import Beside, Verdict, add_up, by_hour, rates_beside, verdict, volume
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.serve.pages.base import Context, flow_link
 from mm2mgr.serve.pages.charts import number_text, records_rate_text, sparkline
 from mm2mgr.text import number_of, rate_text

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from mm2mgr.evidence.flow_load import ConnectNeed, TaskLoad
-from mm2mgr.operations.serve import EstateView
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import ConnectorState, FlowStatus, TaskState
-from mm2mgr.serve.pages.base import MOST_ROWS, Context, flow_link, utc
+from mm2mgr.serve.pages.base import MOST_ROWS, Context, flow_link, shown_health, utc
 from mm2mgr.serve.pages.flow_list import count_rate, flows_link
 from mm2mgr.text import few, fit_text, nearest, number_of, rate_text
 
@@ -292,7 +292,7 @@ def _task(task: _Task) -> Context:
     return {
         "of": owner.name,
         "link": flow_link(owner.name) if is_flow else "",
-        "health": owner.health,
+        "health": shown_health(owner),
         "task": task.state.id,
         "state": task.word,
         "partitions": "-" if task.state.partitions is None else task.state.partitions,

@@ -4,13 +4,12 @@ hurt."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
 from mm2mgr.evidence.flow_load import FlowThroughput
-from mm2mgr.operations.serve import EstateView
-from mm2mgr.problems.connectors import ConfigDiffers
+from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
 from mm2mgr.problems.order import TROUBLE_OF_KIND, WORST_TROUBLE_FIRST, ProblemGroup, order_problems
@@ -56,13 +55,7 @@ def wrong(view: EstateView) -> Context:
     """Return what `wrong.html.j2` shows: entries, the first of them open, and what an empty list means."""
     status = view.look.status if view.look else None
     groups = order_problems(status.problems()) if status else []
-    differing = {
-        (problem.subject.connect, problem.subject.connector)
-        for group in groups
-        for problem in group.problems
-        if isinstance(problem.evidence, ConfigDiffers)
-    }
-    entries = [_entry_of_group(group, differing) for group in groups if group.trouble != "not ready"]
+    entries = [_entry_of_group(group) for group in groups if group.trouble != "not ready"]
     if status:
         entries += [*_late(view), *_unread_clusters(status), *_plan_changes(view)]
     entries.sort(key=lambda entry: (_ORDER[entry.word], not entry.is_danger))  # else as they are ordered
@@ -76,21 +69,13 @@ def _quiet(view: EstateView) -> str:
     return f"No problem in {number_of(view.quiet_looks, 'look')} since {utc(view.quiet_since)[:16]} UTC."
 
 
-def _entry_of_group(group: ProblemGroup, differing: Set[tuple[str, str]]) -> WrongEntry:
-    """Return a group as an entry. `check` judges the tree: where what runs is not the tree, the remedy begins there."""
-    first, command = group.problems[0], group.command
+def _entry_of_group(group: ProblemGroup) -> WrongEntry:
     parts = [_part(problem) for problem in group.problems]
-    subjects = [problem.subject for problem in group.problems]
-    if command.startswith(CHECK) and all((subject.connect, subject.connector) in differing for subject in subjects):
-        command = "mm2mgr plan"
-        parts = [
-            (name, link, f"its config differs from the tree, which may be the cause: {text}", command)
-            for name, link, text, _ in parts
-        ]
     noun = "flow" if all(problem.subject.flow for problem in group.problems) else "connector"
     count = number_of(len(parts), noun) if len(parts) > 1 else ""
-    sentence = parts[0][2] if command != group.command else first.sentence
-    return WrongEntry(group.trouble, sentence, command, parts, is_danger=group.is_danger, count=count)
+    return WrongEntry(
+        group.trouble, group.problems[0].sentence, group.command, parts, is_danger=group.is_danger, count=count
+    )
 
 
 def _part(problem: LiveProblem) -> _Line:
@@ -106,7 +91,8 @@ def _late(view: EstateView) -> Iterator[WrongEntry]:
     late, parts = view.look.late_flows, []
     for flow, seconds in late.items():
         limit = span_text(view.look.max_lag_seconds[flow])
-        text = f"the oldest record that waits is {span_text(seconds)} old, more than its max_lag of {limit}"
+        least = "at least " if view.look.totals[flow].seconds.at_least else ""
+        text = f"the oldest record that waits is {least}{span_text(seconds)} old, more than its max_lag of {limit}"
         parts.append((flow, flow_link(flow), text, f"mm2mgr lag {quote(flow)} --by task"))
     command = parts[0][3] if len(parts) == 1 else f"mm2mgr lag {' '.join(quote(flow) for flow in list(late)[:3])}"
     is_danger = any(flow in late for flow, _ in _overtaken(view))
