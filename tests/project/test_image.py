@@ -64,7 +64,7 @@ def test_it_holds_nothing_but_what_runs(image: str) -> None:
     (about,) = json.loads(engine("image", "inspect", image).stdout)
     assert (about["Config"]["User"], about["Config"]["Entrypoint"]) == ("10001:10001", ["mm2mgr"])
     names = ["(", "-name", "mm2mgr"]
-    for name in ("pip", "uv", ".git", ".venv", ".cache", "requirements.lock", "pip.conf"):
+    for name in ("pip", "uv", ".git", ".venv", ".cache", "requirements.lock"):
         names += ["-o", "-name", name]
     command = ["--user=0", "--entrypoint=find", image, "/", "-xdev", *names, ")", "-not", "-path", "/proc/*"]
     paths = engine("run", "--rm", *HELD, *command).stdout.splitlines()
@@ -84,7 +84,7 @@ def test_it_runs_as_nobody_on_a_root_that_cannot_be_written(image: str, tree: li
 def test_the_page_answers_its_probe_and_ends_on_sigterm(image: str, tree: list[str]) -> None:
     name = "mm2mgr-of-the-tests"
     engine("rm", "--force", name)
-    begun = engine("run", "--detach", f"--name={name}", *HELD, "--tmpfs=/data", *tree, image, "serve", "--no-auth")
+    begun = engine("run", "--detach", f"--name={name}", *HELD, "--volume=/data", *tree, image, "serve", "--no-auth")
     assert begun.returncode == 0, begun.stderr
     try:
         deadline = time.monotonic() + 60
