@@ -112,7 +112,7 @@ class FlowPast:
     def points(self, now: float, seconds: float, recent: Sequence[LagPoint] = ()) -> list[TrafficPoint]:
         """Return the points of the newest so many seconds: of an hour as this process saw them, of a day by five
         minutes, else by hours, and always up to the newest look of `recent`."""
-        own = points_of_looks(recent)
+        own = [point for point in points_of_looks(recent) if now - seconds <= point.time]
         if seconds > _FINE_SECONDS:
             points = self.hours.points_since(now - seconds)
             return [*points, *(point for point in own[-1:] if not points or point.time > points[-1].time)]

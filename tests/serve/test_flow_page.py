@@ -217,6 +217,12 @@ def test_a_view_keeps_the_looks_of_the_last_hour() -> None:
     assert [point.time for point in back.recent[ID]][-2:] == [points[-20].time, points[-20].time + 1]
 
 
+def test_looks_of_this_process_that_ended_long_ago_do_not_hide_those_of_the_store() -> None:
+    past = flow_traffic(NOW)
+    before = [LagPoint(NOW - back, 6, 0, 1000, 1000) for back in range(9000, 6000, -60)]
+    assert past.points(NOW, 3600, before) == past.points(NOW, 3600) != []
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
