@@ -52,7 +52,7 @@ def test_a_stall_is_said_first(tmp_path: Path) -> None:
         )
     )
     assert found is not None
-    assert "nothing arrives: a fetch takes 66 s" in found.sentences[0]
+    assert "nothing arrives: a fetch takes 66.5 s" in found.sentences[0]
 
 
 def test_without_a_link_there_is_none(tmp_path: Path) -> None:
