@@ -147,12 +147,15 @@ def test_the_title_of_every_page_counts_what_is_wrong() -> None:
 
 
 def test_clusters_that_cannot_be_read_and_a_tree_that_is_not_applied_are_wrong_too() -> None:
-    down = flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=())
+    down = flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=(), lag_records=None)
     view = view_of(look_of([down], failures={"connect main": Failure("no answer", "start it")}), survey=SURVEY)
-    assert entries(view) == [("not read", False, "", "mm2mgr check"), ("differs", False, "", "mm2mgr plan")]
+    assert entries(view) == [("not read", True, "", "mm2mgr check"), ("differs", False, "", "mm2mgr plan")]
     said = shown_text(view)
     assert "connect main cannot be read: no answer; start it; 1 flow on it not known now" in said
     assert "what runs differs from the tree: 1 to update (main/mm2.a.b.source.orders)" in said
+    counted = replace(down, lag_records=7)  # both Kafkas answer: how far it is behind is known
+    failures = {"connect main": Failure("no answer", "start it")}
+    assert entries(view_of(look_of([counted], failures=failures))) == [("not read", False, "", "mm2mgr check")]
 
 
 def test_a_failure_of_several_lines_is_a_sentence_and_a_long_name_leaves_words_to_read() -> None:

@@ -102,19 +102,25 @@ def _late(view: EstateView) -> Iterator[WrongEntry]:
 
 
 def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
-    """Yield clusters that cannot be read, those that say the same as one entry: nothing is known of what runs there."""
+    """Yield clusters that cannot be read, those that say the same as one entry: nothing is known of what runs there.
+
+    It is a danger where not even a lag is known of a flow: whether its records arrive, nobody can say.
+    """
     alike: dict[tuple[str, str], list[_Line]] = {}
+    dangerous: set[tuple[str, str]] = set()
     for where, failure in status.failures.items():
         kind, _, name = where.partition(" ")
-        flows = [flow.flow for flow in status.flows if kind == "connect" and flow.connect == name]
+        flows = [flow for flow in status.flows if kind == "connect" and flow.connect == name]
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
         hint = f"; {one_line(failure.hint).removesuffix('.')}" if failure.hint else ""
         text = f"{where} cannot be read: {one_line(failure.message).removesuffix('.')}{hint}{unknown}"
         same = (kind, _NUMBER.sub("0", failure.message.replace(name, "…")))
         alike.setdefault(same, []).append((where, "", text, CHECK))
-    for parts in alike.values():
+        if any(flow.health == "unknown" and flow.lag_records is None for flow in flows):
+            dangerous.add(same)
+    for same, parts in alike.items():
         count = number_of(len(parts), "cluster") if len(parts) > 1 else ""
-        yield WrongEntry(_UNREAD, parts[0][2], CHECK, parts, is_danger=False, count=count)
+        yield WrongEntry(_UNREAD, parts[0][2], CHECK, parts, is_danger=same in dangerous, count=count)
 
 
 def _plan_changes(view: EstateView) -> Iterator[WrongEntry]:
