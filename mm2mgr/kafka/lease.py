@@ -73,7 +73,7 @@ class Lease:
         self._joining = f"joining group {group}"
         try:
             self._consumer = confluent_kafka.Consumer(settings)
-            self._consumer.subscribe([topic.name], on_assign=self._assign, on_revoke=self._lose, on_lost=self._lose)
+            self._consumer.subscribe([topic.name], on_assign=self._assign, on_revoke=self._lose, on_lost=self._expire)
         except (confluent_kafka.KafkaException, ValueError) as error:
             raise self._failures.error(error, self._joining, 0) from error
         self._thread = threading.Thread(target=self._take_part, name=f"lease {group}", daemon=True)
@@ -156,6 +156,11 @@ class Lease:
         if self._is_among(partitions):
             self._holds, self._confirmed_at = False, None
             self._changed()
+
+    def _expire(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """Lose it because brokers were silent: who has it is not known until they answer again."""
+        self.answered.clear()
+        self._lose(consumer, partitions)
 
     def _is_among(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> bool:
         """Tell whether partition 0 is one of them: any other one, of a topic that somebody enlarged, gives no right."""

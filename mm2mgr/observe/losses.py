@@ -131,20 +131,21 @@ def _judge_beginning(look: PartitionLook, earlier: KnownPlace | None, now: float
         return begun, []
     if earlier.stored != NOTHING or look.topic_id in earlier.former_ids:
         return earlier, []
+    lost: list[LostRange] = []
     if look.topic_id and earlier.topic_id and look.topic_id != earlier.topic_id:
         gone = LostRange("re-created", "topic-id", earlier.topic_id, earlier.next, None, None, 0, earlier.since)
         former = (*earlier.former_ids, earlier.topic_id)
-        new = begun._replace(next=earlier.furthest, former_ids=former)
-        skipped = _range("re-created", "topic-id", new, 0, earlier.furthest - 1)
-        return new, [gone, *skipped] if earlier.log.end > earlier.next else []
-    if end < earlier.log.end:
-        cut = _range("truncation", "log-end", earlier, max(earlier.next, end), earlier.log.end - 1)
-        place = begun._replace(next=min(earlier.next, end), furthest=earlier.furthest, former_ids=earlier.former_ids)
-        return place, cut
+        had_records = earlier.log.end > earlier.next
+        earlier = begun._replace(next=earlier.furthest, former_ids=former)
+        lost = [gone, *_range("re-created", "topic-id", earlier, 0, earlier.next - 1)] if had_records else []
+    elif end < earlier.log.end:
+        lost = _range("truncation", "log-end", earlier, max(earlier.next, end), earlier.log.end - 1)
+        furthest, former = earlier.furthest, earlier.former_ids
+        earlier = begun._replace(next=min(earlier.next, end), furthest=furthest, former_ids=former)
     virtual = earlier.next - 1
-    place, lost = _judge_retention(look._replace(stored=virtual), earlier._replace(stored=virtual), now)
+    place, more = _judge_retention(look._replace(stored=virtual), earlier._replace(stored=virtual), now)
     furthest = max(earlier.furthest, end * has_read)
-    return place._replace(stored=NOTHING, furthest=furthest), lost
+    return place._replace(stored=NOTHING, furthest=furthest), [*lost, *more]
 
 
 def _judge_recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:

@@ -42,6 +42,8 @@ from mm2mgr.render import OWNER_KEY, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.topology import ConnectCluster, Flow, Topology
 
+LOOK_KAFKA_SECONDS = 8.0
+"""Time that a look gives a Kafka cluster: with Connect, `status` and `lag` then answer within ten seconds."""
 _CLUSTERS_AT_ONCE = 32
 _GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each
 
@@ -67,7 +69,7 @@ class ObserveOptions:
     shares: bool = False
     snapshot: Snapshot | None = None
     """Answers from a file, beside which no cluster is asked."""
-    kafka_seconds: float = 10.0
+    kafka_seconds: float = LOOK_KAFKA_SECONDS
 
 
 async def read_estate(

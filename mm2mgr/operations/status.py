@@ -21,7 +21,7 @@ from mm2mgr.live.snapshot import Snapshot, Steps
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, open_entries
-from mm2mgr.observe.read import ObserveOptions
+from mm2mgr.observe.read import LOOK_KAFKA_SECONDS, ObserveOptions
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeat
 from mm2mgr.partitions import LogHistory, TopicPartition
 from mm2mgr.problems.health import Description, Status, assignment_notes
@@ -171,7 +171,7 @@ def _flow_ids(workspace: Workspace, names: Sequence[str], entries: Sequence[Loss
 # --- lag --------------------------------------------------------------------------------------------------------------
 
 
-_LIMITS = Limits(kafka_seconds=10.0, kafka_at_once=32)
+_LIMITS = Limits(kafka_seconds=LOOK_KAFKA_SECONDS, kafka_at_once=32)
 _MOST_RECORDS_READ = 1_000  # per flow with `timestamps`: those most behind
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")

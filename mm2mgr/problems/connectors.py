@@ -8,7 +8,7 @@ login is a refused login.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -32,7 +32,7 @@ from mm2mgr.problems.kind import (
 from mm2mgr.render import CLASSES, FLOW_KEY, LANE_OF_KEY
 from mm2mgr.secrets import cut
 from mm2mgr.text import span_text
-from mm2mgr.topology import Moved
+from mm2mgr.topology import Flow, Moved
 
 _LINE = re.compile(r"^\s*(?:(Caused by|Suppressed): )?(?:Exception in thread \"[^\"]*\" )?([A-Za-z_][\w.$]*)(?=:|\s*$)")
 _CAUSED = "Caused by"
@@ -580,7 +580,7 @@ class Orphan(ProblemEvidence):
     lane_of: str = ""
     "id of the declared flow that it was a lane of; empty where there is none"
     moves_to: str = ""
-    "id of the flow that takes its topics over by `moved:`; empty where there is none"
+    "id of the flow that takes its topics, or those that it serves, over by `moved:`; empty where there is none"
 
     @classmethod
     def from_connector(
@@ -623,9 +623,34 @@ class Orphan(ProblemEvidence):
                 f"{stands}; it is a lane of {self.lane_of}, to which mm2mgr apply gives its topics back with their"
                 " stored offsets, and deletes it then"
             )
+        if self.moves_to and self.type != "source":
+            return f"{stands}; it serves only topics that mm2mgr apply moves to {self.moves_to}, and deletes it then"
         if self.moves_to:
             return (
                 f"{stands}; mm2mgr apply moves its topics to {self.moves_to}, with their stored offsets, and deletes it"
                 " then: do not resume it meanwhile"
             )
         return f"{stands}; declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"
+
+    @property
+    def served(self) -> tuple[str, frozenset[str]]:
+        """Its Connect cluster and both clusters of its pair: a connector of heartbeats goes the other way."""
+        return self.connect, frozenset(self.pair.split("->"))
+
+
+def find_orphans(
+    connectors: Iterable[OtherConnector], declared: Collection[Flow], moves: Sequence[Moved]
+) -> tuple[Orphan, ...]:
+    """Return the connectors that are not declared. One of checkpoints or heartbeats that serves nothing but topics that
+    move goes with them."""
+    ids = {flow.id for flow in declared}
+    orphans = [Orphan.from_connector(connector, ids, moves) for connector in connectors]
+    staying = {(flow.connect.name, frozenset((flow.source.alias, flow.target.alias))) for flow in declared}
+    staying |= {orphan.served for orphan in orphans if orphan.type == "source" and not orphan.moves_to}
+    moving = {orphan.served: orphan.moves_to for orphan in orphans if orphan.moves_to}
+    return tuple(
+        replace(orphan, moves_to=moving[orphan.served])
+        if orphan.type != "source" and orphan.served in moving and orphan.served not in staying
+        else orphan
+        for orphan in orphans
+    )

@@ -28,7 +28,7 @@ from mm2mgr.observe.reading import LiveConnector, Patience, Reading
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
-from mm2mgr.problems.connectors import Orphan
+from mm2mgr.problems.connectors import Orphan, find_orphans
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
@@ -251,10 +251,10 @@ def judge(  # noqa: PLR0913 - a reading, what is remembered before and after it,
         tuple(flows),
         tuple(_companion(case, checks) for case in companions),
         reading.failures(),
-        tuple(
-            Orphan.from_connector(orphan, {flow.id for flow in reading.declared}, reading.moves)
-            for connect in reading.connects.values()
-            for orphan in connect.orphans
+        find_orphans(
+            (orphan for connect in reading.connects.values() for orphan in connect.orphans),
+            reading.declared,
+            reading.moves,
         ),
         tuple(offsets_not_stored(reading, memory, patience.not_stored_seconds)),
         losses,

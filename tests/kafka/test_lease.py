@@ -43,3 +43,17 @@ def test_of_two_members_with_partitions_of_one_topic_one_holds_the_lease(
     finally:
         for lease in leases:
             lease.close()
+
+
+def test_a_lease_that_silent_brokers_end_is_nobodys_as_far_as_is_known(
+    wide: CompactedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody may say then that another process holds it."""
+    monkeypatch.setattr(CompactedTopic, "check_partitions", lambda self: None)
+    lease = Lease(wide, "mm2mgr-team")
+    try:
+        assert lease.answered.wait(60)
+        lease._expire(lease._consumer, [lease._partition])  # as the client calls it when its session has timed out
+        assert (lease.is_held, lease.answered.is_set()) == (False, False)
+    finally:
+        lease.close()

@@ -79,7 +79,7 @@ def test_a_group_that_read_on_and_gets_no_checkpoint_is_a_problem_until_it_does(
         "target": "B",
     }
     (said,) = sentences(found)
-    assert f"no checkpoint has been written to {TOPIC} on B for 181 s since consumer group readers read on" in said
+    assert f"no checkpoint has been written to {TOPIC} on B for 3.02 min since consumer group readers read on" in said
     world.checkpoint()
     assert world.kinds(1) == []
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mm2mgr.comparison.ownership import Journal, Move
-from mm2mgr.observe.reading import Patience
-from mm2mgr.render import FLOW_KEY, render
+from mm2mgr.observe.reading import OtherConnector, Patience
+from mm2mgr.problems.connectors import find_orphans
+from mm2mgr.render import CLASSES, FLOW_KEY, render
 from tests.observe.estate import TREE, Estate, kinds, sentences, topology_of
 
 TRACE = "org.apache.kafka.common.errors.RecordTooLargeException: too large"
@@ -83,6 +85,26 @@ def test_a_flow_that_moves_names_its_partner_on_both_sides(small: Estate, tmp_pa
     assert orphan.moves_to == "renamed:A->B"
     assert "mm2mgr apply moves its topics to renamed:A->B, with their stored offsets" in orphan.sentence()
     assert "--prune" not in orphan.sentence()
+
+
+def test_what_serves_only_topics_that_move_goes_with_them(small: Estate, tmp_path: Path) -> None:
+    moved_tree(small, tmp_path, 'moved: [{from: "orders:A->B", to: "renamed:A->B"}]')
+    declared = small.topology.flows
+
+    def orphan(kind: str, name: str, connect: str = "old", source: str = "A", target: str = "B") -> OtherConnector:
+        config = {"connector.class": CLASSES[kind], "source.cluster.alias": source, "target.cluster.alias": target}
+        return OtherConnector(connect, name, config, "RUNNING", "left-over")
+
+    moves = tuple(small.topology.moved)
+    giver = replace(orphan("source", "s"), config=orphan("source", "s").config | {FLOW_KEY: "orders:A->B"})
+    companions = (orphan("checkpoint", "c"), orphan("heartbeat", "h", source="B", target="A"))
+    elsewhere = orphan("checkpoint", "e", connect="other")
+    moved = find_orphans((giver, *companions, elsewhere), declared, moves)
+    assert [entry.moves_to for entry in moved] == ["renamed:A->B"] * 3 + [""]
+    assert [entry.command(entry.problem) for entry in moved] == ["mm2mgr apply"] * 3 + ["mm2mgr plan --prune"]
+    assert ["--prune" in entry.sentence() for entry in moved] == [False] * 3 + [True]
+    staying = (giver, orphan("source", "another"), *companions)
+    assert [entry.moves_to for entry in find_orphans(staying, declared, moves)] == ["renamed:A->B", "", "", ""]
 
 
 def test_without_moved_it_is_left_over(small: Estate, tmp_path: Path) -> None:

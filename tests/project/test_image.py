@@ -24,7 +24,10 @@ HELD = ["--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-
 TREE = "owner: tests\nclusters: {a: {bootstrap_servers: ['127.0.0.1:9']}, b: {bootstrap_servers: ['127.0.0.1:8']}}\n"
 TREE += "connect: {main: {url: ['http://127.0.0.1:9'], kafka: b}}\n"
 TREE += "flows: {orders: {sources: [a], targets: [b], topics: {include: [orders]}}}\n"
-ASK = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8642/healthz', timeout=4).status)"
+ASK = (
+    "from http.client import HTTPConnection; page = HTTPConnection('127.0.0.1', 8642, timeout=4);"
+    " page.request('GET', '/healthz'); print(page.getresponse().status)"
+)
 
 pytestmark = [
     pytest.mark.matrix,

@@ -78,7 +78,8 @@ def overlap(estate: Estate) -> Iterator[Hit]:
             is_named = any(topic == plain_name(item) for item in items)  # others are generated from patterns
             names = f"'{topic}'" if is_named else f"topics such as '{topic}'"
             effect = f"{later.subject.source}: their records arrive twice"
-            message = f"{first.subject.name} and {later.subject.name} both mirror {names} from {effect}"
+            both = _both_names(first.subject, later.subject)
+            message = f"{both} both mirror {names} from {effect}"
             in_tree = later.subject.form == "tree"
             place = "topics: {exclude: […]}" if in_tree else file_key(later.subject, "topics.exclude")
             more = f"the pattern of one to {place} of the other"
@@ -88,12 +89,19 @@ def overlap(estate: Estate) -> Iterator[Hit]:
             fix = f"remove it from one of them, or add {more}"
             if side := _elsewhere_by_address(first.subject, later.subject):
                 message = (
-                    f"{first.subject.name} and {later.subject.name} both mirror {names}, and "
+                    f"{both} both mirror {names}, and "
                     f"'{later.subject.get(f'{side}.cluster.alias')}' has other addresses in the two: one cluster, and "
                     f"the records arrive twice, or two clusters with one alias, whose {_MIXED[side]}"
                 )
                 fix = f"give each cluster its own alias; or, if it is one cluster, {fix}"
             yield Hit(message, fix, "topics", later.subject, others=(first.subject,))
+
+
+def _both_names(first: Subject, later: Subject) -> str:
+    """Return the names of two connectors, with their Connect clusters where they have one name."""
+    if first.name != later.name:
+        return f"{first.name} and {later.name}"
+    return " and ".join(f"{subject.connector.connect}/{subject.name}" for subject in (first, later))
 
 
 _MIXED = {"source": "records are mixed in one topic", "target": "offset syncs are mixed"}
