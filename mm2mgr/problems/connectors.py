@@ -633,7 +633,7 @@ class Orphan(ProblemEvidence):
         return f"{stands}; declare it, or delete it with mm2mgr plan --prune and mm2mgr apply --prune"
 
     @property
-    def served(self) -> tuple[str, frozenset[str]]:
+    def place(self) -> tuple[str, frozenset[str]]:
         """Its Connect cluster and both clusters of its pair: a connector of heartbeats goes the other way."""
         return self.connect, frozenset(self.pair.split("->"))
 
@@ -646,11 +646,11 @@ def find_orphans(
     ids = {flow.id for flow in declared}
     orphans = [Orphan.from_connector(connector, ids, moves) for connector in connectors]
     staying = {(flow.connect.name, frozenset((flow.source.alias, flow.target.alias))) for flow in declared}
-    staying |= {orphan.served for orphan in orphans if orphan.type == "source" and not orphan.moves_to}
-    moving = {orphan.served: orphan.moves_to for orphan in orphans if orphan.moves_to}
+    staying |= {orphan.place for orphan in orphans if orphan.type == "source" and not orphan.moves_to}
+    moving = {orphan.place: orphan.moves_to for orphan in orphans if orphan.moves_to}
     return tuple(
-        replace(orphan, moves_to=moving[orphan.served])
-        if orphan.type != "source" and orphan.served in moving and orphan.served not in staying
+        replace(orphan, moves_to=moving[orphan.place])
+        if orphan.type != "source" and orphan.place in moving and orphan.place not in staying
         else orphan
         for orphan in orphans
     )
