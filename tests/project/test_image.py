@@ -6,6 +6,7 @@ Nothing is pulled here: `podman pull python:3.13-slim-bookworm` first, or tag a 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCKERFILE = REPOSITORY / "deploy" / "Dockerfile"
-ENGINE = next(filter(None, map(shutil.which, ("podman", "docker"))), None)
+ENGINE = next(filter(None, map(shutil.which, (os.environ.get("MM2MGR_ENGINE", "podman"), "docker"))), None)
 IMAGE = "mm2mgr:of-the-tests"
 # What deploy/kubernetes and docker-compose.yml hold a container to.
 HELD = ["--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--network=none"]
