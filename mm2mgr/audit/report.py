@@ -64,11 +64,11 @@ class RecordDifference:
 
     @property
     def source_text(self) -> str | None:
-        return _value_text(self.source_value)
+        return content_text(self.source_value)
 
     @property
     def target_text(self) -> str | None:
-        return _value_text(self.target_value)
+        return content_text(self.target_value)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,8 @@ def worst(verdicts: list[Verdict]) -> Verdict:
     return Verdict.EQUAL if verdicts and set(verdicts) == {Verdict.EQUAL} else Verdict.NOT_JUDGED
 
 
-def _value_text(value: bytes | None) -> str | None:
+def content_text(value: bytes | None) -> str | None:
+    """Return a key or value as text without secrets; None for null."""
     if value is None:
         return None
     from mm2mgr.secrets import mask_text  # what reads logs on executors does without

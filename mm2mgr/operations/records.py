@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from mm2mgr.audit.report import stamp_text
-from mm2mgr.audit.windows import FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder, as_mirrored
+from mm2mgr.audit.report import content_text, stamp_text
+from mm2mgr.audit.windows import ALL_FIELDS, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder, as_mirrored
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError
 from mm2mgr.operations.audit_bounds import AuditOptions, choose_flows, read_whole_windows
 from mm2mgr.operations.audit_windows import offsets_since, with_targets
@@ -84,11 +84,11 @@ class MirroredRecord:
 
     @property
     def key_text(self) -> str | None:
-        return _text(self.key) if self.shown else None
+        return content_text(self.key) if self.shown else None
 
     @property
     def value_text(self) -> str | None:
-        return _text(self.value) if self.shown else None
+        return content_text(self.value) if self.shown else None
 
 
 @dataclass(frozen=True)
@@ -257,20 +257,19 @@ def _judge(part: PartitionOrder, message: Any, record: MirroredRecord, look: _Lo
     (mirrored,) = as_mirrored([message], part.expectation.steps, Counter())
     equal = tuple(copy.offset() for copy in copies if _fields(copy, counted) == _fields(mirrored, counted))
     if equal:
-        others = sorted({"key", "value", "timestamp", "headers"} - {*counted})
+        others = sorted({*ALL_FIELDS} - {*counted})
         reasons = [f"{' and '.join(others)} not compared: the flow's config alters them"] if others else []
         reasons += [f"{len(equal)} records of the target are equal to it"] if len(equal) > 1 else []
         return replace(record, state=MirrorState.EQUAL, mirrors=equal, reason="; ".join(reasons))
     identity = ("key", "timestamp")
-    alike = tuple(
-        copy.offset()
-        for copy in copies
-        if message.key() is not None and _fields(copy, identity) == _fields(message, identity)
-    )
+    alike = [
+        copy for copy in copies if message.key() is not None and _fields(copy, identity) == _fields(message, identity)
+    ]
     if len(alike) == 1:
-        (copy,) = (copy for copy in copies if copy.offset() == alike[0])
+        (copy,) = alike
         differ = [name for name in counted if _fields(copy, (name,)) != _fields(mirrored, (name,))]
-        return replace(record, state=MirrorState.ALTERED, mirrors=alike, reason=f"{' and '.join(differ)} differ")
+        reason = f"{' and '.join(differ)} differ"
+        return replace(record, state=MirrorState.ALTERED, mirrors=(copy.offset(),), reason=reason)
     if look.faults:
         return replace(record, state=MirrorState.NOT_JUDGED, reason=look.faults[0])
     looked = f"not at offsets {window.first} to {window.end - 1}" if window.end > window.first else "nothing is there"
@@ -292,11 +291,3 @@ def _fields(message: Any, names: Iterable[str]) -> tuple[object, ...]:
 
 def _place(message: Any) -> TopicPartition:
     return TopicPartition(message.topic(), message.partition())
-
-
-def _text(part: bytes | None) -> str | None:
-    if part is None:
-        return None
-    from mm2mgr.secrets import mask_text
-
-    return mask_text(part.decode("utf-8", "backslashreplace"))
