@@ -172,14 +172,11 @@ class _Unexpected(Mm2mgrError):
 
 
 def _as_sentence(failure: Exception) -> Mm2mgrError:
-    from mm2mgr.errors import EXTRA_OF, PackageMissing
+    from mm2mgr.errors import PackageMissing, missing_extra
     from mm2mgr.secrets import mask_text
 
-    package = (
-        (getattr(failure, "name", None) or "").partition(".")[0] if isinstance(failure, ModuleNotFoundError) else ""
-    )
-    if package in EXTRA_OF:
-        return PackageMissing(package)
+    if isinstance(failure, ModuleNotFoundError) and missing_extra(failure):
+        return PackageMissing((failure.name or "").partition(".")[0])
     if os.environ.get(TRACEBACK):
         import traceback
 
