@@ -25,7 +25,7 @@ from mm2mgr.operations.sample import SampleView
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState
-from mm2mgr.serve.app import Login, application
+from mm2mgr.serve.app import Login, Site, application
 from mm2mgr.serve.metrics import METRICS, exposition
 from mm2mgr.serve.pages import flow_link
 from mm2mgr.serve.pages.workers import worker_link
@@ -64,7 +64,7 @@ def ask(
     """Ask a server that has this view at this time."""
     hosts = more.pop("hosts", None)
     with timing.use(ShownClock(lambda: now)):
-        app = application(lambda: view, login, hosts=hosts, clock=lambda: now)  # type: ignore[arg-type]
+        app = application(lambda: view, login, site=Site(hosts), clock=lambda: now)  # type: ignore[arg-type]
         return ask_application(app, path, method=method, **more)
 
 

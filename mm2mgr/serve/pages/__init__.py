@@ -1,6 +1,6 @@
 """The pages of `serve`: models from a view, and HTML from the models."""
 
-from mm2mgr.serve.pages.base import CARRIED, Context, LoadPace, flow_link, html, static_files, style
+from mm2mgr.serve.pages.base import CARRIED, Context, LoadPace, flow_link, html, static_files, style, under
 from mm2mgr.serve.pages.flow_list import flow_list, nearest_flows, unknown_flow
 from mm2mgr.serve.pages.flow_page import flow
 from mm2mgr.serve.pages.overview import overview
@@ -28,6 +28,7 @@ __all__ = [
     "static_files",
     "style",
     "traffic_page",
+    "under",
     "unknown_flow",
     "unknown_worker",
     "watchdog",

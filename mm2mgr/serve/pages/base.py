@@ -1,6 +1,6 @@
 """What all pages of `serve` share: the frame around them, addresses, and how old a view is.
 
-Every link is relative to the root, every state has a sign and a word beside its colour, and every figure its numbers.
+Every link begins with the root, before which `under` puts a base path; every state has a sign and a word beside its colour, and every figure its numbers.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ WORDS = {word: "problem" if word == "attention" else word for word in SIGNS}
 WORST_FIRST = tuple(SIGNS)
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6
 _LINK = re.compile(r'href="(/(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
+_ADDRESS = re.compile(r'(<[^<>]*? (?:href|src|action|content)="(?:\d+; url=)?)/(?!/)')
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,12 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
         **{key: value for key, value in context.items() if key != "name"},
     )
     return pace.carry(text)
+
+
+def under(base_path: str, text: str) -> str:
+    """Return a page whose links, forms and scripts are below a base path. What people wrote has no quotes here: templates
+    write them as entities."""
+    return _ADDRESS.sub(rf"\g<1>{base_path}/", text) if base_path else text
 
 
 def shown_health(status: ConnectorState) -> str:
