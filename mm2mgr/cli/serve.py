@@ -86,7 +86,7 @@ def _parts(text: str) -> tuple[str, ...]:
     "--base-path",
     default="",
     metavar="PATH",
-    help="Path before all links, such as /mm2mgr, where a proxy has the page below it; requests come with or without it.",
+    help="Path before all links, such as /mm2mgr, where a proxy has the page there; requests may come without it.",
 )
 @option("--every", type=Duration(1), default="30s", help="Time between two looks at status and lag.")
 @option(

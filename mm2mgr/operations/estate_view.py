@@ -200,7 +200,8 @@ class EstateView:
     machine of this process. `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the
     first of them ended. `recent`: the looks of the last hour by flow. `topics_seen`: the topics that each
     flow ever took; `new_topics`: those that came later than the first that were read. `local_paths`: what no reader
-    of another machine is shown. `parts`: how those that run in this process do, by name.
+    of another machine is shown. `parts`: how those that run in this process do, by name. `waits_for`: the clusters that
+    have not answered the first look yet.
     """
 
     started_at: float
@@ -232,6 +233,7 @@ class EstateView:
     samples: SampleView | None = None
     local_paths: LocalPaths = field(default_factory=LocalPaths)
     parts: Mapping[str, PartState] = field(default_factory=dict)
+    waits_for: tuple[str, ...] = ()
 
     @property
     def stale_after_seconds(self) -> float:
@@ -406,7 +408,7 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
         if flow.state != "unknown"
     }
     looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
-    view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="")
+    view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", waits_for=())
     view = _with_topics(replace(view, known={**declared, **read}), read)
     if not is_quiet:
         return replace(view, quiet_looks=0, quiet_since=None)

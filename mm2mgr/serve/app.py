@@ -258,6 +258,8 @@ class _Answers:
     def api_flow(self, request: Request) -> Response:
         view, flow = self._view(), request.query_params.get("id", "")
         status = view.status(flow)
+        if view.look is None:
+            return JSONResponse({"error": "no look has ended yet"}, 503)
         if status is None:
             return JSONResponse({"error": "no flow has this id", "nearest": pages.nearest_flows(view, flow)}, 404)
         name = request.query_params.get("range", USUAL_RANGE)
@@ -384,7 +386,7 @@ class _Answers:
         own = urlencode([item for item in query.multi_items() if item[0] not in {_AGAIN, *pages.CARRIED}])
         address = f"{request.scope['path']}?{f'{own}&' if own else ''}"
         text = pages.html(page, view, timing.now(), context, pace, address)
-        response = HTMLResponse(pages.under(self._base_path, view.local_paths.hide_in_html(text)), status)
+        response = HTMLResponse(pages.put_under(self._base_path, view.local_paths.hide_in_html(text)), status)
         if cookie := self._visit(request).cookie:
             is_secure = request.scope["scheme"] == "https"
             response.set_cookie(

@@ -132,7 +132,7 @@ def unknown_flow(view: EstateView, flow: str) -> Context:
     return {
         "name": "no such flow",
         "here": "/flows",
-        "heading": "No flow has this id",
+        "heading": "No flow has this id" if view.look else "No flow is known yet",
         "asked": fit_text(flow, _MOST_LETTERS),
         "others": "All flows",
         "near": near,

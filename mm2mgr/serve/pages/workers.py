@@ -130,7 +130,9 @@ def unknown_worker(view: EstateView, connect: str, name: str) -> Context:
     return {
         "name": "no such worker",
         "here": "/workers",
-        "heading": f"No worker of {fit_text(connect, _MOST_LETTERS) or 'a Connect cluster'} has this id",
+        "heading": "No worker is known yet"
+        if view.look is None and not view.survey
+        else f"No worker of {fit_text(connect, _MOST_LETTERS) or 'a Connect cluster'} has this id",
         "asked": fit_text(name, _MOST_LETTERS),
         "others": "All workers",
         "near": [(f"{other} of {places[other]}", worker_link(places[other], other)) for other in near],
