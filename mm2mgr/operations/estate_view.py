@@ -37,7 +37,9 @@ from mm2mgr.operations.plan import ReconcileView
 from mm2mgr.operations.sample import SampleView
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.watch import WatchdogView
-from mm2mgr.problems.flows import Resting
+from mm2mgr.problems.flows import OVERTAKEN_SOON_SECONDS, Resting
+from mm2mgr.problems.health import with_lag
+from mm2mgr.problems.order import shown_health
 
 if TYPE_CHECKING:
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.plan.changes import Plan
-    from mm2mgr.problems.health import FlowStatus, Status
+    from mm2mgr.problems.health import ConnectorState, FlowStatus, Status
 
 ViewState = Literal["starting", "ok", "stale"]
 PARTS = ("watch", "reconcile", "sample", "throughput", "audit", "rebalance", "failover")
@@ -127,7 +129,7 @@ class EstateLook:
     max_lag_seconds: Mapping[str, float] = field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def late_flows(self) -> Mapping[str, float]:
         """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first;
         without those that were paused by hand, whose problem says so."""
@@ -136,6 +138,19 @@ class EstateLook:
         behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals.keys() - told}
         late = [(flow, seconds) for flow, seconds in behind.items() if seconds > limits[flow]]
         return dict(sorted(late, key=lambda flow: limits[flow[0]] / flow[1]))
+
+    @cached_property
+    def overtaken_flows(self) -> Mapping[str, float]:
+        """The flows of which retention deletes records that wait within a day, with the seconds until then, the
+        nearest first."""
+        forecasts = ((flow, total.overtaken.seconds) for flow, total in self.totals.items() if total.overtaken)
+        soon = (forecast for forecast in forecasts if forecast[1] < OVERTAKEN_SOON_SECONDS)
+        return dict(sorted(soon, key=lambda forecast: forecast[1]))
+
+    def shown_health(self, state: ConnectorState) -> str:
+        """Return what the colour of one of its flows or connectors goes by on every page."""
+        is_late, is_overtaken = state.name in self.late_flows, state.name in self.overtaken_flows
+        return shown_health(state.health, state.problems, is_late=is_late, is_overtaken=is_overtaken)
 
 
 class NewTopic(NamedTuple):
@@ -401,6 +416,7 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
     recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
     view = replace(view, recent=recent)
     newest = replace(newest, totals={flow: view.with_lag_time(total) for flow, total in newest.totals.items()})
+    newest = replace(newest, status=with_lag(newest.status, newest.totals, newest.max_lag_seconds))
     declared = {flow.flow: view.known[flow.flow] for flow in newest.status.flows if flow.flow in view.known}
     read = {
         flow.flow: LastKnown(newest.status.taken_at, flow, lags[flow.flow], newest.totals[flow.flow])

@@ -37,7 +37,6 @@ from mm2mgr.operations.sample import refuse_unsampled
 from mm2mgr.operations.serve_parts import Parts, ServeOrder, part_thread
 from mm2mgr.operations.status import LagOptions, report
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
-from mm2mgr.problems.health import with_lag
 from mm2mgr.problems.status import observe
 from mm2mgr.text import few
 from mm2mgr.timing import wait_for
@@ -77,8 +76,7 @@ def look(
         for alias, cluster in workspace.topology.clusters.items()
         if cluster.model.labels
     }
-    status = with_lag(observed.status, totals, limits)
-    return EstateLook(began_at, began_at + timing.now() - began, status, lag, totals, limits, labels)
+    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits, labels)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:

@@ -21,7 +21,7 @@ from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Change
 from mm2mgr.problems.health import ConnectorState
 from mm2mgr.problems.kind import CHECK
-from mm2mgr.problems.order import TROUBLE_OF_KIND, in_danger
+from mm2mgr.problems.order import TROUBLE_OF_KIND
 from mm2mgr.text import few, list_names, number_of, span_text
 
 Context = dict[str, object]
@@ -132,9 +132,9 @@ def put_under(base_path: str, text: str) -> str:
     return _ADDRESS.sub(rf"\g<1>{base_path}/", text) if base_path else text
 
 
-def shown_health(status: ConnectorState) -> str:
+def shown_health(view: EstateView, state: ConnectorState) -> str:
     """Return how a page shows the health of a flow or connector, of SIGNS: one rule with the list of what is wrong."""
-    return "attention" if status.health == "problem" and not in_danger(status.problems) else status.health
+    return view.look.shown_health(state) if view.look else "unknown"
 
 
 def undone_changes(view: EstateView) -> list[Change]:
