@@ -220,7 +220,8 @@ def _window(
 def _beyond_end(parts: Iterable[PartitionOrder], offset: int | None) -> Iterator[str]:
     for part in parts:
         if offset is not None and offset >= part.source_log.end:
-            yield f"offset {offset} is not in the log of {part.source.partition}, which ends before {part.source_log.end}"
+            end = f"which ends before {part.source_log.end}" if part.source_log.end else "which is empty"
+            yield f"offset {offset} is not in the log of {part.source.partition}, {end}"
 
 
 def _unread_text(window: LogWindow) -> str:
@@ -336,7 +337,7 @@ def _judge(part: PartitionOrder, message: Any, record: MirroredRecord, look: _Lo
     equal = tuple(copy.offset() for copy in look.by_fields.get(_fields(mirrored, counted), ()))
     if equal:
         others = sorted({*ALL_FIELDS} - {*counted})
-        reasons = [f"{' and '.join(others)} not compared: the flow's config alters them"] if others else []
+        reasons = [f"{' and '.join(others)} not compared: by the config they are altered on the way"] if others else []
         reasons += [f"{len(equal)} records of the target are equal to it"] if len(equal) > 1 else []
         return replace(record, state=MirrorState.EQUAL, mirrors=equal, reason="; ".join(reasons))
     alike = look.by_identity.get(_fields(message, _IDENTITY), ()) if message.key() is not None else ()
@@ -344,7 +345,7 @@ def _judge(part: PartitionOrder, message: Any, record: MirroredRecord, look: _Lo
     if len(alike) == 1 and not is_latest:
         (copy,) = alike
         differ = [name for name in counted if _fields(copy, (name,)) != _fields(mirrored, (name,))]
-        reason = f"{' and '.join(differ)} differ"
+        reason = f"{' and '.join(differ)} {'differs' if len(differ) == 1 else 'differ'}"
         return replace(record, state=MirrorState.ALTERED, mirrors=(copy.offset(),), reason=reason)
     looked = f"not at offsets {window.first} to {window.end - 1}" if window.end > window.first else "nothing is there"
     doubt = look.fault

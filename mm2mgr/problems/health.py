@@ -334,9 +334,10 @@ def _unread_status(
     failure = reading.connects[flow.connect.name].failure
     reason = one_line(failure.message) if failure else "no source connector was rendered for this flow"
     lost, last_lag = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
-    going = lag_trend(memory.progress.get(FLOW, ()), (), 0.0, frozen=True) if last_lag else None
+    points = memory.progress.get(FLOW, ())
+    going = lag_trend(points, (), 0.0, frozen=True) if last_lag else None
     problems = (
-        *(workers_silent(flow, last_lag, going) if last_lag and not memory.rest else ()),
+        *(workers_silent(flow, last_lag, points) if last_lag and not memory.rest else ()),
         *records_lost(lost, reading.taken_at),
         *audit_differs(lost, reading.taken_at),
     )
@@ -344,7 +345,7 @@ def _unread_status(
         flow.connect.name, "", "source", flow.pair, "unknown", "problem" if problems else "unknown", (), problems,
         (reason,), flow=flow.id,
         lag_records=last_lag.total_records if last_lag else None,
-        lag_at_least=last_lag is not None,
+        lag_at_least=last_lag is not None and last_lag.is_lower_bound,
         lag_partitions=last_lag.most_behind(_MOST_SHOWN) if last_lag else (),
         offsets_note=_unread_offsets_note(flow, reading, lag),
         trend=going,
@@ -365,7 +366,8 @@ def _unread_offsets_note(flow: Flow, reading: Reading, lag: FlowLag | None) -> s
     )
     moves = "; the target grows, so workers run, and only mm2mgr cannot reach them"
     counted = f"no worker of {flow.connect.name} answers: lag is counted from {place}"
-    return counted + moves if lag.last_stored.target_moves else counted
+    fewer = "; the target has grown since, so fewer may wait" if lag.last_stored.uncounted else ""
+    return counted + (moves if lag.last_stored.target_moves else "") + fewer
 
 
 def _ago(reading: Reading, at: float) -> str:
