@@ -151,6 +151,4 @@ def test_what_its_head_says_to_type_exists() -> None:
     assert [call for call in calls if unknown_calls(f"`{call}`")] == []
     named = re.findall(r"compose exec (?:-T )?(\S+)", head) + re.findall(r"for kafka in ([\w -]+);", head)[0].split()
     assert set(named) - {"$kafka"} <= set(services())
-    assert set(re.findall(r"\b[A-Z0-9_]+_PORT\b", head)) == {
-        name for name, _, _ in VARIABLE.findall(FILE.read_text())
-    }
+    assert set(re.findall(r"\b[A-Z0-9_]+_PORT\b", head)) == {name for name, _, _ in VARIABLE.findall(FILE.read_text())}
