@@ -19,7 +19,7 @@ NOT_RUN = {
     "pip wheel": "builds a wheel: tests/project builds and installs it",
     "pipx": "installs on the machine",
     "uv tool": "installs on the machine",
-    "docker": "no container engine here: tests/project lints the Dockerfile",
+    "docker": "needs its engine: tests/project/test_image.py and test_compose_up.py",
     "useradd": "changes the machine",
     "install -": "changes the machine",
     "cp deploy/systemd": "changes the machine",

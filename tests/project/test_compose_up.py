@@ -1,7 +1,7 @@
 """Types what the head of docker-compose.yml says, in its order, on Docker: from `up` to the page with a rate, and `down`.
 
 Nothing is pulled here: `docker compose pull --ignore-buildable` and `docker pull python:3.13-slim-bookworm` first, or tag
-images of your own with those names.
+images of your own with those names. The image of mm2mgr that it builds stays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mm2mgr.sandbox.server import free_ports
 from tests.project.compose_file import FILE, VARIABLE, services
 from tests.project.test_image import DOCKERFILE
 
-# Another project, image and ports than those of a person who tries the file on this machine.
+# Another project and other ports than those of a person who tries the file on this machine.
 PROJECT = "mm2mgr-of-the-tests"
 TYPED, RECORDS = 1000, 500  # by the head of the file, and by the test
 

@@ -61,8 +61,8 @@ def test_the_patterns_find_what_they_are_for(what: str, text: str) -> None:
     assert re.search(FORBIDDEN[what], text, re.MULTILINE)
 
 
-def ci(folder: Path, **commands: str) -> subprocess.Popen[str]:
-    """Start CI's script in a folder where `make WHAT` and `.ci/other-versions` are lines of shell."""
+def ci(folder: Path, docker: str = "exit 1", **commands: str) -> subprocess.Popen[str]:
+    """Start CI's script in a folder where `make WHAT`, `.ci/other-versions` and Docker's command are lines of shell."""
     (folder / ".ci").mkdir()
     (folder / "bin").mkdir()
     shutil.copy(REPOSITORY / ".ci" / "run", folder / ".ci")
@@ -72,6 +72,8 @@ def ci(folder: Path, **commands: str) -> subprocess.Popen[str]:
             f'#!/bin/sh\nset -- "${{1:-others}}"\necho "$1" >> calls\ncase $1 in\n{cases}\nesac\n'
         )
         (folder / path).chmod(0o755)
+    (folder / "bin" / "docker").write_text(f"#!/bin/sh\n{docker}\n")
+    (folder / "bin" / "docker").chmod(0o755)
     env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     return subprocess.Popen([folder / ".ci" / "run"], env=env, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, text=True)
 
@@ -89,6 +91,27 @@ def test_ci_fails_with_each_of_its_steps_and_runs_the_others(tmp_path: Path, fai
     assert done.communicate(timeout=60) == ("1 failed\n", "")
     assert done.returncode == 1
     assert (tmp_path / "calls").read_text().split() == ["setup", "test", "lint", "others"]
+
+
+@pytest.mark.parametrize(
+    ("docker", "tried"),
+    [
+        ("exit 0", ["test_image.py", "test_compose_up.py"]),
+        ("[ $1 != compose ]", ["test_image.py"]),
+        ('[ "$1 $2" != "compose pull" ]', ["test_image.py"]),
+        ("[ $1 != pull ]", []),
+    ],
+)
+def test_ci_tries_the_image_and_compose_where_docker_can(tmp_path: Path, docker: str, tried: list[str]) -> None:
+    for path in (".venv/bin", "deploy"):
+        (tmp_path / path).mkdir(parents=True)
+    shutil.copy(REPOSITORY / "deploy" / "Dockerfile", tmp_path / "deploy")
+    (tmp_path / ".venv" / "bin" / "python").write_text('#!/bin/sh\necho "${6##*/}" >> tried\nexit 1\n')
+    (tmp_path / ".venv" / "bin" / "python").chmod(0o755)
+    done = ci(tmp_path, docker, test="echo tested")
+    assert done.communicate(timeout=60) == ("tested\n", "")
+    assert done.returncode == (1 if tried else 0)
+    assert ((tmp_path / "tried").read_text().split() if tried else []) == tried
 
 
 def test_ci_tests_nothing_where_nothing_could_be_installed(tmp_path: Path) -> None:
