@@ -352,11 +352,19 @@ class Topology:
         return next((other for other in others if other.carries(topic)), None)
 
     def select(self, name: str) -> list[Flow]:
-        """Return the flows that a user means by a flow id, a pair `source->target`, or a declared name.
+        """Return the flows that a user means by a flow id, a pair `source->target`, a declared name, or the name of the
+        source connector, with its Connect cluster before a slash or without.
 
         The name and the id of a flow mean its lanes, too; those of a lane that lane alone.
         """
         flows = [flow for flow in self.flows if flow.is_meant(name)]
+        if not flows:
+            flows = [
+                flow
+                for flow in self.flows
+                for connector in (flow.connector_name("source"),)
+                if name in {connector, f"{flow.connect.name}/{connector}"}
+            ]
         if not flows:
             names = sorted({flow.id for flow in self.flows} | {flow.name for flow in self.flows})
             near = nearest(name, names, 0.4, count=3)

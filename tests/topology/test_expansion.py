@@ -99,6 +99,12 @@ def test_select_finds_by_id_pair_and_name_and_says_what_is_there(tmp_path: Path)
     topology = expanded(tmp_path, x=CLUSTERS, y=flow("[a1, a2]", "[b1]"))
     assert [one.id for one in topology.select("f")] == ["f:a1->b1", "f:a2->b1"]
     assert [one.id for one in topology.select("a2->b1")] == [one.id for one in topology.select("f:a2->b1")]
+    (found,) = topology.select("f:a1->b1")
+    connector = found.connector_name("source")
+    assert topology.select(connector) == topology.select(f"{found.connect.name}/{connector}") == [found]
+    for name in (f"elsewhere/{connector}", found.connector_name("heartbeat")):
+        with pytest.raises(Mm2mgrError, match="no flow '"):
+            topology.select(name)
     with pytest.raises(Mm2mgrError, match="no flow 'f:a1->b2'") as caught:
         topology.select("f:a1->b2")
     assert "f:a1->b1" in (caught.value.hint or "")
