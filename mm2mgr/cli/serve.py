@@ -26,6 +26,7 @@ from mm2mgr.cli.options import (
     watchdog_options,
 )
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.operations.estate_view import PARTS
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import list_names
 
@@ -52,7 +53,6 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-PARTS = ("watch", "reconcile", "sample", "throughput", "audit", "rebalance", "failover")
 _WRITERS = ("watch", "reconcile", "rebalance")
 _TABLES = ("sample", "throughput", "audit")
 _PARTS_OF = {
