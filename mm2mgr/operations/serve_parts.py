@@ -181,7 +181,7 @@ class PartsHost(NamedTuple):
 
 
 class Parts:
-    """Runs the parts of an order in threads of their own until their host closes, and keeps their states in the view."""
+    """Runs the parts of an order in threads of their own until the host closes, and keeps their states in the view."""
 
     def __init__(self, order: ServeOrder, host: PartsHost) -> None:
         self._order, (self._closing, self._workspace, self._view, self._publish, self._clock) = order, host
