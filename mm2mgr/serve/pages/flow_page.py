@@ -138,11 +138,10 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
     points = view.traffic_points(status.flow, now, seconds)
     span = TimeSpan(now - seconds, now, _HOURS_GAP_SECONDS if seconds > RANGES["24h"] else UNSEEN_SECONDS)
     marks = [mark for mark in _marks(view, status.flow, names) if span.first <= mark.time <= now]
-    unknown = [
-        f"Lag and rates of before the last hour are unknown: {reason}" for reason in (view.traffic.unknown,) if reason
-    ]
-    if reason := view.traffic.bytes_unknown:
-        unknown.append(f"Bytes per second are unknown: {reason}")
+    earlier, volumes = view.traffic.unknown, view.traffic.bytes_unknown
+    both = ", and bytes per second," * (volumes == earlier)
+    unknown = [f"Lag and rates of before the last hour{both} are unknown: {earlier}"] if earlier else []
+    unknown += [f"Bytes per second are unknown: {volumes}"] if volumes not in ("", earlier) else []
     unknown += view.traffic.warnings
     signs = [(mark_sign(kind), word) for kind, word in MARKS.items() if any(mark.kind == kind for mark in marks)]
     return {
