@@ -194,7 +194,7 @@ def test_the_picture_has_every_cluster_and_what_flows_between_them() -> None:
     assert '<path class="attention"' in text, "paused and drift are amber, as in the list of what is wrong"
     assert red
     assert "edge to edge: unknown, 1 flow, unknown" in titles
-    assert "target hub: at least 9,440 records/s, 7 flows, problem" in titles
+    assert "target hub: at least 9.44 k records/s, 7 flows, problem" in titles
     assert '<a href="/flows?source=eu&connect=main" tabindex="-1"><path class="ok"' in text
     assert '<a href="/flows?target=hub"><title>' in text
     assert 'stroke-dasharray="4 3"' in text, "what is unknown is dashed"

@@ -86,8 +86,8 @@ def flows_link(**parameters: str) -> str:
 
 @dataclass(frozen=True)
 class _Row:
-    """A flow with what it is found, filtered and sorted by: `shown` is its health as pages colour it, `problem_count` how
-    much is wrong with it; `topics` that the search was found in are named."""
+    """A flow with what it is found, filtered and sorted by: `shown` is its health as pages colour it, `problem_count`
+    how much is wrong with it; `topics` that the search was found in are named."""
 
     status: FlowStatus
     shown: str
