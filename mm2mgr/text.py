@@ -121,16 +121,24 @@ def nearest(name: str, known_names: Iterable[str], cutoff: float = 0.6, count: i
     return [spelt[match] for match in get_close_matches(name.lower(), list(spelt), count, cutoff)]
 
 
-_UNITS = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+_PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _NAMES_SHOWN = 5
 
 
 def rate_text(bytes_per_second: float) -> str:
     """Write a rate in decimal units (kB = 10³, MB = 10⁶) with three digits, such as 26.6 MB/s."""
-    for size, unit in _UNITS:
-        if bytes_per_second >= 0.9995 * size:
-            return f"{_three_digits(bytes_per_second / size)} {unit}"
-    return f"{_three_digits(bytes_per_second)} B/s"
+    digits, prefix = _decimal(bytes_per_second)
+    return f"{digits} {prefix}B/s"
+
+
+def count_text(count: float) -> str:
+    """Write a number in decimal units (k = 10³, M = 10⁶) with three digits, such as 12.3 k."""
+    return " ".join(filter(None, _decimal(count)))
+
+
+def records_rate_text(records_per_second: float) -> str:
+    """Write records per second in decimal units with three digits, such as 12.3 k records/s."""
+    return f"{count_text(records_per_second)} records/s"
 
 
 def bytes_text(size_bytes: float) -> str:
@@ -157,6 +165,15 @@ def span_text(seconds: float) -> str:
 def list_names(names: Sequence[str]) -> str:
     """Join names with commas; after five, say how many more there are."""
     return few(names, _NAMES_SHOWN)
+
+
+def _decimal(value: float) -> tuple[str, str]:
+    """Return the digits of a number and its prefix; beyond the largest one as a power of ten, so that no text is
+    long."""
+    if value >= 999.5e18:
+        return f"{value:.0e}", ""
+    size, prefix = next((unit for unit in _PREFIXES if value >= 0.9995 * unit[0]), (1.0, ""))
+    return _three_digits(value / size), prefix
 
 
 def _three_digits(value: float) -> str:

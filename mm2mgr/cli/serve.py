@@ -52,7 +52,6 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-PARTS = ("watch", "reconcile", "sample", "throughput", "audit", "rebalance", "failover")
 _WRITERS = ("watch", "reconcile", "rebalance")
 _TABLES = ("sample", "throughput", "audit")
 _PARTS_OF = {
@@ -68,6 +67,8 @@ _PARTS_OF = {
 
 
 def _parts(text: str) -> tuple[str, ...]:
+    from mm2mgr.operations.estate_view import PARTS
+
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if name not in PARTS:
@@ -234,9 +235,9 @@ _tell_parts(serve)
 def _refuse_options_of_others(context: click.Context, parts: frozenset[str]) -> None:
     """UsageError for an option of a part that --with does not name."""
     for parameter in context.command.params:
-        of = _PARTS_OF.get(str(parameter.name), PARTS)
+        of = _PARTS_OF.get(str(parameter.name), ())
         is_typed = context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
-        if is_typed and of is not PARTS and not parts.intersection(of):
+        if is_typed and of and not parts.intersection(of):
             raise click.UsageError(f"{parameter.opts[0]} needs --with {' or --with '.join(of)}")
 
 

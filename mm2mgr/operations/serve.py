@@ -34,7 +34,7 @@ from mm2mgr.operations.failover_watch import (
 )
 from mm2mgr.operations.local_paths import LocalPaths
 from mm2mgr.operations.sample import refuse_unsampled
-from mm2mgr.operations.serve_parts import Parts, ServeOrder, part_thread
+from mm2mgr.operations.serve_parts import Parts, PartsHost, ServeOrder, part_thread
 from mm2mgr.operations.status import LagOptions, report
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.problems.status import observe
@@ -147,9 +147,8 @@ class EstateWatch:
             host=socket.gethostname(),
             local_paths=_local_paths(workspace, self._order),
         )
-        self._parts = Parts(
-            self._order, self._closing, lambda: self._workspace, lambda: self._view, self._publish, clock
-        )
+        host = PartsHost(self._closing, lambda: self._workspace, lambda: self._view, self._publish, clock)
+        self._parts = Parts(self._order, host)
         steps = ((self.look_once, self._order.every_seconds), (self.survey_once, self._order.survey_seconds))
         self._threads = [part_thread(step.__name__, self._repeat, step, seconds) for step, seconds in steps]
         self._threads += self._parts.readers

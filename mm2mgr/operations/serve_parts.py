@@ -170,20 +170,21 @@ def read_leaders(topology: Topology, connects: Sequence[str], group: str) -> dic
     return {alias: describe_holder(holder) for alias, holder in holders.items()}
 
 
-class Parts:
-    """Runs the parts of an order in threads of their own until `closing` is set, and keeps their states in the view."""
+class PartsHost(NamedTuple):
+    """What a process shares with its parts: when it ends, the newest tree and view, how a view is changed, the time."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  what the process shares with its parts
-        self,
-        order: ServeOrder,
-        closing: threading.Event,
-        workspace: Callable[[], Workspace],
-        view: Callable[[], EstateView],
-        publish: Callable[[Callable[[EstateView], EstateView]], object],
-        clock: Callable[[], float],
-    ) -> None:
-        self._order, self._closing, self._clock = order, closing, clock
-        self._workspace, self._view, self._publish = workspace, view, publish
+    closing: threading.Event
+    workspace: Callable[[], Workspace]
+    view: Callable[[], EstateView]
+    publish: Callable[[Callable[[EstateView], EstateView]], object]
+    clock: Callable[[], float]
+
+
+class Parts:
+    """Runs the parts of an order in threads of their own until the host closes, and keeps their states in the view."""
+
+    def __init__(self, order: ServeOrder, host: PartsHost) -> None:
+        self._order, (self._closing, self._workspace, self._view, self._publish, self._clock) = order, host
         self._halt: Callable[[], object] | None = None
         self._sampling_ended = threading.Event()
         self._asked: dict[str, tuple[float, tuple[str, ...], dict[str, str]]] = {}
@@ -191,7 +192,7 @@ class Parts:
         states = {name: PartState(part.every_seconds, part.group is not None) for name, part in self.parts.items()}
         if order.reconciles and order.rebalances:
             states["rebalance"] = states["reconcile"]
-        publish(lambda view: replace(view, parts=states))
+        self._publish(lambda view: replace(view, parts=states))
         threads = [(part.group, part_thread(name, self.run, name)) for name, part in self.parts.items()]
         self.leased = [thread for group, thread in threads if group]
         self.readers = [thread for group, thread in threads if not group]

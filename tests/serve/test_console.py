@@ -10,11 +10,22 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.evidence.traffic import TrafficHistory
 from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.problems.kind import ProblemSubject
+from mm2mgr.serve.pages import flow_link
 from tests.observe.examples import example_problem
-from tests.serve.estate import CHROMIUM, SURVEY, flow_status, look_of, nine_flows, serving, view_of
+from tests.serve.estate import (
+    CHROMIUM,
+    SURVEY,
+    flow_status,
+    flow_traffic,
+    look_of,
+    nine_flows,
+    serving,
+    view_of,
+)
 
 pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
@@ -174,6 +185,7 @@ def test_a_slash_searches_and_a_button_copies_the_command(page: Any, url: str) -
     page.locator("button.copy").first.click()
     page.get_by_role("button", name="Copied").or_(page.get_by_text("Copied")).first.wait_for(timeout=5000)
     assert page.evaluate("navigator.clipboard.readText()") == "mm2mgr losses 'orders:dc1->agg-east'"
+    page.get_by_role("status").get_by_text("Copied: mm2mgr losses 'orders:dc1->agg-east'").wait_for(timeout=5000)
     page.locator("#q").press("Enter")
     page.wait_for_url("**/flows?q=a%2Fb")
 
@@ -270,3 +282,33 @@ def test_paper_has_no_buttons(page: Any, url: str) -> None:
     page.emulate_media(media="print")
     assert page.locator(".entry .command").first.is_visible()
     assert not any(page.locator(name).first.is_visible() for name in ("nav", "#pause", "#q", ".copy"))
+
+
+@pytest.mark.parametrize("width", [400, 640])
+@pytest.mark.parametrize(("path", "label"), [("/flows", "Flows"), ("/", "Traffic by pair")])
+def test_rates_are_seen_without_scrolling_sideways_and_the_head_is_two_rows(
+    page: Any, url: str, path: str, label: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(url + path)
+    region = f".wide[aria-label='{label}']"
+    assert page.evaluate(f'(e => e.scrollWidth - e.clientWidth)(document.querySelector("{region}"))') == 0
+    assert page.locator(f"{region} th").get_by_text("records/s").is_visible()
+    looked, form = (page.locator(name).bounding_box() for name in ("#looked", ".top form"))
+    assert abs((looked["y"] + looked["height"] / 2) - (form["y"] + form["height"] / 2)) < 4, (
+        "they are beside each other"
+    )
+
+
+def test_labels_of_the_largest_rates_are_whole(page: Any, url: str, shown: dict[str, EstateView]) -> None:
+    """A flow of 10¹¹ records and up to 10²⁴ bytes per second: nothing of a chart begins before its left edge."""
+    view = shown["view"]
+    flow = view.look.status.flows[0].flow if view.look else ""
+    for record_bytes in (1.5e4, 1e13):
+        past = flow_traffic(time.time(), 1e11, 10**15, record_bytes)
+        history = TrafficHistory({flow: past})
+        shown["view"] = replace(view, survey=replace(SURVEY, traffic=history))
+        page.goto(f"{url}{flow_link(flow)}&range=24h")
+        lefts = page.evaluate("[...document.querySelectorAll('.chart text')].map(t => t.getBBox().x)")
+        assert len(lefts) > 20
+        assert min(lefts) >= 0

@@ -187,14 +187,14 @@ def test_nothing_is_near_what_is_like_nothing() -> None:
 def test_the_picture_has_every_cluster_and_what_flows_between_them() -> None:
     text = html.unescape(ask("/").text)
     titles = re.findall(r"<title>([^<]+)</title>", text.partition("<svg")[2])
-    assert "eu to main: 6,340 records/s, 3 flows, ok" in titles
+    assert "eu to main: 6.34 k records/s, 3 flows, ok" in titles
     of_us = [title for title in titles if title.startswith("us to main: ")]
-    assert of_us == ["us to main: 3,100 records/s, 2 flows, problem", "us to main: 0 records/s, 1 flow, problem"]
+    assert of_us == ["us to main: 3.1 k records/s, 2 flows, problem", "us to main: 0 records/s, 1 flow, problem"]
     red = text.index('<path class="problem"', text.index(of_us[0]) - 2000)
     assert '<path class="attention"' in text, "paused and drift are amber, as in the list of what is wrong"
     assert red
     assert "edge to edge: unknown, 1 flow, unknown" in titles
-    assert "target hub: at least 9,440 records/s, 7 flows, problem" in titles
+    assert "target hub: at least 9.44 k records/s, 7 flows, problem" in titles
     assert '<a href="/flows?source=eu&connect=main" tabindex="-1"><path class="ok"' in text
     assert '<a href="/flows?target=hub"><title>' in text
     assert 'stroke-dasharray="4 3"' in text, "what is unknown is dashed"
@@ -205,7 +205,7 @@ def test_the_numbers_of_the_picture_are_a_table_with_the_worst_first() -> None:
     shown = picture(NOW, SHOP)
     assert shown is not None
     rows = shown["numbers"].rows  # type: ignore[attr-defined]
-    assert rows[0] == ("eu", "archive", "archive", "1", "1,400 records/s", "problem")
+    assert rows[0] == ("eu", "archive", "archive", "1", "1.4 k records/s", "problem")
     assert [row[-1] for row in rows] == ["problem", "problem", "unknown", "waiting", "ok"]
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from mm2mgr.output.page import escape
-from mm2mgr.text import rate_text, span_text
+from mm2mgr.text import count_text, rate_text, span_text
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BASE, _HEIGHT = 480.0, 70.0, 472.0, 16.0, 132.0, 152.0
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
@@ -67,19 +67,8 @@ class Unit(NamedTuple):
     is_time: bool = False
 
 
-def number_text(value: float) -> str:
-    """Write a number with three digits in decimal units, such as 12.3 k."""
-    text, unit = rate_text(value).removesuffix("B/s").rsplit(" ", 1)
-    return f"{text} {unit}".rstrip() if unit else text
-
-
-def records_rate_text(value: float) -> str:
-    """Write records per second."""
-    return f"{number_text(value)} records/s"
-
-
-RECORDS = Unit(number_text)
-RECORDS_PER_SECOND = Unit(number_text)
+RECORDS = Unit(count_text)
+RECORDS_PER_SECOND = Unit(count_text)
 BYTES_PER_SECOND = Unit(rate_text)
 TIME = Unit(span_text, is_time=True)
 

@@ -24,7 +24,7 @@ from mm2mgr.serve.pages.base import (
 )
 from mm2mgr.serve.pages.flows import pair_lag
 from mm2mgr.serve.pages.traffic import traffic_of
-from mm2mgr.text import fit_text, nearest, number_of, whole_number
+from mm2mgr.text import count_text, fit_text, nearest, number_of, whole_number
 
 FILTERS = {
     "health": "health",
@@ -84,15 +84,10 @@ def flows_link(**parameters: str) -> str:
     return f"/flows?{urlencode(words)}" if words else "/flows"
 
 
-def count_rate(per_second: float) -> str:
-    """Write a number of records per second."""
-    return f"{per_second:,.0f}" if per_second >= 100 or not per_second else f"{per_second:.1f}"
-
-
 @dataclass(frozen=True)
 class _Row:
-    """A flow with what it is found, filtered and sorted by: `shown` is its health as pages colour it, `problem_count` what is
-    wrong with it; `topics` that the search was found in are named."""
+    """A flow with what it is found, filtered and sorted by: `shown` is its health as pages colour it, `problem_count`
+    how much is wrong with it; `topics` that the search was found in are named."""
 
     status: FlowStatus
     shown: str
@@ -269,7 +264,7 @@ def _cells(row: _Row) -> Context:
         "topics": topics,
         "shown": row.shown,
         "lag": row.lag,
-        "rate": "unknown" if row.rate is None else count_rate(row.rate),
+        "rate": "unknown" if row.rate is None else count_text(row.rate),
         "state": status.state,
         "tasks": _tasks_text(status.tasks),
         "connect": status.connect,
@@ -304,7 +299,7 @@ _COLUMNS: Mapping[str, _Column] = {
     "lag": _Column("lag", lambda row: row.lag_order, first="-"),
     "rate": _Column("records/s", lambda row: -1.0 if row.rate is None else row.rate, is_number=True, first="-"),
     "state": _Column("connector", lambda row: row.status.state, is_minor=True),
-    "tasks": _Column("tasks", lambda row: len(row.status.tasks), first="-"),
+    "tasks": _Column("tasks", lambda row: len(row.status.tasks), first="-", is_minor=True),
     "connect": _Column("Connect cluster", lambda row: row.status.connect, is_minor=True),
     "problems": _Column("problems", lambda row: row.problem_count, is_number=True, first="-", is_minor=True),
 }

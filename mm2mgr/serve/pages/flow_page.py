@@ -47,11 +47,10 @@ from mm2mgr.serve.pages.charts import (
     chart,
     line_sign,
     mark_sign,
-    number_text,
 )
 from mm2mgr.serve.pages.traffic import beside_lines, traffic_of
 from mm2mgr.serve.pages.wrong import late_line
-from mm2mgr.text import number_of, rate_text, span_text
+from mm2mgr.text import count_text, number_of, rate_text, records_rate_text, span_text
 
 _HOURS_GAP_SECONDS = 2 * HOUR_SECONDS
 _MOST_CHANGES = 50
@@ -223,9 +222,9 @@ def _numbers(view: EstateView, name: str, points: Sequence[TrafficPoint], now: f
         rows.append(
             (
                 utc(point.time)[:16],
-                number_text(point.lag),
+                count_text(point.lag),
                 "unknown" if late is None else span_text(late),
-                *(_rate(rate, number_text) for rate in (point.source_rate, point.mirrored_rate)),
+                *(_rate(rate, count_text) for rate in (point.source_rate, point.mirrored_rate)),
                 *(_rate(volume(rate, size), rate_text) for rate in (point.source_rate, point.mirrored_rate)),
             )
         )
@@ -380,8 +379,8 @@ def _load_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
     if moves and moves.mirrored_records_per_second is not None:
         volume = moves.mirrored_bytes_per_second
         in_bytes = "" if volume is None else f" ({rate_text(volume)})"
-        source = f"{moves.source_records_per_second or 0.0:.1f} records/s that its source gets"
-        yield f"Mirrors {moves.mirrored_records_per_second:.1f} records/s{in_bytes}, of {source}."
+        source = f"{records_rate_text(moves.source_records_per_second or 0.0)} that its source gets"
+        yield f"Mirrors {records_rate_text(moves.mirrored_records_per_second)}{in_bytes}, of {source}."
     if (counted := status.interruptions) and any(counted.last_30_days):
         last_hour = counted.last_hour.text or "nothing"
         yield f"Interrupted in 30 days by {counted.last_30_days.text}; in the last hour by {last_hour}."
@@ -418,7 +417,7 @@ def _load_cells(load: TaskLoad | None) -> tuple[str, str]:
     least, records = "at least " if load.unmeasured_partitions else "", load.records_per_second
     return (
         "unknown" if load.bytes_per_second is None else f"{least}{rate_text(load.bytes_per_second)}",
-        "unknown" if records is None else f"{least}{records:.1f}/s",
+        "unknown" if records is None else f"{least}{count_text(records)}/s",
     )
 
 

@@ -12,9 +12,9 @@ from mm2mgr.output.sankey import Drawing, Stream, sankey, sum_text
 from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.serve.pages.base import MOST_ROWS, SIGNS, WORDS, WORST_FIRST, Context, flow_link, shown_health
-from mm2mgr.serve.pages.flow_list import count_rate, flows_link
+from mm2mgr.serve.pages.flow_list import flows_link
 from mm2mgr.serve.pages.flows import UNKNOWN_LAG, pair_lag
-from mm2mgr.text import number_of, rate_text, span_text
+from mm2mgr.text import number_of, rate_text, records_rate_text, span_text
 
 _COLUMNS = {"source": "source", "Connect cluster": "connect", "target": "target"}
 _STATES = {word: ("" if word == "ok" else sign, WORDS[word]) for word, sign in SIGNS.items()}
@@ -76,11 +76,7 @@ def _rates(
     measured = [flow for flow, rate in records.items() if rate is not None]
     if measured and all(volumes[flow] is not None for flow in measured):
         return volumes, rate_text, "bytes per second"
-    return records, _records_rate, "records per second"
-
-
-def _records_rate(rate: float) -> str:
-    return f"{count_rate(rate)} records/s"
+    return records, records_rate_text, "records per second"
 
 
 def _matrix(now: float, view: EstateView, flows: Iterable[FlowStatus]) -> Context:

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from mm2mgr.evidence.traffic import Beside, Verdict, add_up, by_hour, rates_beside, verdict, volume
 from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.serve.pages.base import Context, flow_link
-from mm2mgr.serve.pages.charts import number_text, records_rate_text, sparkline
-from mm2mgr.text import number_of, rate_text
+from mm2mgr.serve.pages.charts import sparkline
+from mm2mgr.text import count_text, number_of, rate_text, records_rate_text
 
 _SHOWN = 8
 """Pairs that are not folded."""
@@ -141,7 +141,7 @@ def _row(pair: str, flows: Sequence[tuple[str, FlowTrafficNow]]) -> Context:
 
 
 def _records(rate: float | None) -> str:
-    return "unknown" if rate is None else number_text(rate)
+    return "unknown" if rate is None else count_text(rate)
 
 
 def _spark_label(hours: Sequence[float | None]) -> str:
@@ -149,4 +149,4 @@ def _spark_label(hours: Sequence[float | None]) -> str:
     if not measured:
         return ""
     gaps = f", {number_of(len(hours) - len(measured), 'hour')} not measured" if len(measured) < len(hours) else ""
-    return f"24 h: {number_text(min(measured))} to {records_rate_text(max(measured))}{gaps}"
+    return f"24 h: {count_text(min(measured))} to {records_rate_text(max(measured))}{gaps}"

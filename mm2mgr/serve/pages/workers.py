@@ -13,8 +13,8 @@ from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import ConnectorState, FlowStatus, TaskState
 from mm2mgr.serve.pages.base import MOST_ROWS, Context, flow_link, shown_health, utc
-from mm2mgr.serve.pages.flow_list import count_rate, flows_link
-from mm2mgr.text import few, fit_text, nearest, number_of, rate_text
+from mm2mgr.serve.pages.flow_list import flows_link
+from mm2mgr.text import count_text, few, fit_text, nearest, number_of, rate_text
 
 if TYPE_CHECKING:
     from mm2mgr.operations.estate_workers import SeenWorker, SeenWorkers
@@ -299,5 +299,5 @@ def _task(view: EstateView, task: _Task) -> Context:
         "state": task.word,
         "partitions": "-" if task.state.partitions is None else task.state.partitions,
         "load": ("unknown" if volume is None else f"{least}{rate_text(volume)}") if is_flow else "-",
-        "records": ("unknown" if records is None else f"{least}{count_rate(records)}/s") if is_flow else "-",
+        "records": ("unknown" if records is None else f"{least}{count_text(records)}/s") if is_flow else "-",
     }

@@ -12,7 +12,8 @@
   }
 
   function decimal(value) {
-    for (const [size, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (value >= 999.5e18) return `${value.toExponential(0)} `;
+    for (const [size, unit] of [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
       if (value >= 0.9995 * size) return `${threeDigits(value / size)} ${unit}`;
     }
     return `${threeDigits(value)} `;

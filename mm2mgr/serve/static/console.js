@@ -181,6 +181,14 @@
     (document.querySelector(".find [name=q]") || document.getElementById("q"))?.focus();
   });
 
+  // For those who do not see the button change; emptied before, so that the same words are read again.
+  function announce(text) {
+    const told = document.getElementById("told");
+    if (!told) return;
+    told.textContent = "";
+    setTimeout(() => { told.textContent = text; }, 50);
+  }
+
   function decorate(part) {
     for (const command of part.querySelectorAll(".command")) {
       const button = document.createElement("button");
@@ -199,10 +207,12 @@
     try {
       await navigator.clipboard.writeText(command.textContent);
       button.textContent = "Copied";
+      announce(`Copied: ${command.textContent}`);
       setTimeout(() => { button.textContent = "Copy"; }, 1500);
     } catch { // no clipboard here: what is selected is copied by the keyboard
       window.getSelection()?.selectAllChildren(command);
       button.textContent = "Press Ctrl+C";
+      announce("Selected; press Ctrl+C to copy");
     }
   });
 
