@@ -275,7 +275,7 @@ def install_locked(folder: Path, lock: str, **more: str) -> list[str]:
         timeout=60,
         check=True,
     )
-    assert [each.name for each in (folder / ".venv").glob("install-*")] == []
+    assert [path.name for path in (folder / ".venv").glob("install-*")] == []
     return (folder / "calls").read_text().splitlines()
 
 
@@ -294,7 +294,7 @@ def test_a_version_of_pyspark_that_is_installed_already_is_not_built_again(tmp_p
     assert "--require-hashes" in asked
     assert (tmp_path / "built").read_text() == ""
     site = tmp_path / ".venv" / "other" / "lib" / "python3.13" / "site-packages"
-    assert sorted(each.name for each in site.iterdir()) == ["pyspark", f"pyspark-{version}.dist-info"]
+    assert sorted(path.name for path in site.iterdir()) == ["pyspark", f"pyspark-{version}.dist-info"]
     assert (site / "pyspark").resolve() == package.resolve()
 
 
