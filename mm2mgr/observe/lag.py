@@ -76,11 +76,13 @@ class LastStored(NamedTuple):
     """Where stored offsets are from while no worker answers, or their own Kafka cluster does not: `seen_at`, the last
     look at the workers (seconds since 1970), or None for the topic in which they store them, read now. `target_moves`:
     whether the target has grown since the look before, so that workers run and only mm2mgr cannot reach them; None at
-    the first look without them.
+    the first look without them. `uncounted`: the target has grown since these offsets were seen, and not every new
+    offset there is a mirrored record, so that fewer records may wait.
     """
 
     seen_at: float | None = None
     target_moves: bool | None = None
+    uncounted: bool = False
 
 
 class PartitionLag(NamedTuple):
@@ -180,8 +182,9 @@ class FlowLag:
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether partitions are missing from the total, or no worker mirrors what arrives."""
-        return bool(self.unread) or self.last_stored is not None
+        """Whether partitions are missing from the total, or no worker mirrors what arrives, as far as is seen."""
+        is_frozen = self.last_stored is not None and not self.last_stored.uncounted
+        return is_frozen or (bool(self.unread) and self.last_stored is None)
 
     def age_seconds(self, flush_interval_seconds: float) -> float | None:
         """Return how old the offsets may be that a lag is counted from; None where nothing waits by such an offset."""
@@ -288,12 +291,16 @@ def measure_without_workers(
     target_ends = {
         (partition.partition.topic, partition.partition.partition): partition.arrived for partition in lag.partitions
     }
-    moves = any(
-        place.latest is not None and (end := target_ends.get((topic, number))) is not None and end > place.latest
-        for topic, places in remembered.items()
-        for number, place in places.items()
-    )
-    return replace(lag, defects=Defects(), last_stored=last._replace(target_moves=moves))
+    places = [
+        (place, end)
+        for topic, of_topic in remembered.items()
+        for number, place in of_topic.items()
+        if (end := target_ends.get((topic, number))) is not None
+    ]
+    moves = any(place.latest is not None and end > place.latest for place, end in places)
+    grown = any(place.arrived is not None and end > place.arrived for place, end in places)
+    uncounted = grown and not is_only_writer(reading, flow)
+    return replace(lag, defects=Defects(), last_stored=last._replace(target_moves=moves, uncounted=uncounted))
 
 
 def _short(remotes: Mapping[str, str], source: RunningKafka, target: RunningKafka) -> dict[str, int] | None:

@@ -259,7 +259,9 @@ def _lag_by_last_stored(reading: Reading, flow: Flow, earlier: Memory) -> FlowLa
             if place.stored >= 0
         }
     lag = measure_without_workers(reading, flow, stored, remembered, last)
-    return lag if old.state == UNREAD else replace(lag, last_stored=last)
+    if old.state != UNREAD and lag.last_stored:
+        return replace(lag, last_stored=last._replace(uncounted=lag.last_stored.uncounted))
+    return lag
 
 
 def _seen_offsets(reading: Reading, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:

@@ -190,9 +190,9 @@ def say_watch_round(done: WatchRound, printed: str) -> str:
 def _still_not_watched(done: WatchRound, printed: Sequence[str]) -> Iterator[str]:
     """Yield the lines of `not_watched`; a cluster that rests between two tries keeps its line, with the reason."""
     beginnings = [_not_watched_line(connect, "") for connect in done.resting]
-    kept = {line.partition(": ")[0]: line for line in printed if line.startswith(tuple(beginnings))}
+    earlier = {line.partition(": ")[0]: line for line in printed if line.startswith(tuple(beginnings))}
     for line in not_watched(done):
-        yield kept.get(line.partition(": ")[0], line)
+        yield earlier.get(line.partition(": ")[0], line)
 
 
 def action_line(action: WatchAction) -> str:

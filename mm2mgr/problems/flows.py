@@ -16,7 +16,7 @@ from mm2mgr.live.kafka_state import RunningKafka
 from mm2mgr.observe.interruptions import InterruptionCounts, describe_counts
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, Standing
-from mm2mgr.observe.trend import Trend
+from mm2mgr.observe.trend import Points, lag_trend
 from mm2mgr.problems.kind import (
     NAMED,
     FlowCase,
@@ -296,13 +296,17 @@ class WorkersSilent(ProblemEvidence):
         )
 
 
-def workers_silent(flow: Flow, lag: FlowLag, going: Trend | None, own_kafka: str = "") -> Iterator[LiveProblem]:
-    """Judge a flow whose workers know nothing, by its lag since: a target that moves shows that they run. `own_kafka`:
-    where they answer, and the Kafka cluster that they live on does not."""
+def workers_silent(flow: Flow, lag: FlowLag, points: Points, own_kafka: str = "") -> Iterator[LiveProblem]:
+    """Judge a flow whose workers know nothing, by its lag since, as `points` of looks have it: a target that moves
+    shows that they run. `own_kafka`: where they answer, and the Kafka cluster that they live on does not. Where what
+    arrived cannot be counted, only what came since the last look is sure to wait."""
+    uncounted = lag.last_stored is not None and lag.last_stored.uncounted
+    going = lag_trend(points[-2:] if uncounted else points, (), 0.0, frozen=True)
     is_still = lag.last_stored is not None and lag.last_stored.target_moves is False
     rests = flow.settings.state in RESTING_WORDS
     if going and going.direction == "growing" and is_still and not rests and lag.total_records:
-        evidence = WorkersSilent(lag.total_records, going.records, not lag.blind, own_kafka)
+        waiting = going.records if uncounted else lag.total_records
+        evidence = WorkersSilent(waiting, going.records, not lag.blind, own_kafka)
         yield LiveProblem(evidence, ProblemSubject(flow.connect.name, flow=flow.id), going.seconds)
 
 

@@ -280,7 +280,7 @@ def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: It
     lost = list(lost)
     silent = lag.last_stored and case.state == "RUNNING"
     problems = (
-        *(workers_silent(flow, lag, case.trend, flow.connect.kafka) if silent else ()),
+        *(workers_silent(flow, lag, case.flow_memory.progress.get(FLOW, ()), flow.connect.kafka) if silent else ()),
         *flow_problems(case),
         *records_lost(lost, now, creates),
         *audit_differs(lost, now),
@@ -340,9 +340,10 @@ def _unread_status(
     failure = reading.connects[flow.connect.name].failure
     reason = one_line(failure.message) if failure else "no source connector was rendered for this flow"
     lost, last_lag = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
-    going = lag_trend(memory.progress.get(FLOW, ()), (), 0.0, frozen=True) if last_lag else None
+    points = memory.progress.get(FLOW, ())
+    going = lag_trend(points, (), 0.0, frozen=True) if last_lag else None
     problems = (
-        *(workers_silent(flow, last_lag, going) if last_lag and not memory.rest else ()),
+        *(workers_silent(flow, last_lag, points) if last_lag and not memory.rest else ()),
         *records_lost(lost, reading.taken_at),
         *audit_differs(lost, reading.taken_at),
     )
@@ -350,7 +351,7 @@ def _unread_status(
         flow.connect.name, "", "source", flow.pair, "unknown", "problem" if problems else "unknown", (), problems,
         (reason,), flow=flow.id,
         lag_records=last_lag.total_records if last_lag else None,
-        lag_at_least=last_lag is not None,
+        lag_at_least=last_lag is not None and last_lag.is_lower_bound,
         lag_partitions=last_lag.most_behind(_MOST_SHOWN) if last_lag else (),
         offsets_note=_unread_offsets_note(flow, reading, lag),
         trend=going,
@@ -373,7 +374,8 @@ def _counted_from(reading: Reading, last: LastStored) -> str:
         else f"the offsets that were stored at the last look at its workers, {_ago(reading, last.seen_at)} ago"
     )
     moves = "; the target grows, so workers run, and only mm2mgr cannot reach them"
-    return f"lag is counted from {place}{moves if last.target_moves else ''}"
+    fewer = "; the target has grown since, so fewer may wait" if last.uncounted else ""
+    return f"lag is counted from {place}{moves if last.target_moves else ''}{fewer}"
 
 
 def _ago(reading: Reading, at: float) -> str:

@@ -17,7 +17,7 @@ from mm2mgr.errors import KafkaSilence
 from mm2mgr.live.internal_topics import parse_connect_offsets
 from mm2mgr.live.questions import OffsetsInTopic
 from mm2mgr.live.reach import KafkaReach
-from tests.observe.estate import TREE, Estate, kinds, sentences, topology_of
+from tests.observe.estate import TREE, Estate, estate, kinds, sentences, topology_of
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -67,6 +67,32 @@ def test_a_target_that_grows_shows_that_workers_run(small: Estate, tmp_path: Pat
         flow = small.flow(later_seconds=30)
         assert (flow.health, flow.problems, flow.lag_records) == ("unknown", (), 10)
     assert "the target grows, so workers run, and only mm2mgr cannot reach them" in flow.offsets_note
+
+
+@pytest.mark.parametrize(
+    ("more", "topic"),
+    [("replication_policy: identity", "orders"), ("delivery: exactly_once", "A.orders")],
+    ids=["anybody may write", "transaction markers"],
+)
+def test_at_least_is_not_said_where_arrivals_cannot_be_counted(tmp_path: Path, more: str, topic: str) -> None:
+    with estate(tmp_path, more=more) as small:
+        small.kafka.clusters["B"] = {topic: [(0, 0), (0, 0)]}
+        small.log(0, 100)
+        small.log(0, 100, alias="B", topic=topic)
+        small.stored(99)
+        small.flow()
+        kill_workers(small, tmp_path, more=more)
+        for end in (150, 200, 200, 203, 203):  # workers run, and mm2mgr cannot reach them
+            small.log(0, end)
+            small.log(0, end, alias="B", topic=topic)
+            flow = small.flow(later_seconds=30)
+            assert (flow.health, flow.problems, flow.lag_at_least) == ("unknown", (), False), end
+        assert "the target has grown since, so fewer may wait" in flow.offsets_note
+        small.log(0, 210)  # and now they are dead
+        flow = small.flow(later_seconds=30)
+        assert (flow.lag_records, flow.lag_at_least) == (110, False)
+        (sentence,) = sentences(flow)
+        assert "at least 7 records wait, 7 of them new in the last 30 s" in sentence
 
 
 def test_a_flow_that_nobody_produces_to_is_no_problem_without_workers(small: Estate, tmp_path: Path) -> None:
