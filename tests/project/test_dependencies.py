@@ -75,10 +75,10 @@ def test_the_lowest_versions_are_those_of_the_lower_bounds() -> None:
         assert same, f"{requirement} is tested with {version}: make lock, or state the bound that exists"
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "lowest.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "lowest.lock", "uv.lock"])
 def test_each_package_of_a_lock_file_has_a_hash(name: str) -> None:
     entries = re.split(r"\n(?=[a-z])", (REPOSITORY / ".ci" / name).read_text())[1:]
-    assert len(entries) > 30
+    assert len(entries) > 30 or name == "uv.lock"
     assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
     assert [line for entry in entries for line in entry.splitlines() if "://" in line] == []
 
@@ -165,8 +165,16 @@ case "$*" in
   *version_info*) echo {minor} ;;
   -V) echo "Python 3.{minor}.1" ;;
   "-m venv "*) for folder do :; done; mkdir -p "$folder/bin"; cp "$0" "$folder/bin/python" ;;
+  *purelib*) site=${{0%/bin/python}}/lib/python3.{minor}/site-packages; mkdir -p "$site"; echo "$PWD/$site" ;;
   *) echo "3.{minor} $*" >> calls; case "$*" in *pytest*) [ "$FAILS" != {minor} ] ;; esac ;;
 esac
+"""
+# Notes its call and what of PySpark the lock file asks for.
+FAKE_UV = """#!/bin/sh
+for lock do :; done
+echo "uv $*" >> calls
+grep '^pyspark' "$lock" >> built
+[ "$UV_FAILS" != yes ]
 """
 
 
@@ -176,16 +184,22 @@ def fake_python(path: Path, minor: int) -> None:
     path.chmod(0o755)
 
 
-def other_versions(folder: Path, fails: int = 0) -> tuple[str, list[str]]:
-    """Run CI's script in a folder with stand-ins for Python; return what it said, and what the stand-ins were asked."""
-    (folder / ".ci").mkdir(exist_ok=True)
-    shutil.copy(REPOSITORY / ".ci" / "other-versions", folder / ".ci")
+def prepare_clone(folder: Path) -> dict[str, str]:
+    """Make a folder with CI's scripts and lock files, and stand-ins for Python 3.11 and uv; return the environment to start them in."""
+    shutil.copytree(REPOSITORY / ".ci", folder / ".ci")
     fake_python(folder / ".venv" / "bin" / "python", 11)
-    for tool in ("bash", "cat", "cp", "dirname", "env", "grep", "mkdir", "sh", "sort"):
+    (folder / ".venv" / "bin" / "uv").write_text(FAKE_UV)
+    (folder / ".venv" / "bin" / "uv").chmod(0o755)
+    for tool in ("bash", "cat", "cp", "dirname", "env", "grep", "ln", "mkdir", "mktemp", "rm", "sed", "sh", "sort"):
         if not (folder / "bin" / tool).exists():
             (folder / "bin").mkdir(exist_ok=True)
             (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
-    env = {"PATH": str(folder / "bin"), "PYENV_ROOT": str(folder / "pyenv"), "HOME": str(folder), "FAILS": str(fails)}
+    return {"PATH": str(folder / "bin"), "PYENV_ROOT": str(folder / "pyenv"), "HOME": str(folder)}
+
+
+def other_versions(folder: Path, fails: int = 0) -> tuple[str, list[str]]:
+    """Run CI's script in a folder with stand-ins for Python; return what it said, and what the stand-ins were asked."""
+    env = {**prepare_clone(folder), "FAILS": str(fails)}
     done = subprocess.run(
         [folder / ".ci" / "other-versions"],
         cwd=folder,
@@ -206,11 +220,9 @@ def test_ci_tests_the_lowest_versions_and_the_newest_python_on_the_path(tmp_path
     (tmp_path / "bin" / "python3.15").write_text("#!/bin/sh\nexit 127\n")  # as pyenv's shims are for what is not chosen
     (tmp_path / "bin" / "python3.15").chmod(0o755)
     said, calls = other_versions(tmp_path)
-    installs = sorted(call for call in calls if "pip" in call)
-    assert [call.partition(" --quiet")[0] for call in installs] == ["3.11 -m pip install", "3.14 -m pip install"]
-    assert [call.split("--require-hashes ")[1] for call in installs] == [
-        "-r .ci/lowest.lock",
-        "-r .ci/requirements.lock",
+    assert sorted(call.partition("--python ")[2] for call in calls if "pip install" in call) == [
+        ".venv/lowest/bin/python --require-hashes --requirement .ci/lowest.lock",
+        ".venv/newest/bin/python --require-hashes --requirement .ci/requirements.lock",
     ]
     assert sorted(call.split(" -q")[0] for call in calls if "pytest" in call) == ["3.11 -m pytest", "3.14 -m pytest"]
     assert "unit tests with Python 3.14.1 and .ci/requirements.lock" in said
@@ -250,3 +262,51 @@ def test_ci_says_so_when_there_is_no_newer_python(tmp_path: Path) -> None:
     said, calls = other_versions(tmp_path)
     assert said.splitlines()[-1] == "no Python newer than Python 3.11.1 on this machine: the tests ran on that one only"
     assert len([call for call in calls if "pytest" in call]) == 1
+
+
+def install_locked(folder: Path, lock: str, **more: str) -> list[str]:
+    """Run `.ci/install` for a second environment of a clone; return what the stand-ins were asked."""
+    env = {**prepare_clone(folder), **more}
+    fake_python(folder / ".venv" / "other" / "bin" / "python", 13)
+    subprocess.run(
+        [folder / ".ci" / "install", ".venv/other/bin/python", f".ci/{lock}"],
+        cwd=folder,
+        env=env,
+        timeout=60,
+        check=True,
+    )
+    assert [path.name for path in (folder / ".venv").glob("install-*")] == []
+    return (folder / "calls").read_text().splitlines()
+
+
+def keep_pyspark(folder: Path, version: str) -> Path:
+    """Let a clone's .venv have a version of PySpark; return its folder."""
+    package = folder / ".venv" / "lib" / "python3.11" / "site-packages" / "pyspark"
+    package.mkdir(parents=True)
+    package.with_name(f"pyspark-{version}.dist-info").mkdir()
+    return package
+
+
+def test_a_version_of_pyspark_that_is_installed_already_is_not_built_again(tmp_path: Path) -> None:
+    (version,) = locked("requirements.lock")["pyspark"]
+    package = keep_pyspark(tmp_path, str(version))
+    (asked,) = install_locked(tmp_path, "requirements.lock")
+    assert "--require-hashes" in asked
+    assert (tmp_path / "built").read_text() == ""
+    site = tmp_path / ".venv" / "other" / "lib" / "python3.13" / "site-packages"
+    assert sorted(path.name for path in site.iterdir()) == ["pyspark", f"pyspark-{version}.dist-info"]
+    assert (site / "pyspark").resolve() == package.resolve()
+
+
+def test_another_version_of_pyspark_is_installed_from_the_lock_file(tmp_path: Path) -> None:
+    (version,) = locked("lowest.lock")["pyspark"]
+    keep_pyspark(tmp_path, f"{version}9")
+    (asked,) = install_locked(tmp_path, "lowest.lock")
+    assert asked.endswith("--require-hashes --requirement .ci/lowest.lock")
+    assert (tmp_path / "built").read_text() == f"pyspark=={version} \\\n"
+
+
+def test_where_uv_fails_pip_installs_the_same(tmp_path: Path) -> None:
+    calls = install_locked(tmp_path, "lowest.lock", UV_FAILS="yes")
+    assert calls[-1].startswith("3.13 -m pip install ")
+    assert calls[-1].endswith("--require-hashes --requirement .ci/lowest.lock")

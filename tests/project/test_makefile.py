@@ -15,7 +15,10 @@ import pytest
 _MEMORY_KB = int(re.findall(r"^MemTotal: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)[0])
 JOBS = max(1, min((os.cpu_count() or 1) + 2, _MEMORY_KB // 3_000_000))
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOOLS = ("make", "getconf", "sh", "sed", "head", "awk", "cp", "mkdir", "touch", "basename")
+TOOLS = (
+    *("make", "getconf", "sh", "sed", "head", "awk", "cp", "mkdir", "touch", "basename"),
+    *("dirname", "mktemp", "rm"),
+)
 
 # Makes a "venv" of copies of itself and notes every call; $FAILS names the step that goes wrong.
 FAKE_PYTHON = """#!/bin/sh
@@ -24,6 +27,7 @@ case "$*" in
   *version_info*) step=version ;;
   *ensurepip*) step=ensurepip ;;
   "-m venv "*) step=venv; mkdir -p .venv/bin; for tool in python ruff mypy mm2mgr; do cp "$0" ".venv/bin/$tool"; done ;;
+  *"pip install"*uv.lock) step=uv; cp "$0" .venv/bin/uv ;;
   *"pip install"*) step=pip ;;
   -V) echo "Python 3.9.2" ;;
 esac
@@ -75,6 +79,7 @@ def clone(tmp_path: Path) -> Clone:
     (made.bin / "python3").chmod(0o755)
     (tmp_path / "pyproject.toml").touch()
     shutil.copy(REPOSITORY / "Makefile", tmp_path)
+    shutil.copytree(REPOSITORY / ".ci", tmp_path / ".ci")
     return made
 
 
@@ -110,7 +115,9 @@ def test_a_changed_pyproject_installs_again(clone: Clone) -> None:
 
 
 def test_ci_installs_what_the_lock_file_has_and_nothing_else(clone: Clone) -> None:
-    locked, itself = [call for call in clone.made("setup", CI="true") if "pip install" in call]
+    uv, locked, itself = [call for call in clone.made("setup", CI="true") if "pip install" in call]
+    assert uv.endswith("--require-hashes --requirement .ci/uv.lock")
+    assert locked.startswith("uv pip install ")
     assert locked.endswith("--require-hashes --requirement .ci/requirements.lock")
     assert itself.endswith("--no-deps --editable .")
     assert [call for call in clone.made("setup", CI="true") if "pip install" in call] == []
