@@ -442,8 +442,8 @@ def _say_missing(report: TopicRoutes) -> None:
     if takers:
         say("To have it mirrored, create it there: the tree needs no change. It would go:")
     else:
-        known = " that is known" if report.unread else ""
-        say(f"No flow{known} would select it. To have it mirrored, create it, and add it to `topics` of a flow.")
+        scope = " that is known" if report.unread else ""
+        say(f"No flow{scope} would select it. To have it mirrored, create it, and add it to `topics` of a flow.")
 
 
 def _stop(cluster: str, topic: str | None, partitions: int | None) -> str:

@@ -88,7 +88,7 @@ def _written_parts(writes: Sequence[Change]) -> list[str]:
     sources = [change for change in writes if change.type == "source"]
     unread = sum(change.action == "create" and change.takes is None and not change.takes_over for change in sources)
     if unread:
-        parts.append(f"what {_counted(unread, 'new flow', 'has', 'have')} to copy is not known")
+        parts.append(f"what {_count_text(unread, 'new flow', 'has', 'have')} to copy is not known")
     pausing = sum(len(moved) for _, moved in taken)
     restarted = sum(bool(change.price.restarts) and not change.moves_to for change in sources)
     pauses = [number_of(pausing, "topic")] if pausing else []
@@ -98,12 +98,12 @@ def _written_parts(writes: Sequence[Change]) -> list[str]:
         parts.append(f"{' and '.join(pauses)} {verb} for some seconds")
     resting = sum(change.state is not None and change.state[1] in RESTING for change in sources)
     if resting:
-        parts.append(f"{_counted(resting, 'flow', 'stands', 'stand')} still from then on")
+        parts.append(f"{_count_text(resting, 'flow', 'stands', 'stand')} still from then on")
     ended = sum(change.action == "delete" and not change.moves_to for change in sources)
     if ended:
-        parts.append(f"{_counted(ended, 'flow', 'is', 'are')} mirrored no longer")
+        parts.append(f"{_count_text(ended, 'flow', 'is', 'are')} mirrored no longer")
     if renamed := sum(len(change.renames) for change in writes):
-        parts.append(f"{_counted(renamed, 'topic', 'goes', 'go')} on under another name")
+        parts.append(f"{_count_text(renamed, 'topic', 'goes', 'go')} on under another name")
     return parts
 
 
@@ -119,10 +119,10 @@ def _held_parts(plan: Plan) -> list[str]:
         (len(blocked) - len(flows), "blocked checkpoint or heartbeat connector", stay),
         (sum(1 for cluster in plan.clusters if cluster.error), "unread Connect cluster", stay),
     )
-    return [_counted(count, noun, *verbs) for count, noun, verbs in counts if count]
+    return [_count_text(count, noun, *verbs) for count, noun, verbs in counts if count]
 
 
-def _counted(count: int, noun: str, verb_of_one: str, verb: str) -> str:
+def _count_text(count: int, noun: str, verb_of_one: str, verb: str) -> str:
     return f"{number_of(count, noun)} {verb_of_one if count == 1 else verb}"
 
 
