@@ -308,8 +308,8 @@ def locked_working_folder(path: str | Path, error: OSError) -> Mm2mgrError | Non
         return None
     return Mm2mgrError(
         f"{path}: the working folder {_working_folder()} cannot be read: {error.strerror}",
-        hint=f"start mm2mgr in a folder that user {os.getuid()} may enter (docker run --workdir FOLDER; workingDir: of a"
-        " container), or let that user enter this one; --clusters and --templates with full paths need none",
+        hint=f"start mm2mgr in a folder that user {os.getuid()} may enter (docker run --workdir FOLDER; workingDir: of"
+        " a container), or let that user enter this one; --clusters and --templates with full paths need none",
     )
 
 
