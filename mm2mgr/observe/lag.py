@@ -73,13 +73,16 @@ def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_
 
 
 class LastStored(NamedTuple):
-    """Where stored offsets are from while no worker answers: `seen_at`, the last look at the workers (seconds since
-    1970), or None for the topic in which they store them, read now. `target_moves`: whether the target has grown since
-    the look before, so that workers run and only mm2mgr cannot reach them; None at the first look without them.
+    """Where stored offsets are from while no worker answers, or their own Kafka cluster does not: `seen_at`, the last
+    look at the workers (seconds since 1970), or None for the topic in which they store them, read now. `target_moves`:
+    whether the target has grown since the look before, so that workers run and only mm2mgr cannot reach them; None at
+    the first look without them. `uncounted`: the target has grown since these offsets were seen, and not every new
+    offset there is a mirrored record, so that fewer records may wait.
     """
 
     seen_at: float | None = None
     target_moves: bool | None = None
+    uncounted: bool = False
 
 
 class PartitionLag(NamedTuple):
@@ -146,8 +149,8 @@ class FlowLag:
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
     connector has stopped, and so has stored all its offsets. `assignment`: what its tasks have, `defects`: what is
     wrong with that. `short`: topics that tasks have and of which the target has fewer partitions than the source, with
-    the number there, 0 for no such topic (None: the target was not read). `last_stored`: no worker answers, and where
-    the stored offsets are from instead; what was mirrored since is not known, and records keep arriving.
+    the number there, 0 for no such topic (None: the target was not read). `last_stored`: no worker knows its offsets
+    now, and where these are from instead; what was mirrored since is not known, and records keep arriving.
     """
 
     partitions: tuple[PartitionLag, ...] = ()
@@ -179,8 +182,9 @@ class FlowLag:
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether partitions are missing from the total, or no worker mirrors what arrives."""
-        return bool(self.unread) or self.last_stored is not None
+        """Whether partitions are missing from the total, or no worker mirrors what arrives, as far as is seen."""
+        is_frozen = self.last_stored is not None and not self.last_stored.uncounted
+        return is_frozen or (bool(self.unread) and self.last_stored is None)
 
     def age_seconds(self, flush_interval_seconds: float) -> float | None:
         """Return how old the offsets may be that a lag is counted from; None where nothing waits by such an offset."""
@@ -279,20 +283,24 @@ def measure_without_workers(
     remembered: Mapping[str, Mapping[int, SeenOffset]],
     last: LastStored,
 ) -> FlowLag:
-    """Measure a flow whose Connect cluster does not answer, by what its connector stored last: both Kafka clusters
-    still answer."""
+    """Measure a flow whose stored offsets cannot be read, by what its connector stored last: its source still
+    answers."""
     desired = reading.desired[flow.id]
     running = RunningConnector(desired.name, dict(desired.config), offsets=stored)
     lag = measure(reading, flow, LiveConnector(desired, running), remembered)
     target_ends = {
         (partition.partition.topic, partition.partition.partition): partition.arrived for partition in lag.partitions
     }
-    moves = any(
-        place.latest is not None and (end := target_ends.get((topic, number))) is not None and end > place.latest
-        for topic, places in remembered.items()
-        for number, place in places.items()
-    )
-    return replace(lag, defects=Defects(), last_stored=last._replace(target_moves=moves))
+    places = [
+        (place, end)
+        for topic, of_topic in remembered.items()
+        for number, place in of_topic.items()
+        if (end := target_ends.get((topic, number))) is not None
+    ]
+    moves = any(place.latest is not None and end > place.latest for place, end in places)
+    grown = any(place.arrived is not None and end > place.arrived for place, end in places)
+    uncounted = grown and not is_only_writer(reading, flow)
+    return replace(lag, defects=Defects(), last_stored=last._replace(target_moves=moves, uncounted=uncounted))
 
 
 def _short(remotes: Mapping[str, str], source: RunningKafka, target: RunningKafka) -> dict[str, int] | None:

@@ -219,7 +219,7 @@ class FlowFacts:
 
     def _row(self, by: LagLevel, name: RowName, of: Sequence[PartitionLag], unread: Sequence[TopicPartition]) -> LagRow:
         behind = [partition for partition in of if partition.lag_records]
-        gone = bool(unread) or self.lag.last_stored is not None
+        gone = bool(unread) if self.lag.last_stored is None else not self.lag.last_stored.uncounted
         unknown = {str(partition): self.lag.unread[partition] for partition in unread}
         records = sum(partition.lag_records for partition in of)
         mine = self._trend(_key(by, name), behind)
@@ -236,7 +236,7 @@ class FlowFacts:
                 default=None,
             ),
             mine,
-            self._level(by, behind, mine) if of and not gone and self.moves else None,
+            self._level(by, behind, mine) if of and not unread and not self.lag.last_stored and self.moves else None,
             self._overtaken(behind),
             unknown,
             of[0] if by == LagLevel.PARTITION and of else None,

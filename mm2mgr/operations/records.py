@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from mm2mgr.audit.report import content_text, stamp_text
@@ -18,7 +20,8 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import one_line
 
 _CONTEXT = 200
-_KEY_OFFSETS, _WIDE = 10_000, 50_000
+_SEARCHED, _WIDE = 10_000, 50_000
+_IDENTITY = ("key", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -142,109 +145,145 @@ def _of_flow(
         message = f"offset {options.offset} of which partition? {topic} has {len(flow.partitions)}"
         raise InvalidArgument("offset", f"{message}: name it with --partition")
     since = starts.get(flow.source.alias, {})
-    failures = [f"offsets by time: {one_line(since.message)}"] if isinstance(since, Mm2mgrError) else []
     parts = {part.source.partition: part for part in flow.partitions}
-    windows = () if failures else [*_windows(parts.values(), {} if isinstance(since, Mm2mgrError) else since, options)]
-    messages, faults = _read(flow.source, windows)
-    failures += faults
-    with_key = [message for message in messages if options.key is None or message.key() == options.key.encode()]
-    with_key.sort(key=lambda message: (message.timestamp()[1], message.partition(), message.offset()))
-    from_start = options.offset is not None or options.since_ms is not None
-    few_messages = with_key[: options.count] if from_start else with_key[-options.count :]
-    judged = _find_mirrors(workspace, flow, parts, few_messages)
+    if isinstance(since, Mm2mgrError):
+        messages, failures = list[Any](), [f"offsets by time: {one_line(since.message)}"]
+    else:
+        messages, failures = _choose_records(flow.source, parts, since, options)
+    judged = _find_mirrors(workspace, flow, parts, messages)
     shown = tuple(replace(record, shown=options.show_values) for record in judged)
     return FlowRecords(flow.flow, flow.source.alias, target, topic, remote, shown, (*flow.not_judged, *failures))
 
 
-def _windows(
-    parts: Iterable[PartitionOrder], since: Mapping[TopicPartition, int], options: RecordsOptions
-) -> Iterator[LogWindow]:
-    """Yield where the records of each partition are read."""
-    count = options.count if options.key is None else max(options.count, _KEY_OFFSETS)
+def _choose_records(
+    access: LogAccess,
+    parts: Mapping[TopicPartition, PartitionOrder],
+    since: Mapping[TopicPartition, int],
+    options: RecordsOptions,
+) -> tuple[list[Any], list[str]]:
+    """Return the records that are asked for, in their order, and what could not be read or was not looked through.
+
+    Markers of transactions and what compaction removed take offsets, too: where these hold fewer records than asked
+    for, more are read, as many as are for a key.
+    """
+    key = None if options.key is None else os.fsencode(options.key)
+    from_start = options.offset is not None or options.since_ms is not None
+
+    def is_wanted(message: Any) -> bool:
+        is_late = options.since_ms is None or message.timestamp()[1] >= options.since_ms
+        return is_late and (key is None or message.key() == key)
+
+    def cut(messages: list[Any]) -> list[Any]:
+        return messages[: options.count] if from_start else messages[-options.count :]
+
+    def is_cut(place: TopicPartition) -> bool:
+        window, log = windows[place], parts[place].source_log
+        return window.end < log.end if from_start else window.first > log.start
+
+    most = max(options.count, _SEARCHED)
+    width = options.count if key is None else most
+    windows: dict[TopicPartition, LogWindow] = {}
+    by_partition: dict[TopicPartition, list[Any]] = {}
+    faults: dict[TopicPartition, str] = {}
+    left = list(parts)
+    while left:
+        windows |= {place: _window(parts[place], since, options, width) for place in left}
+        answers, failed = _read(access, [windows[place] for place in left], is_wanted, cut)
+        faults |= failed
+        by_partition |= {place: answers.get(place, []) for place in left}
+        is_short = width < most
+        left = [p for p in left if is_short and p not in failed and len(by_partition[p]) < options.count and is_cut(p)]
+        width = min(most, 10 * width)
+    messages = [message for group in by_partition.values() for message in group]
+    if options.offset is None:
+        messages.sort(key=lambda message: (message.timestamp()[1], message.partition(), message.offset()))
+    why = [] if messages else [_unread_text(windows[place]) for place in parts if is_cut(place)]
+    return cut(messages), [*faults.values(), *why, *_beyond_end(parts.values(), options.offset)]
+
+
+def _window(
+    part: PartitionOrder, since: Mapping[TopicPartition, int], options: RecordsOptions, width: int
+) -> LogWindow:
+    """Return where the records of a partition are read."""
+    log, partition = part.source_log, part.source.partition
+    if options.offset is not None:
+        first = options.offset
+    elif options.since_ms is not None:
+        at = since.get(partition, -1)
+        first = log.end if at < 0 else at
+    else:
+        first = log.end - width
+    first = max(log.start, first)
+    return LogWindow(partition, min(first, log.end), min(log.end, first + width))
+
+
+def _beyond_end(parts: Iterable[PartitionOrder], offset: int | None) -> Iterator[str]:
     for part in parts:
-        log, partition = part.source_log, part.source.partition
-        if options.offset is not None:
-            first = options.offset
-        elif options.since_ms is not None:
-            at = since.get(partition, -1)
-            first = log.end if at < 0 else at
-        else:
-            first = log.end - count
-        first = max(log.start, first)
-        yield LogWindow(partition, min(first, log.end), min(log.end, first + count))
+        if offset is not None and offset >= part.source_log.end:
+            end = f"which ends before {part.source_log.end}" if part.source_log.end else "which is empty"
+            yield f"offset {offset} is not in the log of {part.source.partition}, {end}"
 
 
-def _read(access: LogAccess, windows: Sequence[LogWindow]) -> tuple[list[Any], list[str]]:
-    """Return the records of windows, each of another partition, and why some could not be read."""
+def _unread_text(window: LogWindow) -> str:
+    """Return where no such record is, of a log of which more could be read."""
+    return f"no such record at offsets {window.first} to {window.end - 1} of {window.partition}; others were not read"
+
+
+def _read(
+    access: LogAccess,
+    windows: Sequence[LogWindow],
+    is_wanted: Callable[[Any], bool],
+    cut: Callable[[list[Any]], list[Any]] = list,
+) -> tuple[dict[TopicPartition, list[Any]], dict[TopicPartition, str]]:
+    """Return by partition the records of windows that are wanted, cut as they come, and why some could not be read."""
     from mm2mgr.audit.reading import ReadFault, WindowReader
 
-    messages: list[Any] = []
-    faults: list[str] = []
+    messages: dict[TopicPartition, list[Any]] = {}
+    faults: dict[TopicPartition, str] = {}
     for answer in WindowReader(access, windows):
         if isinstance(answer, tuple):
-            messages += answer[1]
+            place = answer[0].partition
+            messages[place] = cut([*messages.get(place, ()), *filter(is_wanted, answer[1])])
         elif isinstance(answer, ReadFault):
             place = answer.window.partition
-            faults.append(f"{place} on {access.alias} was read up to offset {answer.offset}: {answer.reason}")
+            faults[place] = f"{place} on {access.alias} was read up to offset {answer.offset}: {answer.reason}"
     return messages, faults
-
-
-@dataclass
-class _Sought:
-    """A record of the source as it was read, and what is known of its mirror so far."""
-
-    message: Any
-    record: MirroredRecord
-
-    @property
-    def is_missing(self) -> bool:
-        return self.record.state is MirrorState.MISSING
 
 
 def _find_mirrors(
     workspace: Workspace, flow: FlowOrder, parts: Mapping[TopicPartition, PartitionOrder], messages: Sequence[Any]
 ) -> list[MirroredRecord]:
-    sought = [_Sought(message, _undue(parts[_place(message)], message)) for message in messages]
-    due: dict[TopicPartition, list[_Sought]] = {}
-    for entry in sought:
-        if entry.is_missing:
-            due.setdefault(_place(entry.message), []).append(entry)
-    if due:
-        orders = tuple(replace(parts[place], source=_span(place, entries)) for place, entries in due.items())
-        (placed,) = with_targets(workspace, [replace(flow, partitions=orders)], context=_CONTEXT)
-        for window_of in (_likely_window, _wide_window):  # times out of order make the first one too small
-            _search(flow.target, placed.partitions, due, window_of)
-    return [entry.record for entry in sought]
-
-
-def _span(place: TopicPartition, entries: Iterable[_Sought]) -> LogWindow:
-    offsets = [entry.message.offset() for entry in entries]
-    return LogWindow(place, min(offsets), max(offsets) + 1)
-
-
-def _likely_window(part: PartitionOrder) -> LogWindow:
-    return replace(part.target, end=min(part.target.end, part.target.first + _WIDE))
-
-
-def _wide_window(part: PartitionOrder) -> LogWindow:
-    return LogWindow(part.target.partition, part.target.first, min(part.target_log.end, part.target.first + _WIDE))
-
-
-def _search(
-    target: LogAccess,
-    parts: Iterable[PartitionOrder],
-    due: Mapping[TopicPartition, Sequence[_Sought]],
-    window_of: Callable[[PartitionOrder], LogWindow],
-) -> None:
-    """Judge the records that are still missing by what is in a window of their target's partition."""
-    left = [part for part in parts if any(entry.is_missing for entry in due[part.source.partition])]
-    windows = [window_of(part) for part in left]
-    copies, faults = _read(target, windows)
-    for part, window in zip(left, windows, strict=True):
-        look = _Look(window, [copy for copy in copies if _place(copy) == window.partition], faults)
-        for entry in due[part.source.partition]:
-            if entry.is_missing:
-                entry.record = _judge(part, entry.message, entry.record, look)
+    due: dict[TopicPartition, list[Any]] = {}
+    judged = {id(message): _undue(parts[_place(message)], message) for message in messages}
+    for message in messages:
+        if judged[id(message)].state is MirrorState.MISSING:
+            due.setdefault(_place(message), []).append(message)
+    orders = [
+        replace(parts[place], source=LogWindow(place, of_place[0].offset(), of_place[-1].offset() + 1))
+        for place, of_place in ((place, sorted(group, key=lambda m: m.offset())) for place, group in due.items())
+    ]
+    if not orders:
+        return [judged[id(message)] for message in messages]
+    (placed,) = with_targets(workspace, [replace(flow, partitions=tuple(orders))], context=_CONTEXT)
+    for is_last in (False, True):  # times out of order make a window too small
+        windows = [
+            _wide_window(part) if is_last else replace(part.target, end=min(part.target.end, part.target.first + _WIDE))
+            for part in placed.partitions
+            if any(judged[id(message)].state is MirrorState.MISSING for message in due[part.source.partition])
+        ]
+        copies, faults = _read(flow.target, windows, _copies_wanted(placed.partitions, due))
+        looked = {window.partition: window for window in windows}
+        for part in placed.partitions:
+            if part.target.partition in looked:
+                place = part.target.partition
+                look = _Look(
+                    looked[place], copies.get(place, ()), part.expectation.fields, faults.get(place, ""), is_last
+                )
+                for message in due[part.source.partition]:
+                    record = judged[id(message)]
+                    if record.state is MirrorState.MISSING:
+                        judged[id(message)] = _judge(part, message, record, look)
+    return [judged[id(message)] for message in messages]
 
 
 def _undue(part: PartitionOrder, message: Any) -> MirroredRecord:
@@ -269,35 +308,95 @@ class _Look:
 
     window: LogWindow
     copies: Sequence[Any]
-    faults: Sequence[str]
+    counted: tuple[str, ...]
+    fault: str
+    is_last: bool
+
+    @cached_property
+    def by_fields(self) -> Mapping[tuple[object, ...], Sequence[Any]]:
+        """The records by all that is compared."""
+        return _group(self.copies, self.counted)
+
+    @cached_property
+    def by_identity(self) -> Mapping[tuple[object, ...], Sequence[Any]]:
+        """The records by key and timestamp."""
+        return _group(self.copies, _IDENTITY)
+
+
+def _group(messages: Iterable[Any], names: Iterable[str]) -> dict[tuple[object, ...], list[Any]]:
+    groups: dict[tuple[object, ...], list[Any]] = {}
+    for message in messages:
+        groups.setdefault(_fields(message, names), []).append(message)
+    return groups
 
 
 def _judge(part: PartitionOrder, message: Any, record: MirroredRecord, look: _Look) -> MirroredRecord:
     """Return the record with its mirrors among the records of the target."""
-    window, copies = look.window, look.copies
-    counted = part.expectation.fields
+    window, counted = look.window, look.counted
     (mirrored,) = as_mirrored([message], part.expectation.steps, Counter())
-    equal = tuple(copy.offset() for copy in copies if _fields(copy, counted) == _fields(mirrored, counted))
+    equal = tuple(copy.offset() for copy in look.by_fields.get(_fields(mirrored, counted), ()))
     if equal:
         others = sorted({*ALL_FIELDS} - {*counted})
-        reasons = [f"{' and '.join(others)} not compared: the flow's config alters them"] if others else []
+        reasons = [f"{' and '.join(others)} not compared: by the config they are altered on the way"] if others else []
         reasons += [f"{len(equal)} records of the target are equal to it"] if len(equal) > 1 else []
         return replace(record, state=MirrorState.EQUAL, mirrors=equal, reason="; ".join(reasons))
-    identity = ("key", "timestamp")
-    alike = [
-        copy for copy in copies if message.key() is not None and _fields(copy, identity) == _fields(message, identity)
-    ]
-    if len(alike) == 1:
+    alike = look.by_identity.get(_fields(message, _IDENTITY), ()) if message.key() is not None else ()
+    is_latest = part.expectation.matching is Matching.LATEST
+    if len(alike) == 1 and not is_latest:
         (copy,) = alike
         differ = [name for name in counted if _fields(copy, (name,)) != _fields(mirrored, (name,))]
-        reason = f"{' and '.join(differ)} differ"
+        reason = f"{' and '.join(differ)} {'differs' if len(differ) == 1 else 'differ'}"
         return replace(record, state=MirrorState.ALTERED, mirrors=(copy.offset(),), reason=reason)
-    if look.faults:
-        return replace(record, state=MirrorState.NOT_JUDGED, reason=look.faults[0])
     looked = f"not at offsets {window.first} to {window.end - 1}" if window.end > window.first else "nothing is there"
-    if part.expectation.matching is Matching.LATEST:
-        looked += "; the topic is compacted, so a later record of the key may have replaced it"
+    doubt = look.fault
+    if is_latest:
+        doubt = doubt or f"{looked}; the topic is compacted, so a later record of the key may have replaced it"
+    elif look.is_last:
+        doubt = doubt or _doubt(part, record, look)
+    if doubt:
+        return replace(record, state=MirrorState.NOT_JUDGED, reason=doubt)
     return replace(record, reason=f"{looked}: `mm2mgr audit` compares all of them")
+
+
+def _doubt(part: PartitionOrder, record: MirroredRecord, look: _Look) -> str:
+    """Return why a mirror may have been, or may be, where nothing was read; "" where it should have been seen."""
+    log, window = part.target_log, look.window
+    if window.end < log.end:
+        return f"only offsets {window.first} to {window.end - 1} of the target were read, and its log ends before {log.end}"
+    is_of_time = "timestamp" in part.expectation.fields
+    is_later = any(is_of_time and copy.timestamp()[1] < record.time_ms for copy in look.copies)
+    if 0 < log.start >= window.first and not is_later:
+        return f"the target's log begins at {log.start}: its mirror may have been deleted there"
+    return ""
+
+
+def _wide_window(part: PartitionOrder) -> LogWindow:
+    """Return a window of the target's log for a second look: what has another time than the record may begin before."""
+    first = part.target.first
+    if "timestamp" not in part.expectation.fields:
+        first = max(part.target_log.start, first - _WIDE // 2)
+    return LogWindow(part.target.partition, first, min(part.target_log.end, first + _WIDE))
+
+
+def _copies_wanted(
+    parts: Iterable[PartitionOrder], due: Mapping[TopicPartition, Sequence[Any]]
+) -> Callable[[Any], bool]:
+    """Return whether a record of the target is kept: one that is like a record that is looked for, or the log's first."""
+    starts, like = set[tuple[TopicPartition, int]](), set[object]()
+    fields = {part.target.partition: part.expectation.fields for part in parts}
+    for part in parts:
+        starts.add((part.target.partition, part.target_log.start))
+        for message in as_mirrored(due[part.source.partition], part.expectation.steps, Counter()):
+            like.add((part.target.partition, _fields(message, part.expectation.fields)))
+            if message.key() is not None:
+                like.add((part.target.partition, _fields(message, _IDENTITY)))
+
+    def is_wanted(copy: Any) -> bool:
+        place = _place(copy)
+        is_like = any((place, _fields(copy, names)) in like for names in (fields[place], _IDENTITY))
+        return is_like or (place, copy.offset()) in starts
+
+    return is_wanted
 
 
 def _fields(message: Any, names: Iterable[str]) -> tuple[object, ...]:
@@ -306,7 +405,7 @@ def _fields(message: Any, names: Iterable[str]) -> tuple[object, ...]:
         "key": message.key,
         "value": message.value,
         "timestamp": lambda: message.timestamp()[1],
-        "headers": lambda: message.headers() or None,
+        "headers": lambda: tuple(message.headers() or ()),
     }
     return tuple(read[name]() for name in names)
 

@@ -205,8 +205,10 @@ class LagReport:
     @property
     def is_known(self) -> bool:
         """Whether the lag of every partition is known in records."""
-        totals = [flow.total.records for flow in self.flows]
-        return all(total.value is not None and not total.at_least for total in totals)
+        totals = [flow.total.records for flow in self.flows if flow.lag.last_stored is None]
+        return len(totals) == len(self.flows) and all(
+            total.value is not None and not total.at_least for total in totals
+        )
 
 
 @dataclass(frozen=True)

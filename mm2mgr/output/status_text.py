@@ -327,7 +327,7 @@ def say_lag(report: LagReport, shown: int, *, notes: bool = False) -> None:
 def _lag_summary(report: LagReport) -> str:
     totals = [flow.total.records for flow in report.flows]
     behind = [total.value for total in totals if total.value]
-    unknown = sum(total.value is None for total in totals)
+    unknown = sum(total.value is None or (total.at_least and not total.value) for total in totals)
     parts = [number_of(len(totals), "flow"), f"{len(behind)} behind" if behind else "" if unknown else "all level"]
     parts += [f"{unknown} unknown"] if unknown else []
     return ", ".join(filter(None, parts)) + _age_text(flow.lag_age_seconds for flow in report.flows)
@@ -386,7 +386,8 @@ def _amount_text(amount: Amount, text: Callable[[float], str]) -> str:
 def _outlook_cells(row: LagRow) -> tuple[str, str, str, str, str]:
     behind = row.records.value
     if not behind:
-        return "-", "-" if behind is None else "level", "-", "-", row.basis
+        known_level = "unknown" if row.records.at_least else "level"
+        return "-", "-" if behind is None else known_level, "-", "-", row.basis
     return (
         trend_text(row.trend) if row.trend else "unknown",
         _level_text(row, behind),

@@ -22,8 +22,8 @@ _KINDS: Mapping[Trouble, str] = {
     ),
     "late": "slower-than-production",
     "differs": (
-        "offsets-move-unfinished not-applied config-differs state-differs companion-paused-by-hand old-task-config orphan topic-configs-differ"
-        " topic-acls-differ"
+        "offsets-move-unfinished not-applied config-differs state-differs companion-paused-by-hand old-task-config"
+        " orphan topic-configs-differ topic-acls-differ"
     ),
     "other": (
         "often-interrupted heartbeat-without-task heartbeats-not-emitted checkpoints-not-emitted group-offsets-rewound"

@@ -378,7 +378,7 @@ def test_each_record_is_shown_beside_its_mirror(mm2mgr: Command, mirrored: FakeC
     assert [record["value"] for record in flow["records"]] == [None] * 15
     said = mm2mgr(*arguments, code=2)
     assert said.lines[-1].strip() == "15 records: 13 equal, 1 altered, 1 not found"
-    assert "  0@20 altered: value differ" in said.out
+    assert "  0@20 altered: value differs" in said.out
     assert "geheim" not in said.out
 
 

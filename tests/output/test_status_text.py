@@ -236,8 +236,9 @@ GROWING = Trend("growing", 300.0, 400, RecordRate(900.0), RecordRate(1000.0), Re
         (lag_row(5000, GROWING, moves=False), "-"),
         (lag_row(5000, None, TimeForecast(90.0, 90.0, 90.0), moves=False), "-"),
         (lag_row(0), "level"),
+        (replace(lag_row(0), records=Amount(0, at_least=True)), "unknown"),
     ],
-    ids=["grows", "less than a second of traffic", "one look", "shrinks", "rests", "rests, as forecast", "level"],
+    ids=["grows", "below a second", "one look", "shrinks", "rests", "rests, as forecast", "level", "not all is read"],
 )
 def test_when_a_flow_is_level(row: LagRow, level: str) -> None:
     table = lag_table([row], "flow")

@@ -19,7 +19,7 @@ def pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
     if not rows or len(records) < len(totals):
         return UNKNOWN_LAG, True
     if not sum(records):
-        return "level", False
+        return (UNKNOWN_LAG, True) if any(row.records.at_least for row in rows) else ("level", False)
     seconds = [row.seconds.value for row in rows if row.records.value]
     known_seconds = [value for value in seconds if value is not None]
     if len(known_seconds) < len(seconds):
