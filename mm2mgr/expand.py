@@ -257,6 +257,7 @@ class _Expansion:
         self._lay_paths([own, pair], merged, written)
         for key in ("sources", "targets", "except", "pairs"):
             merged.pop(key, None)
+        spelt = dict(_leaves(merged))
         settings, wrong = check_merged(merged, f" of {source}->{target}, defaults included")
         for where, message in wrong:
             self.problem((*own, *where), message)
@@ -271,6 +272,7 @@ class _Expansion:
         if link and link.catch_up:
             limit = ("links", self.tree.links.index(link), "catch_up", "limit")
             written["link", "catch_up", "limit"] = self._origin(limit)
+            spelt["link", "catch_up", "limit"] = self.spec.raw[limit[0]][limit[1]][limit[2]][limit[3]]
         flow_id = f"{name}:{source}->{target}"
         sized = self.tree.sizing.get(flow_id)
         return Flow(
@@ -280,6 +282,7 @@ class _Expansion:
             connect,
             settings,
             written,
+            spelt,
             self._tasks(flow_id, settings, written),
             link,
             route,
@@ -334,6 +337,7 @@ class _Expansion:
         written = {key: value for key, value in flow.written.items() if key[:2] != ("topics", "exclude")}
         written[("topics", "include")] = origin
         written |= {key[3:]: value for key, value in flow.written.items() if key[:4] == (*path, "tasks")}
+        spelt = {**flow.spelt, **{key[3:]: text for key, text in flow.spelt.items() if key[:4] == (*path, "tasks")}}
         changes: dict[str, object] = {
             "topics": settings.topics.model_copy(update={"include": list(model.topics), "exclude": []}),
             "tasks": settings.tasks.model_copy(update=own_tasks),
@@ -342,6 +346,7 @@ class _Expansion:
         if settings.connector_name:
             changes["connector_name"] = f"{settings.connector_name}.{lane}"
             written[("connector_name",)] = origin
+            spelt[("connector_name",)] = changes["connector_name"]
         own_settings = settings.model_copy(update=changes)
         sized = self.tree.sizing.get(f"{name}:{flow.pair}")
         return replace(
@@ -349,6 +354,7 @@ class _Expansion:
             name=name,
             settings=own_settings,
             written=written,
+            spelt=spelt,
             tasks=self._tasks(f"{name}:{flow.pair}", own_settings, written),
             measured_bytes_per_second=sized.bytes_per_second if sized else None,
             lane_of=flow.name,
@@ -468,6 +474,14 @@ class _Expansion:
                         " records loop"
                     )
                     self.problem(("clusters", alias, "bootstrap_servers"), message)
+
+
+def _leaves(values: Mapping[str, object], path: PathKey = ()) -> Iterator[tuple[PathKey, object]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
 def _leg(link: Link | None) -> Leg | None:

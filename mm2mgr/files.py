@@ -301,6 +301,25 @@ def _home(variable: str) -> Path:
         raise Mm2mgrError(f"this user has no home folder, and ${variable} is not set", hint=hint) from error
 
 
+def locked_working_folder(path: str | Path, error: OSError) -> Mm2mgrError | None:
+    """Return the error that says why a relative path was refused: the working folder may not be entered. None for any
+    other reason."""
+    if not isinstance(error, PermissionError) or os.path.isabs(path) or os.access(".", os.X_OK):
+        return None
+    return Mm2mgrError(
+        f"{path}: the working folder {_working_folder()} cannot be read: {error.strerror}",
+        hint=f"start mm2mgr in a folder that user {os.getuid()} may enter (docker run --workdir FOLDER; workingDir: of"
+        " a container), or let that user enter this one; --clusters and --templates with full paths need none",
+    )
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # a folder above it is locked, too
+        return os.environ.get("PWD", "that it was started in")
+
+
 # --- locks between processes ------------------------------------------------------------------------------------------
 
 # A lock file keeps the name of the process that holds it, for those who wait. It stays when the lock is given back:

@@ -95,6 +95,8 @@ class Flow:
     connect: ConnectCluster
     settings: FlowSettings
     written: Mapping[PathKey, Origin]
+    spelt: Mapping[PathKey, object]
+    """The settings that are written, by the same paths, as the tree has them: `500 kB/s`, and no number."""
     tasks: TaskMaximum
     link: Link | None = None
     route: Route | None = None

@@ -209,6 +209,7 @@ class _Unexpected(Mm2mgrError):
 
 def _as_sentence(failure: Exception) -> Mm2mgrError:
     from mm2mgr.errors import PackageMissing, missing_extra
+    from mm2mgr.files import locked_working_folder
     from mm2mgr.secrets import mask_text
 
     if isinstance(failure, ModuleNotFoundError) and missing_extra(failure):
@@ -220,6 +221,8 @@ def _as_sentence(failure: Exception) -> Mm2mgrError:
             talk(mask_text(line), None)
     hint = f"{TRACEBACK}=1 in the environment prints where it happened"
     if isinstance(failure, OSError) and failure.filename and failure.strerror:
+        if locked := locked_working_folder(str(failure.filename), failure):
+            return locked
         return Mm2mgrError(f"{failure.filename}: {failure.strerror}", hint=f"check this file or folder; {hint}")
     words = one_line(mask_text(str(failure)))[:_LONGEST]
     return _Unexpected(

@@ -250,40 +250,60 @@ def _read(
     return messages, faults
 
 
+@dataclass
+class _Sought:
+    """A record of the source as it was read, and what is known of its mirror so far."""
+
+    message: Any
+    record: MirroredRecord
+
+    @property
+    def is_missing(self) -> bool:
+        return self.record.state is MirrorState.MISSING
+
+
 def _find_mirrors(
     workspace: Workspace, flow: FlowOrder, parts: Mapping[TopicPartition, PartitionOrder], messages: Sequence[Any]
 ) -> list[MirroredRecord]:
-    due: dict[TopicPartition, list[Any]] = {}
-    judged = {id(message): _undue(parts[_place(message)], message) for message in messages}
-    for message in messages:
-        if judged[id(message)].state is MirrorState.MISSING:
-            due.setdefault(_place(message), []).append(message)
-    orders = [
-        replace(parts[place], source=LogWindow(place, of_place[0].offset(), of_place[-1].offset() + 1))
-        for place, of_place in ((place, sorted(group, key=lambda m: m.offset())) for place, group in due.items())
+    sought = [_Sought(message, _undue(parts[_place(message)], message)) for message in messages]
+    due: dict[TopicPartition, list[_Sought]] = {}
+    for entry in sought:
+        if entry.is_missing:
+            due.setdefault(_place(entry.message), []).append(entry)
+    if due:
+        orders = tuple(replace(parts[place], source=_span(place, entries)) for place, entries in due.items())
+        (placed,) = with_targets(workspace, [replace(flow, partitions=orders)], context=_CONTEXT)
+        for is_last in (False, True):  # times out of order make the first window too small
+            _search(flow.target, placed.partitions, due, is_last=is_last)
+    return [entry.record for entry in sought]
+
+
+def _span(place: TopicPartition, entries: Iterable[_Sought]) -> LogWindow:
+    offsets = [entry.message.offset() for entry in entries]
+    return LogWindow(place, min(offsets), max(offsets) + 1)
+
+
+def _search(
+    target: LogAccess,
+    parts: Sequence[PartitionOrder],
+    due: Mapping[TopicPartition, Sequence[_Sought]],
+    *,
+    is_last: bool,
+) -> None:
+    """Judge the records that are still missing by what is in a window of their target's partition."""
+    left = [part for part in parts if any(entry.is_missing for entry in due[part.source.partition])]
+    windows = [
+        _wide_window(part) if is_last else replace(part.target, end=min(part.target.end, part.target.first + _WIDE))
+        for part in left
     ]
-    if not orders:
-        return [judged[id(message)] for message in messages]
-    (placed,) = with_targets(workspace, [replace(flow, partitions=tuple(orders))], context=_CONTEXT)
-    for is_last in (False, True):  # times out of order make a window too small
-        windows = [
-            _wide_window(part) if is_last else replace(part.target, end=min(part.target.end, part.target.first + _WIDE))
-            for part in placed.partitions
-            if any(judged[id(message)].state is MirrorState.MISSING for message in due[part.source.partition])
-        ]
-        copies, faults = _read(flow.target, windows, _copies_wanted(placed.partitions, due))
-        looked = {window.partition: window for window in windows}
-        for part in placed.partitions:
-            if part.target.partition in looked:
-                place = part.target.partition
-                look = _Look(
-                    looked[place], copies.get(place, ()), part.expectation.fields, faults.get(place, ""), is_last
-                )
-                for message in due[part.source.partition]:
-                    record = judged[id(message)]
-                    if record.state is MirrorState.MISSING:
-                        judged[id(message)] = _judge(part, message, record, look)
-    return [judged[id(message)] for message in messages]
+    messages = {place: [entry.message for entry in entries] for place, entries in due.items()}
+    copies, faults = _read(target, windows, _copies_wanted(parts, messages))
+    for part, window in zip(left, windows, strict=True):
+        place = window.partition
+        look = _Look(window, copies.get(place, ()), part.expectation.fields, faults.get(place, ""), is_last)
+        for entry in due[part.source.partition]:
+            if entry.is_missing:
+                entry.record = _judge(part, entry.message, entry.record, look)
 
 
 def _undue(part: PartitionOrder, message: Any) -> MirroredRecord:

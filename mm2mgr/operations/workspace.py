@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import locked_working_folder
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.timing import wait_for
 
@@ -65,8 +66,12 @@ class Workspace:
 
     @cached_property
     def templates(self) -> Path | None:
-        """The user's templates: as named, else ./templates if it is there."""
-        return self.own_templates or (Path("templates") if Path("templates").is_dir() else None)
+        """The user's templates: as named, else ./templates if it is there. Mm2mgrError where nobody can know that."""
+        beside = Path("templates")
+        try:
+            return self.own_templates or (beside if beside.is_dir() else None)
+        except PermissionError as error:
+            raise locked_working_folder(beside, error) or error from error
 
     @cached_property
     def connectors(self) -> tuple[Connector, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -348,6 +349,19 @@ def say_planned_resets(flows: Sequence[FlowReset]) -> None:
         ):
             if partitions:
                 talk(f"  {few([str(partition) for partition in partitions])}: {text}", "yellow")
+    counts_of_all = [counts for flow in flows for counts in flow.topics.values()]
+    again, skipped = (sum(counts[kind] for counts in counts_of_all) for kind in ("again", "skipped"))
+    parts = [
+        f"{number_of(again, 'record')} {'is' if again == 1 else 'are'} mirrored again"
+        if again
+        else "nothing is mirrored again"
+    ]
+    parts += [
+        f"{number_of(skipped, 'record')} {'is' if skipped == 1 else 'are'} never mirrored"
+        if skipped
+        else "nothing is skipped"
+    ]
+    talk(f"Data: {'; '.join(parts)}", "bold")
 
 
 def _place_text(offset: int | None) -> str:
@@ -373,16 +387,18 @@ def say_resets(done: ResetOffsets) -> None:
 # --- who --------------------------------------------------------------------------------------------------------------
 
 
+_STARTS = 3
+
+
 def say_routes(report: TopicRoutes) -> None:
-    """Print that no cluster has the topic, each route in one line, then the connectors on them, then those that do not
-    mirror the topic, with the reason."""
+    """Print that no cluster has the topic and what would mirror it, else each route in one line; then the connectors on
+    them, then those that do not mirror the topic, with the reason."""
     if report.missing:
-        asked = "of those that answer " if report.unlisted else ""
-        near = f"; the nearest: {few([visible(name) for name in report.nearest])}" if report.nearest else ""
-        say(f"No cluster {asked}has a topic {visible(report.topic)}{near}.", style=STYLES["warning"])
+        _say_missing(report)
     for route in report.routes:
         first = _stop(route[0].source, route[0].topic, None)
-        say(" → ".join([first, *(_stop(hop.target, hop.becomes, hop.partitions) for hop in route)]), style="bold")
+        line = " → ".join([first, *(_stop(hop.target, hop.becomes, hop.partitions) for hop in route)])
+        say(f"  {line}" if report.missing else line, style=None if report.missing else "bold")
     if report.is_endless:
         say(
             "! Longer routes are cut: connectors send the topic round. `mm2mgr lint` finds such loops.",
@@ -390,7 +406,7 @@ def say_routes(report: TopicRoutes) -> None:
         )
     mirroring = [hop for hop in report.connectors if hop.takes]
     others = [hop for hop in report.connectors if not hop.takes]
-    if not mirroring:
+    if not mirroring and not report.missing:
         nothing = "Nothing that is known" if report.unread else "Nothing"
         say(f"{nothing} mirrors {visible(report.topic)}.", style="bold")
     _say_connectors(mirroring, "name on target")
@@ -402,6 +418,29 @@ def say_routes(report: TopicRoutes) -> None:
         say(f"! Connect cluster {connect}: {reason}", style=STYLES["unknown"])
     for reason in report.unlisted.values():
         say(f"! whether it is there is not known: {reason}", style=STYLES["unknown"])
+
+
+def _say_missing(report: TopicRoutes) -> None:
+    """Print the names that are there, then which flows and other connectors would mirror the topic, and what to do."""
+    topic, answering = visible(report.topic), "of those that answer " if report.unlisted else ""
+    near = [visible(name) for name in report.nearest]
+    nearest = f"; the nearest: {few(near)}" if near else ""
+    say(f"No cluster {answering}has a topic {topic}{nearest}.", style=STYLES["warning"])
+    if near:
+        say(f"  If that is meant: mm2mgr who {shlex.quote(report.nearest[0])}")
+    takers: dict[str, list[str]] = {}
+    for first in dict.fromkeys(route[0] for route in report.routes):
+        start = f"{visible(first.source)} has a topic {visible(first.topic)}"
+        takers.setdefault(start, []).extend(first.flows or [visible(f"{first.connect}/{first.connector}")])
+    for start, names in list(takers.items())[:_STARTS]:
+        say(f"Once {start}, {few(list(dict.fromkeys(names)))} would mirror it.")
+    if (more := len(takers) - _STARTS) > 0:
+        say(f"The same holds for {number_of(more, 'more cluster')}: see below.")
+    if takers:
+        say("To have it mirrored, create it there: the tree needs no change. It would go:")
+    else:
+        scope = " that is known" if report.unread else ""
+        say(f"No flow{scope} would select it. To have it mirrored, create it, and add it to `topics` of a flow.")
 
 
 def _stop(cluster: str, topic: str | None, partitions: int | None) -> str:

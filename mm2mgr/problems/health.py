@@ -692,17 +692,16 @@ class Description:
 
 
 def flow_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
-    """Setting, value and origin, secrets masked: the main ones, of the clients what differs from Kafka's own defaults,
-    and then every other one that is written in the tree, with its place."""
+    """Setting, value as it is written, and origin, secrets masked: the main ones, of the clients what differs from
+    Kafka's own defaults, and then every other one that is written in the tree, with its place."""
     yield from (shown := list(_main_settings(flow)))
     names = {name for name, _, _ in shown}
     ends: dict[tuple[object, ...], object] = {("sources",): flow.source.alias, ("targets",): flow.target.alias}
+    values = {**flow.spelt, **{path: ends[path[:1]] for path in flow.written if path[:1] in ends}}
     for path, origin in flow.written.items():
         name = ".".join(map(str, path))
-        if name not in names and origin.kind != "default" and path[0] not in {"except", "pairs"}:
-            value = ends.get(path[:1]) or _written_value(flow, path)
-            text = "null" if value is None else _setting_text(path, value)
-            yield name, secrets.mask(str(path[-1]), text), str(origin)
+        if name not in names and origin.kind != "default" and path in values:
+            yield name, secrets.mask(str(path[-1]), _written_text(values[path])), str(origin)
 
 
 def _main_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
@@ -712,7 +711,7 @@ def _main_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
         ("topics", "exclude"): ", ".join(settings.topics.exclude),
         ("replication_policy",): settings.replication_policy,
         ("separator",): settings.separator,
-        ("refresh_interval",): span_text(settings.refresh_interval),
+        ("refresh_interval",): flow.spelt.get(("refresh_interval",), span_text(settings.refresh_interval)),
         ("checkpoints", "enabled"): settings.checkpoints.enabled,
         ("checkpoints", "group_offsets"): settings.checkpoints.group_offsets,
         ("heartbeats", "enabled"): settings.heartbeats.enabled,
@@ -730,22 +729,11 @@ def _main_settings(flow: Flow) -> Iterator[tuple[str, str, str]]:
             yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)
 
 
-def _written_value(flow: Flow, path: Sequence[object]) -> object:
-    """Return a setting by its path in the tree: of the flow, or of its link."""
-    value: object = flow if path[0] == "link" else flow.settings
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else getattr(value, str(key), None)
-    return value
-
-
-_TIMES = frozenset({"max_lag", "interval", "check_every", "rehearse_every", "cool_down"})
-"""Settings in seconds."""
-
-
-def _setting_text(path: Sequence[object], value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(config_text, value))
-    return span_text(value) if path[-1] in _TIMES and isinstance(value, int | float) else config_text(value)
+def _written_text(value: object) -> str:
+    """Return a value of the tree on one line, as YAML reads it again."""
+    if value is None:
+        return "null"
+    return ", ".join(map(config_text, value)) if isinstance(value, list) else config_text(value)
 
 
 def trace_lines(trace: str | None) -> list[str]:

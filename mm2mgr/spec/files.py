@@ -24,7 +24,7 @@ import yaml
 from pydantic import ValidationError
 
 from mm2mgr.errors import Mm2mgrError, Problem, SpecError
-from mm2mgr.files import hold_lock, read_regular, replace_file, resolved_within
+from mm2mgr.files import hold_lock, locked_working_folder, read_regular, replace_file, resolved_within
 from mm2mgr.secrets import remember
 from mm2mgr.spec.models import OVERRIDE_KEYS, Cluster, Defaults, FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, nearest_place, read_yaml
@@ -220,6 +220,8 @@ def _tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             reason = "no such file or folder" if missing else _unreadable(error)
+            if locked := locked_working_folder(source, error):
+                raise locked from error
             raise Mm2mgrError(
                 f"{source}: {reason}", hint="name the tree with --clusters, or run mm2mgr init"
             ) from error

@@ -206,7 +206,7 @@ def test_what_nothing_mirrors(applied: Estate) -> None:
     applied.kafka["dr"] = []
     assert applied.mm2mgr("who", "stock", "--cluster", "dc1").lines == [
         "No cluster has a topic stock.",
-        "Nothing mirrors stock.",
+        "No flow would select it. To have it mirrored, create it, and add it to `topics` of a flow.",
     ]
     applied.kafka["agg"].append("stock")
     assert applied.mm2mgr("who", "stock", "--cluster", "dc1").lines == ["Nothing mirrors stock."]
@@ -271,6 +271,15 @@ def test_a_topic_that_no_cluster_has_is_said_with_the_nearest(applied: Estate) -
     assert (found["missing"], found["nearest"]) == (True, ["payments"])
     assert found["connectors"], "a pattern takes it"
     said = applied.mm2mgr("who", "order").lines
+    assert said[1:5] == [
+        "  If that is meant: mm2mgr who orders",
+        "Once agg has a topic order, other/copy-all would mirror it.",
+        "To have it mirrored, create it there: the tree needs no change. It would go:",
+        "  agg:order → dr:agg.order (not there yet)",
+    ]
+    would = applied.mm2mgr("who", "app.payment").out
+    assert "Once dc1 has a topic app.payment, shop:dc1->agg would mirror it." in would
+    assert "Nothing mirrors" not in would
     assert said[0] == "No cluster has a topic order; the nearest: orders, dc1.orders."
     assert applied.who("orders")["missing"] is False
     assert "No cluster" not in applied.mm2mgr("who", "orders").out

@@ -388,6 +388,7 @@ PURE = (
     "observe/losses",
     "observe/pair_look",
     "observe/pair_readiness",
+    "observe/pair_remarks",
     "observe/memory",
     "observe/reading",
     "observe/lag_report",
