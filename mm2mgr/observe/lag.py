@@ -73,11 +73,11 @@ def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_
 
 
 class LastStored(NamedTuple):
-    """Where stored offsets are from while no worker answers: `seen_at`, the last look at the workers (seconds since
-    1970), or None for the topic in which they store them, read now. `target_moves`: whether the target has grown since
-    the look before, so that workers run and only mm2mgr cannot reach them; None at the first look without them.
-    `uncounted`: the target has grown since these offsets were seen, and not every new offset there is a mirrored
-    record, so that fewer records may wait.
+    """Where stored offsets are from while no worker answers, or their own Kafka cluster does not: `seen_at`, the last
+    look at the workers (seconds since 1970), or None for the topic in which they store them, read now. `target_moves`:
+    whether the target has grown since the look before, so that workers run and only mm2mgr cannot reach them; None at
+    the first look without them. `uncounted`: the target has grown since these offsets were seen, and not every new
+    offset there is a mirrored record, so that fewer records may wait.
     """
 
     seen_at: float | None = None
@@ -149,8 +149,8 @@ class FlowLag:
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
     connector has stopped, and so has stored all its offsets. `assignment`: what its tasks have, `defects`: what is
     wrong with that. `short`: topics that tasks have and of which the target has fewer partitions than the source, with
-    the number there, 0 for no such topic (None: the target was not read). `last_stored`: no worker answers, and where
-    the stored offsets are from instead; what was mirrored since is not known, and records keep arriving.
+    the number there, 0 for no such topic (None: the target was not read). `last_stored`: no worker knows its offsets
+    now, and where these are from instead; what was mirrored since is not known, and records keep arriving.
     """
 
     partitions: tuple[PartitionLag, ...] = ()
@@ -283,8 +283,8 @@ def measure_without_workers(
     remembered: Mapping[str, Mapping[int, SeenOffset]],
     last: LastStored,
 ) -> FlowLag:
-    """Measure a flow whose Connect cluster does not answer, by what its connector stored last: both Kafka clusters
-    still answer."""
+    """Measure a flow whose stored offsets cannot be read, by what its connector stored last: its source still
+    answers."""
     desired = reading.desired[flow.id]
     running = RunningConnector(desired.name, dict(desired.config), offsets=stored)
     lag = measure(reading, flow, LiveConnector(desired, running), remembered)

@@ -226,21 +226,23 @@ _NOTHING = FlowMemory()
 
 def measure_lags(reading: Reading, earlier: Memory | None = None) -> dict[str, FlowLag]:
     """Measure every flow of a reading whose connector exists, with the help of what is remembered: where its workers do
-    not answer, by the offsets that they stored last."""
+    not answer, or know no offsets because their own Kafka cluster does not, by the offsets that they stored last."""
     lags = {}
     for flow in reading.flows:
-        connector = reading.source_connector(flow)
-        if connector and connector.running:
+        connector, last = reading.source_connector(flow), None
+        if reading.workers_failure(flow):
+            last = _lag_by_last_stored(reading, flow, earlier or Memory())
+        if last:
+            lags[flow.id] = last
+        elif connector and connector.running:
             lags[flow.id] = measure(reading, flow, connector, _seen_offsets(reading, flow, earlier))
-        elif connector is None and (lag := _lag_without_workers(reading, flow, earlier or Memory())):
-            lags[flow.id] = lag
     return lags
 
 
-def _lag_without_workers(reading: Reading, flow: Flow, earlier: Memory) -> FlowLag | None:
+def _lag_by_last_stored(reading: Reading, flow: Flow, earlier: Memory) -> FlowLag | None:
     """Return the lag by what the workers' topic holds, else by the last look at them; None where neither is known."""
     connect, old, remembered = reading.connects[flow.connect.name], earlier.flow(flow.id), {}
-    if connect.failure is None or flow.id not in reading.desired:
+    if flow.id not in reading.desired:
         return None
     stored = (connect.stored or {}).get(reading.desired[flow.id].name)
     last = LastStored(None if stored is not None else old.seen_at)
@@ -287,7 +289,7 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
         if connector is not None and connector.running is not None:
             followed = follow_interruptions(old.interruptions, connector.running, reading.taken_at)
             old = replace(old, interruptions=followed)
-        if connector is None and lag and lag.last_stored and lag.unknown is None and not lag.unread:
+        if lag and lag.last_stored and lag.unknown is None and not lag.unread:
             flows[flow.id] = _follow_unread(old, reading, flow, lag)
             continue
         if connector is None or lag is None or lag.unknown is not None:
@@ -315,11 +317,11 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
 
 
 UNREAD = "unread"
-"""The state of a flow whose workers did not answer."""
+"""The state of a flow whose workers, or their own Kafka cluster, did not answer."""
 
 
 def _follow_unread(old: FlowMemory, reading: Reading, flow: Flow, lag: FlowLag) -> FlowMemory:
-    """Follow the lag of a flow whose workers do not answer: it grows since the last look at them."""
+    """Follow the lag of a flow whose workers know nothing: it grows since the last look at them."""
     topics = see_topics(lag, reading.clusters[flow.source.alias].topic_ids, old.topics, reading.taken_at)
     before = old.progress if old.state == UNREAD else {key: points[-1:] for key, points in old.progress.items()}
     progress = follow_lag(before, lag, reading.taken_at)

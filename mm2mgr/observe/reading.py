@@ -162,6 +162,15 @@ class Reading:
         """Return why a Kafka cluster could not be read at all; None where it was, or was not asked."""
         return self.clusters.get(alias, RunningKafka()).failure
 
+    def workers_failure(self, flow: Flow) -> Failure | None:
+        """Return why nobody knows a flow's stored offsets: no worker answers, or those that do cannot read them, since
+        their own Kafka cluster is silent."""
+        connect, connector = self.connects[flow.connect.name], self.source_connector(flow)
+        if connect.failure:
+            return connect.failure
+        offsets = connector.running.offsets if connector and connector.running else None
+        return offsets if isinstance(offsets, Failure) and self.failure_of(flow.connect.kafka) else None
+
     def failures(self) -> dict[str, Failure]:
         """Return what could not be read at all, as `connect NAME` or `kafka ALIAS`."""
         connects = {f"connect {name}": connect.failure for name, connect in self.connects.items()}

@@ -36,7 +36,7 @@ from mm2mgr.plan.schedule import (
     waiting,
     with_waiting,
 )
-from mm2mgr.text import span_text
+from mm2mgr.text import few, span_text
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
 
@@ -297,6 +297,23 @@ class ReconcileRound:
         if self.plan is None:
             return "standby"
         return "failed" if self.plan.has_failed else "done" if self.plan.is_empty else "changes"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why not everything was read and written, a line for each reason: what is refused names its remedy."""
+        applied, lines = self.applied, [self.error] if self.error else []
+        unread = {part.connect: part.error for part in self.plan.clusters if part.error} if self.plan else {}
+        lines += [f"Connect cluster {name}: {reason}" for name, reason in {**unread, **self.without_lease}.items()]
+        if applied:
+            lines += [f"{result.connect}/{result.connector}: {result.error}" for result in applied.failed_results]
+            lines += [f"{halted.connect} halted: {halted.why}" for halted in applied.halted]
+            names: dict[tuple[str, str], list[str]] = {}
+            for change in applied.plan.changes:
+                if change.action == "blocked":
+                    names.setdefault((change.reason, change.remedy), []).append(change.connector)
+            for (reason, remedy), blocked in names.items():
+                lines.append(f"blocked: {few(blocked)}: {reason}" + (f"; fix: {remedy}" if remedy else ""))
+        return tuple(lines)
 
     @property
     def failed_connects(self) -> set[str]:

@@ -329,11 +329,8 @@ class Parts:
             )
 
         def end(done: ReconcileRound) -> Mapping[str, RoundEnd]:
-            trouble = [
-                *(f"{name}: {reason}" for name, reason in done.without_lease.items()),
-                *sorted(done.failed_connects),
-            ]
-            failure = done.error or (few(trouble) or "see `last` of /api/reconcile" if done.outcome == "failed" else "")
+            trouble = few(done.reasons, between="; ") or few(sorted(done.failed_connects))
+            failure = trouble if done.outcome == "failed" else ""
             own = RoundEnd(failure, done.standby, done.standby, done.outcome == "standby", done.outcome)
             beside = _end_of_rebalance(done.rebalance) if done.rebalance else own
             return {"reconcile": own, **({"rebalance": beside} if rebalancing else {})}

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mm2mgr.operations.plan import ReconcileRound
     from mm2mgr.operations.watch import WatchRound
     from mm2mgr.operations.who import FlowTopics, Mirroring, TakenTopic, TopicRoutes
-    from mm2mgr.plan.changes import Change
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.history import HistoryEntry
     from mm2mgr.plan.resets import FlowReset
@@ -142,14 +141,8 @@ def say_round(done: ReconcileRound, printed: str) -> str:
     Returns what is printed.
     """
     applied, counts = done.applied, done.plan.counts() if done.plan else {}
-    lines = [done.error] if done.error else []
-    unread = {part.connect: part.error for part in done.plan.clusters if part.error} if done.plan else {}
-    lines += [f"Connect cluster {name}: {reason}" for name, reason in {**unread, **done.without_lease}.items()]
-    if applied:
-        lines += [f"{result.connect}/{result.connector}: {result.error}" for result in applied.results if result.error]
-        lines += [f"{halted.connect} halted: {halted.why}" for halted in applied.halted]
-        lines += _blocked_lines([change for change in applied.plan.changes if change.action == "blocked"])
-    elif done.plan:
+    lines = list(done.reasons)
+    if done.plan and not applied:
         lines += [f"{change.connect}: {change.action} {change.connector}" for change in done.plan.writes]
     lines += [f"nothing is deleted: {done.deletes_held}"] if done.deletes_held else []
     lines += [done.unlogged] if done.unlogged else []
@@ -174,14 +167,6 @@ def say_round(done: ReconcileRound, printed: str) -> str:
     return text
 
 
-def _blocked_lines(changes: Sequence[Change]) -> Iterator[str]:
-    names: dict[tuple[str, str], list[str]] = {}
-    for change in changes:
-        names.setdefault((change.reason, change.remedy), []).append(change.connector)
-    for (reason, remedy), blocked in names.items():
-        yield f"blocked: {few(blocked)}: {reason}" + (f"; fix: {remedy}" if remedy else "")
-
-
 # --- watch ------------------------------------------------------------------------------------------------------------
 
 
@@ -195,11 +180,19 @@ def say_watch_round(done: WatchRound, printed: str) -> str:
         talk(f"not in the history of Connect cluster {connect}: {reason}", style="yellow")
     if done.unlogged:
         talk(done.unlogged, style="yellow")
-    text = "\n".join(not_watched(done))
+    text = "\n".join(_still_not_watched(done, printed.splitlines()))
     if text != printed:
         for line in text.splitlines() or ["all Connect clusters are watched again"]:
             say(f"{clock} {line}", style=STYLES["unknown"] if text else None)
     return text
+
+
+def _still_not_watched(done: WatchRound, printed: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of `not_watched`; a cluster that rests between two tries keeps its line, with the reason."""
+    beginnings = [_not_watched_line(connect, "") for connect in done.resting]
+    kept = {line.partition(": ")[0]: line for line in printed if line.startswith(tuple(beginnings))}
+    for line in not_watched(done):
+        yield kept.get(line.partition(": ")[0], line)
 
 
 def action_line(action: WatchAction) -> str:
@@ -257,9 +250,13 @@ def not_watched(done: WatchRound) -> Iterator[str]:
         yield f"another process watches Connect cluster {few(done.standby)}"
     missing = {**dict.fromkeys(done.resting, "could not be read, and is asked again later"), **done.unread}
     for connect, reason in sorted({**missing, **done.without_lease}.items()):
-        yield f"Connect cluster {connect} is not watched: {one_line(reason)}"
+        yield _not_watched_line(connect, one_line(reason))
     if done.frozen:
         yield "frozen: nothing is restarted"
+
+
+def _not_watched_line(connect: str, reason: str) -> str:
+    return f"Connect cluster {connect} is not watched: {reason}"
 
 
 # --- verbs ------------------------------------------------------------------------------------------------------------

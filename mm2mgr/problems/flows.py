@@ -267,8 +267,9 @@ def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
 
 @kind("workers-silent", "critical", 2)
 class WorkersSilent(ProblemEvidence):
-    """No worker of a Connect cluster answers, records arrive on the source, and the target does not move: nothing is
-    mirrored until workers run again. Seen from the second look on, by the offsets that the workers stored last.
+    """No worker of a Connect cluster answers, or the Kafka cluster that they live on does not; records arrive on the
+    source, and the target does not move: nothing is mirrored until it runs again. Seen from the second look on, by the
+    offsets that the workers stored last.
     """
 
     lag_records: int
@@ -277,29 +278,35 @@ class WorkersSilent(ProblemEvidence):
     "those of them that arrived since the last look at the workers"
     target_read: bool
     "whether the target's end offsets could be read"
+    own_kafka: str = ""
+    "the Kafka cluster that the workers live on, where they answer and it does not; empty: the workers do not answer"
 
     def command(self, problem: LiveProblem) -> str:
         return problem.check_command
 
     def sentence(self, problem: LiveProblem) -> str:
         still = "the target does not move" if self.target_read else "the target could not be read"
-        connect = problem.subject.connect
+        connect, own = problem.subject.connect, self.own_kafka
+        silent = f"{own}, on which the workers of {connect} live, does not answer" if own else ""
+        remedy = "its brokers, restart nothing: workers and tasks go on by themselves"
         return (
-            f"no worker of {connect} answers: at least {self.lag_records} records wait, {self.grown_records} of them"
-            f" new in the last {span_text(problem.seconds)}, and {still}; start its workers: they go on at the stored"
-            " offsets"
+            f"{silent or f'no worker of {connect} answers'}: at least {self.lag_records} records wait,"
+            f" {self.grown_records} of them new in the last {span_text(problem.seconds)}, and {still}; start"
+            f" {remedy if own else 'its workers: they go on at the stored offsets'}"
         )
 
 
-def workers_silent(flow: Flow, lag: FlowLag, points: Points) -> Iterator[LiveProblem]:
-    """Judge a flow whose workers do not answer, by its lag since, as `points` of looks have it: a target that moves
-    shows that they run. Where what arrived cannot be counted, only what came since the last look is sure to wait."""
+def workers_silent(flow: Flow, lag: FlowLag, points: Points, own_kafka: str = "") -> Iterator[LiveProblem]:
+    """Judge a flow whose workers know nothing, by its lag since, as `points` of looks have it: a target that moves
+    shows that they run. Where what arrived cannot be counted, only what came since the last look is sure to wait.
+    `own_kafka`: where they answer, and the Kafka cluster that they live on does not."""
     uncounted = lag.last_stored is not None and lag.last_stored.uncounted
     going = lag_trend(points[-2:] if uncounted else points, (), 0.0, frozen=True)
     is_still = lag.last_stored is not None and lag.last_stored.target_moves is False
     rests = flow.settings.state in RESTING_WORDS
     if going and going.direction == "growing" and is_still and not rests and lag.total_records:
-        evidence = WorkersSilent(going.records if uncounted else lag.total_records, going.records, not lag.blind)
+        waiting = going.records if uncounted else lag.total_records
+        evidence = WorkersSilent(waiting, going.records, not lag.blind, own_kafka)
         yield LiveProblem(evidence, ProblemSubject(flow.connect.name, flow=flow.id), going.seconds)
 
 

@@ -20,7 +20,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.observe.audits import AuditState
 from mm2mgr.observe.failover_rows import ReadinessState, RehearsalState
 from mm2mgr.observe.interruptions import InterruptionReport
-from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.lag import FlowLag, LastStored, PartitionLag
 from mm2mgr.observe.lag_report import LagRow
 from mm2mgr.observe.losses import LossEntry, open_entries
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory
@@ -28,7 +28,7 @@ from mm2mgr.observe.reading import LiveConnector, Patience, Reading
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
-from mm2mgr.problems.connectors import Orphan, find_orphans
+from mm2mgr.problems.connectors import Orphan, companion_rests_by_hand, find_orphans
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
@@ -278,7 +278,13 @@ def _flow_status(case: FlowCase, earlier: Memory, notes: Sequence[str], lost: It
     if info:
         creates = text_of("source", info.config, "source consumer", "allow.auto.create.topics") == "true"
     lost = list(lost)
-    problems = (*flow_problems(case), *records_lost(lost, now, creates), *audit_differs(lost, now))
+    silent = lag.last_stored and case.state == "RUNNING"
+    problems = (
+        *(workers_silent(flow, lag, case.flow_memory.progress.get(FLOW, ()), flow.connect.kafka) if silent else ()),
+        *flow_problems(case),
+        *records_lost(lost, now, creates),
+        *audit_differs(lost, now),
+    )
     return FlowStatus(
         *_name_fields(case),
         "problem" if problems else _flow_health(case),
@@ -358,16 +364,18 @@ def _unread_offsets_note(flow: Flow, reading: Reading, lag: FlowLag | None) -> s
         return "unknown: the Connect cluster could not be read"
     if lag.unknown is not None:
         return f"lag unknown: {lag.unknown}"
-    seen_at = lag.last_stored.seen_at
+    return f"no worker of {flow.connect.name} answers: {_counted_from(reading, lag.last_stored)}"
+
+
+def _counted_from(reading: Reading, last: LastStored) -> str:
     place = (
         "the offsets in the workers' topic"
-        if seen_at is None
-        else f"the offsets that were stored at the last look at its workers, {_ago(reading, seen_at)} ago"
+        if last.seen_at is None
+        else f"the offsets that were stored at the last look at its workers, {_ago(reading, last.seen_at)} ago"
     )
     moves = "; the target grows, so workers run, and only mm2mgr cannot reach them"
-    counted = f"no worker of {flow.connect.name} answers: lag is counted from {place}"
-    fewer = "; the target has grown since, so fewer may wait" if lag.last_stored.uncounted else ""
-    return counted + (moves if lag.last_stored.target_moves else "") + fewer
+    fewer = "; the target has grown since, so fewer may wait" if last.uncounted else ""
+    return f"lag is counted from {place}{moves if last.target_moves else ''}{fewer}"
 
 
 def _ago(reading: Reading, at: float) -> str:
@@ -382,7 +390,7 @@ def _flow_health(case: FlowCase) -> Health:
     lag, status = case.lag, case.connector.status
     if status is None or not status.runs or lag.defects.unassigned:
         return "waiting"
-    if lag.total_records is None or lag.unread or case.connector.tasks_unread:
+    if lag.total_records is None or lag.unread or lag.last_stored or case.connector.tasks_unread:
         return "unknown"
     if lag.total_records and case.has_lost_target:
         return "unknown"
@@ -414,7 +422,7 @@ def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:
 
 def companion_notes(case: ConnectorCase) -> tuple[str, ...]:
     """Return the notes on a companion connector."""
-    notes = _state_notes(case)
+    notes = [] if any(companion_rests_by_hand(case)) else _state_notes(case)
     if case.connector.desired.type == "checkpoint" and case.runs_no_task:
         reason = "no consumer group has offsets on these topics, or the source does not answer the workers"
         notes.append(f"no task: {reason}")
@@ -481,7 +489,9 @@ def offsets_note(case: FlowCase, grown: str) -> str:
     if case.connector.running is None or lag.unknown is not None:
         return f"lag unknown: {lag.unknown or 'the connector is not applied'}"
     parts = []
-    if case.state == "STOPPED":
+    if lag.last_stored:
+        parts.append(f"{case.flow.connect.kafka} does not answer: {_counted_from(case.reading, lag.last_stored)}")
+    elif case.state == "STOPPED":
         parts.append("exact: a stopped connector has stored all its offsets")
     elif lag.total_records and not case.flow.exactly_once:
         every = span_text(case.flow.connect.model.flush_interval)

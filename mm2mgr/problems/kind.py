@@ -258,8 +258,9 @@ class FlowCase(ConnectorCase):
 
     @property
     def marks(self) -> Mapping[str, Mark]:
-        """The progress of each task; none where the lag is not known in full."""
-        return {} if self.lag.unknown is not None or self.lag.unread else self.flow_memory.marks
+        """The progress of each task; none where the lag is not known in full, nor while offsets are the last ones."""
+        lag = self.lag
+        return {} if lag.unknown is not None or lag.unread or lag.last_stored else self.flow_memory.marks
 
     @cached_property
     def trend(self) -> Trend | None:
@@ -267,7 +268,8 @@ class FlowCase(ConnectorCase):
         if self.lag.unknown is not None or self.lag.unread:
             return None
         behind = [partition for partition in self.lag.counted_partitions if partition.lag_records]
-        return lag_trend(self.flow_memory.progress.get(FLOW, ()), behind, self.flow.connect.model.flush_interval)
+        frozen, every = self.lag.last_stored is not None, self.flow.connect.model.flush_interval
+        return lag_trend(self.flow_memory.progress.get(FLOW, ()), behind, every, frozen=frozen)
 
     @property
     def waiting_seconds(self) -> float | None:

@@ -95,6 +95,15 @@ def session(
         return _local.spark
 
 
+def activate(spark: SparkSession) -> None:
+    """Let writers of this thread find the formats of a session that another thread may have started: Spark looks for
+    data sources written in Python in the active session of the thread, and each thread has its own."""
+    try:
+        spark.createDataFrame([], "nothing INT")  # the public call that makes a session the active one
+    except SPARK_ERRORS as error:
+        raise failure("Spark does not answer", error) from error
+
+
 def is_running(spark: SparkSession) -> bool:
     """Say whether a session still answers; one whose JVM has ended never will."""
     try:

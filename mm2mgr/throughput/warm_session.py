@@ -19,14 +19,15 @@ class WarmSpark:
         self._lock = threading.Lock()
 
     def session(self, java_home: Path | None) -> SparkSession:
-        """Return the session; `java_home` is that of a local one."""
-        from mm2mgr.throughput.spark_session import end, is_running, session
+        """Return the session, as the active one of this thread; `java_home` is that of a local one."""
+        from mm2mgr.throughput.spark_session import activate, end, is_running, session
 
         with self._lock:
             if self._spark is not None and not is_running(self._spark):
                 end(self._spark)
                 self._spark = None
             self._spark = self._spark or session(java_home, self._log_file)
+            activate(self._spark)
             return self._spark
 
     def close(self) -> None:

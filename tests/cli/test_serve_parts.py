@@ -22,6 +22,7 @@ from mm2mgr.operations import PlanOptions, ReconcileOrder, ReconcileRound, Works
 from mm2mgr.operations.sample import SampleOrder
 from mm2mgr.operations.serve import EstateWatch
 from mm2mgr.operations.serve_parts import ReconcilesOrder, SamplesOrder, ServeOrder
+from mm2mgr.render import OWNER_KEY
 from mm2mgr.samples.store import SampleStore
 from tests.plan.site import FLOWS, ON_EAST, Site
 from tests.serve.estate import SURVEY, look_of
@@ -132,6 +133,18 @@ def test_it_has_the_gates_of_the_command(site: Site, serving: Serving) -> None:
     (site.folder / "x.yaml").write_text("flows: {orders: {sources: [nowhere]}}\n")
     until(lambda: (last := last_round(watch)) and last.error, "a tree with mistakes is told")
     assert site.names("east") == sorted(ON_EAST)
+
+
+def test_what_is_refused_is_told_with_its_reason_and_remedy(site: Site, serving: Serving) -> None:
+    watch = serving()
+    until(lambda: last_round(watch), "a round has ended")
+    del site.east.connectors[SOURCE].config[OWNER_KEY]
+    until(lambda: (last := last_round(watch)) and last.outcome == "failed", "the round is refused")
+    until(lambda: watch.view.parts["reconcile"].is_failing, "the page and the metrics say so")
+    failure = watch.view.parts["reconcile"].failure
+    assert f"blocked: {SOURCE}: a connector of this name exists and carries no owner mark" in failure
+    assert f"; fix: to manage that connector, write adopt: [{{connect: east, connector: {SOURCE}}}]" in failure
+    assert OWNER_KEY not in site.east.connectors[SOURCE].config
 
 
 def test_it_deletes_only_what_was_read_twice(site: Site, serving: Serving) -> None:

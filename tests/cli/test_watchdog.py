@@ -462,6 +462,30 @@ def test_lines_say_what_and_why_once(
     )
 
 
+def test_a_cluster_that_does_not_answer_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Between two tries it rests: that is no news."""
+    refused, timed_out = {"east": "connection refused"}, {"east": "no answer in time"}
+    rounds = [
+        WatchRound(1, 1.0, unread=refused),
+        WatchRound(2, 2.0, resting={"east": 20.0}),
+        WatchRound(3, 3.0, unread=refused),
+        WatchRound(4, 4.0, resting={"east": 40.0}, unread={"west": "no answer"}),
+        WatchRound(5, 5.0, unread=timed_out),
+        WatchRound(6, 6.0),
+    ]
+    said = ""
+    for done in rounds:
+        said = say_watch_round(done, said)
+    lines = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "Connect cluster east is not watched: connection refused",
+        "Connect cluster east is not watched: connection refused",
+        "Connect cluster west is not watched: no answer",
+        "Connect cluster east is not watched: no answer in time",
+        "all Connect clusters are watched again",
+    ]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("is_away", [False, True])
 def test_a_signal_ends_it_within_two_seconds(

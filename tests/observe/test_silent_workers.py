@@ -204,3 +204,53 @@ def test_requests_that_need_a_silent_kafka_share_one_short_time(small: Estate, m
     deadlines.clear()
     small.flow(later_seconds=30)
     assert max(deadlines) > 3.0, "while it answers, they have their whole time"
+
+
+def silence_own_kafka(small: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the target be down, on which the workers live: they answer for states only."""
+
+    async def late(self: ConnectClient, name: str, *_: Any) -> Any:
+        raise KafkaSilence(f"{name}: no answer in time")
+
+    monkeypatch.setattr(ConnectClient, "tasks", late)
+    monkeypatch.setattr(ConnectClient, "offsets", late)
+    small.kafka.down.add("B")
+
+
+def test_lag_grows_while_the_kafka_of_the_workers_is_down(small: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
+    level(small)
+    with monkeypatch.context() as down:
+        silence_own_kafka(small, down)
+        small.log(0, 400)
+        first = small.flow(later_seconds=30)
+        assert (first.state, first.health, first.lag_records, first.lag_at_least) == ("RUNNING", "unknown", 300, True)
+        assert (
+            "B does not answer: lag is counted from the offsets that were stored at the last look at its workers, 30 s"
+            in first.offsets_note
+        )
+        small.log(0, 1000)
+        second = small.flow(later_seconds=30)
+        assert (second.lag_records, second.health, kinds(second)) == (900, "problem", ["workers-silent"])
+        assert second.trend is not None
+        assert (second.trend.direction, second.trend.records) == ("growing", 900)
+        assert sentences(second) == [
+            "B, on which the workers of cb live, does not answer: at least 900 records wait, 900 of them new in the"
+            " last 60 s, and the target could not be read; start its brokers, restart nothing: workers and tasks go on"
+            " by themselves"
+        ]
+    small.kafka.down.clear()
+    back = small.flow(later_seconds=30)
+    assert (back.lag_records, back.lag_at_least, back.trend, back.problems) == (900, False, None, ())
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED", "FAILED"])
+def test_a_flow_that_does_not_run_is_not_silent(small: Estate, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    level(small)
+    small.connect.connectors[small.source].state = state
+    small.flow(later_seconds=30)
+    silence_own_kafka(small, monkeypatch)
+    for end in (400, 700, 1000):
+        small.log(0, end)
+        flow = small.flow(later_seconds=30)
+    assert (flow.lag_records, flow.lag_at_least) == (900, True)
+    assert "workers-silent" not in kinds(flow)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mm2mgr.throughput import job as job_module
 from mm2mgr.throughput import periods_due, spark_session
 from mm2mgr.throughput.job import run
 from mm2mgr.throughput.spark_source import RollupSource
+from mm2mgr.throughput.warm_session import WarmSpark
 from mm2mgr.throughput.windows import read_throughput
 from tests.samples.rows import data_files
 
@@ -61,6 +63,15 @@ def test_spark_makes_the_very_numbers_that_a_plain_process_makes(
     found = {(rate.cluster, rate.topic, rate.partition): rate.bytes_per_second_mean for rate in rates}
     assert found == {("dc1", "logs1", 0): 5_000.0, ("dc1", "logs2", 0): 10_000.0}
     assert run(samples, spark=spark).made == []
+
+
+@pytest.mark.spark
+def test_a_thread_writes_with_the_session_of_another(spark: SparkSession, tmp_path: Path) -> None:
+    """In `serve` each part has a thread, and the first that needs Spark starts it for all of them."""
+    samples = stored(tmp_path / "samples", series("logs1", [(second, second) for second in range(0, 3600, 300)]))
+    with ThreadPoolExecutor(1) as threads:
+        report = threads.submit(lambda: run(samples, spark=WarmSpark(spark=spark).session(None))).result()
+    assert report.samples == 12
 
 
 @pytest.mark.spark
