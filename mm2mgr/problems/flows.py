@@ -298,8 +298,8 @@ class WorkersSilent(ProblemEvidence):
 
 def workers_silent(flow: Flow, lag: FlowLag, points: Points, own_kafka: str = "") -> Iterator[LiveProblem]:
     """Judge a flow whose workers know nothing, by its lag since, as `points` of looks have it: a target that moves
-    shows that they run. `own_kafka`: where they answer, and the Kafka cluster that they live on does not. Where what
-    arrived cannot be counted, only what came since the last look is sure to wait."""
+    shows that they run. Where what arrived cannot be counted, only what came since the last look is sure to wait.
+    `own_kafka`: where they answer, and the Kafka cluster that they live on does not."""
     uncounted = lag.last_stored is not None and lag.last_stored.uncounted
     going = lag_trend(points[-2:] if uncounted else points, (), 0.0, frozen=True)
     is_still = lag.last_stored is not None and lag.last_stored.target_moves is False
