@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
 
@@ -73,18 +73,19 @@ def data_text(plan: Plan) -> str:
         (change.connect, change.connector, topic): records
         for change, moved in taken
         for topic, (_, records) in (change.takes.topics if change.takes else {}).items()
-        if topic not in moved and not change.price.again
+        if topic not in moved and not _goes_on(change, topic) and not change.price.again
     }
     if new:
         records, topics = sum(new.values()), number_of(len(new), "topic")
         first = f"{number_of(records, 'record')} of {topics} to copy for the first time"
         parts.append(first if records else f"{topics} to copy for the first time, without records yet")
+    parts += _going_on_sentences(writes)
     sources = [change for change in writes if change.type == "source"]
     unread = sum(change.action == "create" and change.takes is None and not change.takes_over for change in sources)
     if unread:
         parts.append(f"what {number_of(unread, 'new flow')} {'has' if unread == 1 else 'have'} to copy is not known")
     pausing = sum(len(moved) for _, moved in taken)
-    restarted = sum(bool(change.price.restarts) and not change.moves_to for change in sources)
+    restarted = sum(bool(change.price.restarts) for change in sources)
     pauses = [number_of(pausing, "topic")] if pausing else []
     pauses += [f"the topics of {number_of(restarted, 'flow')}"] if restarted else []
     if pauses:
@@ -96,9 +97,36 @@ def data_text(plan: Plan) -> str:
     ended = sum(change.action == "delete" and not change.moves_to for change in sources)
     if ended:
         parts.append(f"{number_of(ended, 'flow')} {'is' if ended == 1 else 'are'} mirrored no longer")
+    if left := sum(len(change.ends) for change in sources):
+        parts.append(f"{number_of(left, 'topic')} {'is' if left == 1 else 'are'} mirrored no longer")
     if renamed := sum(len(change.renames) for change in writes):
         parts.append(f"{number_of(renamed, 'topic')} {'goes' if renamed == 1 else 'go'} on under another name")
     return "; ".join(parts)
+
+
+def _going_on_sentences(writes: Iterable[Change]) -> list[str]:
+    """Say what connectors mirrored earlier and take again: those that exist have offsets, others must prove it."""
+    stored = {
+        (change.connect, change.connector, topic): taken.topics[topic][1]
+        for change in writes
+        if (taken := change.takes) and not change.price.again
+        for topic in taken.stored.intersection(taken.topics).difference(_moved_topics(change))
+    }
+    proved = sum(len(change.needs_offsets) for change in writes if not change.price.again)
+    records, topics = number_of(sum(stored.values()), "record"), number_of(len(stored), "topic")
+    goes = "goes" if len(stored) == 1 else "go"
+    texts = [f"{topics} {goes} on at the stored offsets, {records} behind"] if stored else []
+    if proved:
+        verb = "goes" if proved == 1 else "go"
+        texts.append(
+            f"{number_of(proved, 'topic')} {verb} on at the offsets that a former connector of the name stored"
+        )
+    return texts
+
+
+def _goes_on(change: Change, topic: str) -> bool:
+    """Tell whether a topic that a connector begins to take was mirrored earlier under its name."""
+    return topic in change.needs_offsets or (change.takes is not None and topic in change.takes.stored)
 
 
 def _again_sentence(again: Volume) -> str:
@@ -255,17 +283,33 @@ def taken_texts(change: Change) -> Iterator[str]:
         return
     topics, moved = change.takes.topics, _moved_topics(change)
     if moved:
-        partitions = number_of(sum(topics[topic][0] for topic in moved), "partition")
+        count = number_of(sum(topics[topic][0] for topic in moved), "partition")
         yield (
-            f"takes over {number_of(len(moved), 'topic')}, {partitions}, 0 to copy; goes on at the stored offsets:"
+            f"takes over {number_of(len(moved), 'topic')}, {count}, 0 to copy; goes on at the stored offsets:"
             f" {few(moved)}"
         )
-    new = {topic: counts for topic, counts in topics.items() if topic not in moved}
-    if new:
-        largest = sorted(new, key=lambda name: (-new[name][1], name))
-        partitions_, records = map(sum, zip(*new.values(), strict=True))
-        parts = f"{number_of(partitions_, 'partition')}, {number_of(records, 'record')} to copy"
-        yield f"takes {len(new)} of {change.takes.of} topics, {parts}: {few(largest)}"
+    rest = {topic: counts for topic, counts in topics.items() if topic not in moved}
+    stored = {topic: counts for topic, counts in rest.items() if topic in change.takes.stored}
+    if stored:
+        partitions, records = map(sum, zip(*stored.values(), strict=True))
+        parts = f"{number_of(partitions, 'partition')}, {number_of(records, 'record')} behind"
+        yield f"goes on with {number_of(len(stored), 'topic')} at the stored offsets, {parts}: {few(_largest(stored))}"
+    if new := {topic: counts for topic, counts in rest.items() if topic not in stored}:
+        partitions, records = map(sum, zip(*new.values(), strict=True))
+        most = "at most " if new.keys() & set(change.needs_offsets) else ""
+        parts = f"{number_of(partitions, 'partition')}, {most}{number_of(records, 'record')} to copy"
+        yield f"takes {len(new)} of {change.takes.of} topics, {parts}: {few(_largest(new))}"
+
+
+def ended_texts(change: Change) -> Iterator[str]:
+    """Yield what a connector mirrors no longer, and no other one takes."""
+    if change.ends:
+        topics = f"{number_of(len(change.ends), 'topic')}: {few(list(change.ends))}"
+        yield f"no longer mirrors {topics}; what arrived, and the stored offsets, stay"
+
+
+def _largest(topics: Mapping[str, tuple[int, int]]) -> list[str]:
+    return sorted(topics, key=lambda name: (-topics[name][1], name))
 
 
 _MOST_RENAMES, _MOST_OFFSETS = 10, 4
@@ -299,6 +343,8 @@ def _say_change(change: Change, *, full: bool) -> None:
     if change.remedy:
         say(f"      fix: {change.remedy}")
     for text in taken_texts(change):
+        say(f"      {text}")
+    for text in ended_texts(change):
         say(f"      {text}")
     for line in rename_texts(change.renames):
         say(f"      {line}")

@@ -261,6 +261,7 @@ def _essence(change: JsonObject | None) -> JsonObject | None:
         "remedy",
         "warnings",
         "takes",
+        "ends",
         "needs_offsets",
         "rests",
         "price",
