@@ -23,6 +23,7 @@ from mm2mgr.plan.widening import (
     former_names,
     names_of,
     new_names,
+    objection_collides,
     objection_renamed,
     objection_too_long,
     other_names,
@@ -202,7 +203,9 @@ def judge(
     return MirrorVerdict(
         (*repeats, *back),
         (
-            *filter(None, (objection, elsewhere, objection_too_long(widening, state))),
+            *filter(
+                None, (objection, elsewhere, objection_too_long(widening, state), objection_collides(widening, state))
+            ),
             *objections(widening, names, state, connectors, ran_as),
         ),
         () if objection else tuple(left),

@@ -20,7 +20,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, Taken
 from mm2mgr.plan.judges import Connectors
 from mm2mgr.remarks import Remark
-from mm2mgr.topics.names import NameFilter, Selection
+from mm2mgr.topics.names import NameFilter, Selection, unified_name
 from mm2mgr.topics.shared import meeting
 
 Stored = Mapping[TopicPartition, int]
@@ -350,3 +350,32 @@ def objection_too_long(widening: Widening, state: MirroredState) -> Remark | Non
         return None
     text, remedy = too_long_text(subject, names)
     return Remark(text, "blocks", remedy, NAME_TOO_LONG)
+
+
+NAME_COLLIDES = "name-collides"
+
+
+def objection_collides(widening: Widening, state: MirroredState) -> Remark | None:
+    """Return the objection to topics that a write begins to take and that no broker of the target creates.
+
+    Two topics whose names differ only in `.` and `_` would share the names of their metrics, so that brokers refuse the
+    second (`Topic.hasCollision`), and MirrorMaker only logs that: nothing arrives while its tasks are RUNNING.
+    """
+    target = state.kafka(widening.target)
+    begun = state.begun.get(widening.full_name, ())
+    if target is None or not begun:
+        return None
+    alike = {unified_name(name): name for name in target.topics}
+    wanted = (naming for topic in begun if not (naming := widening.new.target_names(topic)).unknown)
+    missing = (naming.text for naming in wanted if naming.text not in target.topics)
+    names = [(name, alike[unified_name(name)]) for name in missing if unified_name(name) in alike]
+    if not names:
+        return None
+    name, there = names[0]
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    text = (
+        f"brokers of '{widening.target}' refuse to create {name}{more}, since {there} is there and names may not differ"
+        " in '.' and '_' alone: nothing of it would arrive"
+    )
+    remedy = f"choose another separator or alias, or delete {there} on '{widening.target}' first if nobody needs it"
+    return Remark(text, "blocks", remedy, NAME_COLLIDES)
