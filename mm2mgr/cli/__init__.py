@@ -129,6 +129,7 @@ _DASHBOARD = (("--dashboard", "write --dashboard"),)
 _ELSEWHERE = {
     **dict.fromkeys(("--json", "--output-json", "--format"), _JSON),
     **dict.fromkeys(("--grafana", "--grafana-dashboard"), _DASHBOARD),
+    "--dry-run": (("--canary", "write mm2mgr plan"), ("--from-group", "it shows what it would write, and asks")),
 }
 """Options of other tools, each with what to write where a command has such an option."""
 _IN_THE_TREE = frozenset({"plan", "apply", "reconcile", "size"})

@@ -94,6 +94,9 @@ def data_text(plan: Plan) -> str:
     resting = sum(change.state is not None and change.state[1] in RESTING for change in sources)
     if resting:
         parts.append(f"{number_of(resting, 'flow')} {'stands' if resting == 1 else 'stand'} still from then on")
+    going = sum(c.state is not None and c.state[0] in RESTING and c.state[1] == "RUNNING" for c in sources)
+    if going:
+        parts.append("1 flow goes on where it stood" if going == 1 else f"{going} flows go on where they stood")
     ended = sum(change.action == "delete" and not change.moves_to for change in sources)
     if ended:
         parts.append(f"{number_of(ended, 'flow')} {'is' if ended == 1 else 'are'} mirrored no longer")

@@ -108,6 +108,8 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
         ("status --json", "Error: No such option --json; write -o json\n"),
         ("lag --format json", "Error: No such option --format; write -o json\n"),
         ("rules --grafana", "Error: No such option --grafana; write --dashboard\n"),
+        ("apply --dry-run", "Error: No such option --dry-run; write mm2mgr plan\n"),
+        ("offsets reset x --dry-run", "No such option --dry-run; it shows what it would write, and asks\n"),
         ("plan --mirror-again", "Error: --mirror-again is gone; write --allow mirror-again\n"),
         ("status --ack all", "Error: --ack is gone; write mm2mgr losses --ack ID\n"),
         ("plan -o yaml", "'yaml' is not one of 'text', 'json', 'markdown'"),

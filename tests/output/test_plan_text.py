@@ -181,7 +181,10 @@ def test_a_flow_that_is_declared_again_copies_nothing_for_the_first_time() -> No
             source("x", "update", state=("RUNNING", "PAUSED")),
             "nothing is mirrored again; 1 flow stands still from then",
         ),
-        (source("x", "update", state=("PAUSED", "RUNNING")), "nothing is mirrored again"),
+        (
+            source("x", "update", state=("PAUSED", "RUNNING")),
+            "nothing is mirrored again; 1 flow goes on where it stood",
+        ),
         (source("x", "delete"), "nothing is mirrored again; 1 flow is mirrored no longer"),
         (
             source("x", "update", ends=("a", "b")),
