@@ -78,6 +78,18 @@ class Applied:
         return [change for change in self.plan.writes if change.full_name in unknown]
 
     @property
+    def done_plan(self) -> Plan:
+        """The plan with those of its writes alone that were written and are there."""
+        gone = {change.full_name for change in self.plan.writes} - {result.full_name for result in self.done_results}
+        clusters = (
+            replace(part, changes=tuple(change for change in part.changes if change.full_name not in gone))
+            for part in self.plan.clusters
+        )
+        done = tuple(result.change for result in self.quotas if result.error is None)
+        quotas = tuple(change for change in self.plan.quotas if not change.is_write or change in done)
+        return replace(self.plan, clusters=tuple(clusters), quotas=quotas)
+
+    @property
     def unread_connects(self) -> list[str]:
         """Connect clusters that could not be read, so that they have no changes."""
         return [cluster.connect for cluster in self.plan.clusters if cluster.error]

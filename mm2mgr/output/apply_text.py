@@ -8,7 +8,7 @@ from mm2mgr.apply.applied import Applied
 from mm2mgr.apply.waves import Event, Halted, LeaseAwaited, Result, RolledBack, Unguarded, Waiting, WaveVerified
 from mm2mgr.output.console import say, talk
 from mm2mgr.output.history_text import say_unrecorded
-from mm2mgr.output.plan_text import ALIKE
+from mm2mgr.output.plan_text import ALIKE, data_text
 from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.text import few, number_of, span_text
 
@@ -92,6 +92,7 @@ def say_applied(applied: Applied) -> None:
         say(f"left: {change.action} {change.connect}/{change.connector}", style="bold yellow")
     count = f"Applied: {len(applied.done_results)} of {len(applied.plan.writes)} changes{_say_applied_quotas(applied)}"
     say("; ".join((count, *_not_in_count(applied))), style="bold")
+    _say_done_data(applied)
     say_unrecorded(applied.unrecorded)
     if applied.unlogged:
         say(applied.unlogged, style="yellow")
@@ -111,6 +112,17 @@ def say_applied(applied: Applied) -> None:
         or applied.left_quotas
     ):
         say("Apply again to converge; what is done already will not be written a second time.")
+
+
+def _say_done_data(applied: Applied) -> None:
+    """Print what that part of a plan which was written does to the data; of a whole one, the plan has said it."""
+    if len(applied.done_results) == len(applied.plan.writes):
+        return
+    tried = [result.type for result in applied.results if result.rolled_back or (result.error and result.was_written)]
+    tried += [change.type for change in applied.unfinished_changes]
+    flows = number_of(tried.count("source"), "flow")
+    more = f"; what {flows} mirrored before the change was taken back or cut short stays on the target"
+    say(f"Data: {data_text(applied.done_plan)}{more if 'source' in tried else ''}", style="bold")
 
 
 def _say_applied_quotas(applied: Applied) -> str:

@@ -351,6 +351,19 @@ def say_planned_resets(flows: Sequence[FlowReset]) -> None:
         ):
             if partitions:
                 talk(f"  {few([str(partition) for partition in partitions])}: {text}", "yellow")
+    counts_of_all = [counts for flow in flows for counts in flow.topics.values()]
+    again, skipped = (sum(counts[kind] for counts in counts_of_all) for kind in ("again", "skipped"))
+    parts = [
+        f"{number_of(again, 'record')} {'is' if again == 1 else 'are'} mirrored again"
+        if again
+        else "nothing is mirrored again"
+    ]
+    parts += [
+        f"{number_of(skipped, 'record')} {'is' if skipped == 1 else 'are'} never mirrored"
+        if skipped
+        else "nothing is skipped"
+    ]
+    talk(f"Data: {'; '.join(parts)}", "bold")
 
 
 def _place_text(offset: int | None) -> str:

@@ -35,11 +35,11 @@ _NAMES = 20  # of changes that are alike
 
 def plan_markdown(plan: Plan) -> str:
     """Return the plan as Markdown of at most MOST_BYTES."""
-    costs, data = price_text(plan.price), data_text(plan)
+    costs = price_text(plan.price)
     parts = [
         f"### mm2mgr plan: {escape(plan_counts_text(plan))}",
         *([f"**Price:** {escape(costs)}"] if costs else []),
-        *([f"**Data:** {escape(data)}"] if data else []),
+        f"**Data:** {escape(data_text(plan))}",
         *_clusters(plan.clusters),
         *_costly(change for change in plan.changes if change.action != "blocked"),
         *_blocked_changes(change for change in plan.changes if change.action == "blocked"),

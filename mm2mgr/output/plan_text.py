@@ -57,17 +57,23 @@ def say_plan(plan: Plan, *, full: bool = False, explain: bool = False) -> None:
     say(f"Plan: {plan_counts_text(plan)}", style="bold")
     if costs := price_text(plan.price):
         say(f"Price: {costs}", style="bold")
-    if data := data_text(plan):
-        say(f"Data: {data}", style="bold")
+    say(f"Data: {data_text(plan)}", style="bold")
 
 
 def data_text(plan: Plan) -> str:
-    """Say in one sentence what all that a plan writes does to the data; empty for one that writes no connector."""
-    writes = plan.writes
-    if not writes:
-        return ""
+    """Say in one sentence what all that a plan writes, and all that it holds back, does to the data."""
     again = plan.price.again
-    parts = [_again_sentence(again) if again else "nothing is mirrored again"]
+    if plan.writes:
+        parts = [_again_sentence(again) if again else "nothing is mirrored again", *_written_parts(plan.writes)]
+    else:
+        written = "only client quotas are written" if plan.quota_writes else "nothing is written"
+        parts = [f"{written}, so nothing is mirrored again and no topic pauses"]
+    return "; ".join((*parts, *_held_parts(plan)))
+
+
+def _written_parts(writes: Sequence[Change]) -> list[str]:
+    """Say what is copied for the first time, pauses, stands still, ends and gets another name."""
+    parts = []
     taken = [(change, _moved_topics(change)) for change in writes if change.takes]
     new = {
         (change.connect, change.connector, topic): records
@@ -83,7 +89,7 @@ def data_text(plan: Plan) -> str:
     sources = [change for change in writes if change.type == "source"]
     unread = sum(change.action == "create" and change.takes is None and not change.takes_over for change in sources)
     if unread:
-        parts.append(f"what {number_of(unread, 'new flow')} {'has' if unread == 1 else 'have'} to copy is not known")
+        parts.append(f"what {_counted(unread, 'new flow', 'has', 'have')} to copy is not known")
     pausing = sum(len(moved) for _, moved in taken)
     restarted = sum(bool(change.price.restarts) for change in sources)
     pauses = [number_of(pausing, "topic")] if pausing else []
@@ -93,18 +99,37 @@ def data_text(plan: Plan) -> str:
         parts.append(f"{' and '.join(pauses)} {verb} for some seconds")
     resting = sum(change.state is not None and change.state[1] in RESTING for change in sources)
     if resting:
-        parts.append(f"{number_of(resting, 'flow')} {'stands' if resting == 1 else 'stand'} still from then on")
+        parts.append(f"{_counted(resting, 'flow', 'stands', 'stand')} still from then on")
     going = sum(c.state is not None and c.state[0] in RESTING and c.state[1] == "RUNNING" for c in sources)
     if going:
         parts.append("1 flow goes on where it stood" if going == 1 else f"{going} flows go on where they stood")
     ended = sum(change.action == "delete" and not change.moves_to for change in sources)
     if ended:
-        parts.append(f"{number_of(ended, 'flow')} {'is' if ended == 1 else 'are'} mirrored no longer")
+        parts.append(f"{_counted(ended, 'flow', 'is', 'are')} mirrored no longer")
     if left := sum(len(change.ends) for change in sources):
-        parts.append(f"{number_of(left, 'topic')} {'is' if left == 1 else 'are'} mirrored no longer")
+        parts.append(f"{_counted(left, 'topic', 'is', 'are')} mirrored no longer")
     if renamed := sum(len(change.renames) for change in writes):
-        parts.append(f"{number_of(renamed, 'topic')} {'goes' if renamed == 1 else 'go'} on under another name")
-    return "; ".join(parts)
+        parts.append(f"{_counted(renamed, 'topic', 'goes', 'go')} on under another name")
+    return parts
+
+
+def _held_parts(plan: Plan) -> list[str]:
+    """Say what stays as it is: what is blocked, and what runs where nothing could be read."""
+    blocked = [change for change in plan.changes if change.action == "blocked"]
+    flows = [change for change in blocked if change.type == "source"]
+    new = sum(change.before is None and not change.shown for change in flows)
+    stay = ("stays as it is", "stay as they are")
+    counts = (
+        (new, "blocked flow", ("does not begin", "do not begin")),
+        (len(flows) - new, "blocked flow", stay),
+        (len(blocked) - len(flows), "blocked checkpoint or heartbeat connector", stay),
+        (sum(1 for cluster in plan.clusters if cluster.error), "unread Connect cluster", stay),
+    )
+    return [_counted(count, noun, *verbs) for count, noun, verbs in counts if count]
+
+
+def _counted(count: int, noun: str, verb_of_one: str, verb: str) -> str:
+    return f"{number_of(count, noun)} {verb_of_one if count == 1 else verb}"
 
 
 def _going_on_sentences(writes: Iterable[Change]) -> list[str]:
@@ -116,14 +141,11 @@ def _going_on_sentences(writes: Iterable[Change]) -> list[str]:
         for topic in taken.stored.intersection(taken.topics).difference(_moved_topics(change))
     }
     proved = sum(len(change.needs_offsets) for change in writes if not change.price.again)
-    records, topics = number_of(sum(stored.values()), "record"), number_of(len(stored), "topic")
-    goes = "goes" if len(stored) == 1 else "go"
-    texts = [f"{topics} {goes} on at the stored offsets, {records} behind"] if stored else []
+    records, topics = number_of(sum(stored.values()), "record"), _counted(len(stored), "topic", "goes", "go")
+    texts = [f"{topics} on at the stored offsets, {records} behind"] if stored else []
     if proved:
-        verb = "goes" if proved == 1 else "go"
-        texts.append(
-            f"{number_of(proved, 'topic')} {verb} on at the offsets that a former connector of the name stored"
-        )
+        topics = _counted(proved, "topic", "goes", "go")
+        texts.append(f"{topics} on at the offsets that a former connector of the name stored")
     return texts
 
 

@@ -121,6 +121,11 @@ def test_reset_shows_what_comes_again_or_is_skipped_writes_and_reads_back(
     line = ("offsets", "reset", "orders", "--topic", "orders", "--partition", "0", "--to", to)
     unasked = world.mm2mgr(*line, code=1)
     assert shown in unasked.err
+    count, _, what = shown.removeprefix("orders: ").partition(",")[0].partition(" records ")
+    data = f"{count} records are {what}"
+    assert f"Data: {data}; nothing is skipped\n" in unasked.err or (
+        f"Data: nothing is mirrored again; {data}\n" in unasked.err
+    )
     place = "nothing stored" if stored is None else f"offset {stored}"
     assert f"    orders-0: offset 5 -> {place}\n" in unasked.err
     assert "offsets reset asks first and there is no terminal" in unasked.err

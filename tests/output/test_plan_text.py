@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from mm2mgr.apply.applied import Applied
+from mm2mgr.apply.waves import Result
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import Journal, ListEntry, Move, Picks, TakeOver
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
+from mm2mgr.kafka.quotas import QuotaEntity
+from mm2mgr.output.apply_text import say_applied
+from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import data_text, say_plan, say_topology, taken_texts
 from mm2mgr.plan.changes import Action, Change, ClusterPlan, Plan, Price, Taken, Volume
+from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.remarks import Remark
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
@@ -208,6 +218,84 @@ def test_a_plan_ends_with_a_sentence_on_the_data(printed: Callable[[], list[str]
     assert printed()[-1] == f"Data: {data(change)}"
 
 
+NOTHING_WRITTEN = "nothing is written, so nothing is mirrored again and no topic pauses"
+
+
+def test_what_is_held_back_stays_as_it_is() -> None:
+    held = Remark("too many", remedy="say so")
+    absent = source("new", "blocked", remarks=(held,), price=Price(again=Volume(7, 70)))
+    others = Change("east", "mm2.a.b.source.theirs", "source", "blocked", shown="RUNNING", remarks=(held,))
+    checkpoint = Change("east", "mm2.a.b.checkpoint", "checkpoint", "blocked", remarks=(held,))
+    assert data(source("x", "no-op")) == NOTHING_WRITTEN
+    assert data(absent) == f"{NOTHING_WRITTEN}; 1 blocked flow does not begin"
+    assert data(others, source("old", "blocked", before={"topics": "t"}), checkpoint) == (
+        f"{NOTHING_WRITTEN}; 2 blocked flows stay as they are; 1 blocked checkpoint or heartbeat connector stays as it is"
+    )
+    plan = Plan("team", (NORTH,))
+    assert data_text(plan) == f"{NOTHING_WRITTEN}; 1 unread Connect cluster stays as it is"
+    quota = QuotaChange("b", QuotaEntity("mm2mgr.team.x"), "create", after=5)
+    assert data_text(replace(plan, clusters=(), quotas=(quota,))) == (
+        "only client quotas are written, so nothing is mirrored again and no topic pauses"
+    )
+
+
+VOLUMES = st.none() | st.builds(
+    Volume, st.integers(0, 9), st.integers(0, 99), st.sets(st.sampled_from("tu"), max_size=2).map(tuple)
+)
+CHANGES = st.builds(
+    Change,
+    st.just("east"),
+    st.sampled_from(("c", "d", "e")),
+    st.sampled_from(("source", "checkpoint", "heartbeat")),
+    st.sampled_from(("create", "update", "delete", "no-op", "blocked")),
+    takes=st.none() | st.just(Taken({"t": (3, 9)}, 2)),
+    before=st.none() | st.just({"topics": "t"}),
+    state=st.none() | st.sampled_from((("RUNNING", "PAUSED"), ("PAUSED", "RUNNING"))),
+    price=st.builds(Price, st.integers(0, 2), again=VOLUMES),
+)
+PLANS = st.builds(
+    Plan,
+    st.just("team"),
+    st.lists(st.builds(ClusterPlan, st.just("east"), st.lists(CHANGES, max_size=4).map(tuple)) | st.just(NORTH)).map(
+        tuple
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(PLANS)
+def test_each_plan_ends_with_one_sentence_on_data_that_its_price_bears_out(
+    capsys: pytest.CaptureFixture[str], plan: Plan
+) -> None:
+    say_plan(plan)
+    lines = capsys.readouterr().out.splitlines()
+    sentences = [line for line in lines if line.startswith("Data: ")]
+    assert sentences == [f"Data: {data_text(plan)}"]
+    assert lines[-1] == sentences[0]
+    assert ("nothing is mirrored again" in sentences[0]) is (plan.price.again is None)
+    assert plan_markdown(plan).count("**Data:**") == 1
+    if plan.price.again:
+        assert re.match(r"Data: .*\b(is|are) mirrored again", sentences[0])
+
+
+def test_an_apply_that_wrote_a_part_says_what_that_part_does(printed: Callable[[], list[str]]) -> None:
+    """Two flows were to be mirrored again; what is left or was taken back is not said to be done."""
+    again = Price(again=Volume(7, 70))
+    done, back, left = (source(name, "create", takes=Taken({}, 1), price=again) for name in ("x", "y", "z"))
+    results = (
+        Result("east", done.connector, "create", "source", change=done),
+        Result("east", back.connector, "create", "source", rolled_back=True, was_written=True, change=back),
+    )
+    plan = Plan("team", (ClusterPlan("east", (done, back, left)),))
+    say_applied(Applied(plan, results, begun=frozenset({done.full_name, back.full_name})))
+    assert [line for line in printed() if line.startswith("Data: ")] == [
+        "Data: 7 records are mirrored again; what 1 flow mirrored before the change was taken back or cut short stays"
+        " on the target"
+    ]
+    say_applied(Applied(plan, begun=frozenset()))
+    assert f"Data: {NOTHING_WRITTEN}" in printed()
+
+
 def test_two_long_values_are_shown_where_they_differ(printed: Callable[[], list[str]]) -> None:
     long = ", ".join(f"topic-{number:03}" for number in range(100))
     keys = (KeyChange("topics", long, f"{long}, one-more"), KeyChange("topics.exclude", f"x{long}", f"y{long}"))
@@ -218,9 +306,9 @@ def test_two_long_values_are_shown_where_they_differ(printed: Callable[[], list[
     ]
 
 
-def test_an_empty_plan_is_one_line(printed: Callable[[], list[str]]) -> None:
+def test_an_empty_plan_is_its_counts_and_what_they_do_to_the_data(printed: Callable[[], list[str]]) -> None:
     say_plan(Plan("team", ()))
-    assert printed() == ["Plan: 0 to create, 0 to update, 0 to delete, 0 unchanged"]
+    assert printed() == ["Plan: 0 to create, 0 to update, 0 to delete, 0 unchanged", f"Data: {NOTHING_WRITTEN}"]
 
 
 def test_the_example_estate_is_a_matrix(printed: Callable[[], list[str]]) -> None:
