@@ -210,10 +210,21 @@ class Failure:
 
 
 def cause(error: BaseException) -> str:
-    """Return an error as part of a sentence, with its type where it is none of mm2mgr; no secrets, and cut."""
+    """Return an error as part of a sentence, with its type where it is none of mm2mgr; no secrets, and cut.
+
+    A package of an extra that is not installed is the extra that is needed.
+    """
     from mm2mgr.secrets import cut
 
+    if extra := missing_extra(error):
+        return f"that needs the extra mm2mgr[{extra}], which is not installed"
     return error.one_line if isinstance(error, Mm2mgrError) else cut(f"{type(error).__name__}: {one_line(str(error))}")
+
+
+def missing_extra(error: BaseException) -> str:
+    """Return the extra with the package that an import did not find; empty for every other error."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return EXTRA_OF.get(package, "")
 
 
 class TemplateError(Mm2mgrError):

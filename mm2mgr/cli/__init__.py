@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+import re
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -129,9 +130,37 @@ _DASHBOARD = (("--dashboard", "write --dashboard"),)
 _ELSEWHERE = {
     **dict.fromkeys(("--json", "--output-json", "--format"), _JSON),
     **dict.fromkeys(("--grafana", "--grafana-dashboard"), _DASHBOARD),
-    "--dry-run": (("--canary", "write mm2mgr plan"), ("--from-group", "it shows what it would write, and asks")),
+    **dict.fromkeys(("--auto-approve", "--force", "--assume-yes", "--no-input"), (("--yes", "write --yes"),)),
+    **dict.fromkeys(("--target", "--only", "--connector"), (("--flow", "write --flow FLOW"),)),
+    **dict.fromkeys(("--selector", "-l"), (("--label", "write --label KEY=VALUE"),)),
+    "--dry-run": (
+        ("--rollback", "mm2mgr plan shows what it would do"),
+        ("--from-group", "it shows what it would write, and asks"),
+    ),
+    "--replace": (("--rollback", "write mm2mgr restart FLOW"),),
+    "--refresh-only": (("--detailed-exitcode", "write mm2mgr drift"),),
+    "--destroy": (("--detailed-exitcode", "take it out of the tree, then mm2mgr plan --prune"),),
 }
 """Options of other tools, each with what to write where a command has such an option."""
+_COMMANDS_ELSEWHERE = {
+    **dict.fromkeys(("diff", "refresh"), "write mm2mgr plan, which reads the clusters anew each time"),
+    "validate": "write mm2mgr lint",
+    **dict.fromkeys(("get", "list", "ls", "state", "connectors", "tasks"), "write mm2mgr status"),
+    "show": "write mm2mgr describe FLOW",
+    **dict.fromkeys(
+        ("destroy", "delete", "remove", "rm"), "take it out of the tree, then mm2mgr plan --prune and apply --prune"
+    ),
+    **dict.fromkeys(("create", "edit", "patch", "set"), "change the tree, then mm2mgr plan and mm2mgr apply"),
+    **dict.fromkeys(("graph", "topology"), "mm2mgr serve draws the estate on its first page"),
+    "taint": "write mm2mgr restart FLOW",
+    **dict.fromkeys(("workspace", "context", "config"), "name the tree: mm2mgr --clusters FOLDER … or MM2MGR_CLUSTERS"),
+    **dict.fromkeys(("consume", "browse", "tail"), "write mm2mgr records TOPIC"),
+    **dict.fromkeys(("search", "find"), "write mm2mgr who TOPIC"),
+    **dict.fromkeys(("health", "doctor"), "write mm2mgr check, or mm2mgr status"),
+    "reset": "write mm2mgr offsets reset FLOW",
+}
+"""Commands of other tools, each with what does that here."""
+_NO_COMMAND = re.compile(r"No such command '([^']*)'\.?")
 _IN_THE_TREE = frozenset({"plan", "apply", "reconcile", "size"})
 _GONE = {
     "--mirror-again": (frozenset({"plan", "apply", "reconcile"}), "write --allow mirror-again"),
@@ -160,6 +189,15 @@ def _say_usage(error: click.ClickException) -> None:
         elif hint := next(hints, ""):
             message = f"{message.removesuffix('.')}; {hint}"
             vars(error)["possibilities"] = None
+    elif (
+        isinstance(error, click.UsageError)
+        and error.ctx
+        and error.ctx.parent is None
+        and (missing := _NO_COMMAND.match(message))
+        and (hint := _COMMANDS_ELSEWHERE.get(missing[1], ""))
+    ):
+        message = f"No such command '{missing[1]}'; {hint}"
+        vars(error)["possibilities"] = None
     vars(error)["message"] = visible(mask_text(message))  # it quotes what was typed, such as a URL
     error.show(file=(text := io.StringIO()))
     for line in text.getvalue().removesuffix("\n").expandtabs().split("\n"):
@@ -173,14 +211,11 @@ class _Unexpected(Mm2mgrError):
 
 
 def _as_sentence(failure: Exception) -> Mm2mgrError:
-    from mm2mgr.errors import EXTRA_OF, PackageMissing
+    from mm2mgr.errors import PackageMissing, missing_extra
     from mm2mgr.secrets import mask_text
 
-    package = (
-        (getattr(failure, "name", None) or "").partition(".")[0] if isinstance(failure, ModuleNotFoundError) else ""
-    )
-    if package in EXTRA_OF:
-        return PackageMissing(package)
+    if isinstance(failure, ModuleNotFoundError) and missing_extra(failure):
+        return PackageMissing((failure.name or "").partition(".")[0])
     if os.environ.get(TRACEBACK):
         import traceback
 

@@ -82,6 +82,12 @@ def _parts(text: str) -> tuple[str, ...]:
     default="127.0.0.1:8642",
     help="Address and port; port 0 takes a free one.",
 )
+@option(
+    "--base-path",
+    default="",
+    metavar="PATH",
+    help="Path before all links, such as /mm2mgr, where a proxy has the page there; requests may come without it.",
+)
 @option("--every", type=Duration(1), default="30s", help="Time between two looks at status and lag.")
 @option(
     "--survey-every", type=Duration(10), default="5min", help="Time between two readings of lint, plan and history."
@@ -115,6 +121,7 @@ def _parts(text: str) -> tuple[str, ...]:
 def serve(
     workspace: Workspace,
     listen: tuple[str, int],
+    base_path: str,
     every: float,
     survey_every: float,
     user: str,
@@ -159,7 +166,7 @@ def serve(
       mm2mgr serve --listen 0.0.0.0:8642 --password-file password --tls-certificate tls.crt --tls-key tls.key
     """
     from mm2mgr.output.console import flush, talk
-    from mm2mgr.serve.app import application
+    from mm2mgr.serve.app import Site, application, parse_base_path
     from mm2mgr.serve.server import Binding, Connections, check_tls, is_loopback, listening, run
 
     parts = frozenset(part for several in beside for part in several)
@@ -167,6 +174,7 @@ def serve(
     _refuse_contradictions(parts, order, report_only=report_only)
     binding = Binding(*listen, tls_certificate, tls_key)
     with invalid_arguments():
+        base_path = parse_base_path(base_path)
         login = _login(user, password_file, token_file)
         if not (binding.is_loopback or login or no_auth):
             remedy = "name --password-file or --token-file, or write --no-auth"
@@ -188,8 +196,8 @@ def serve(
         asked = replace(asked, rebalances=operations.RebalancesOrder(balance, events, _RebalancePrinter()))
     asked = _with_tables(asked, parts, sampling)
     watch = operations.serve(workspace, asked)
-    hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
-    app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
+    site, connections = Site(is_loopback if binding.is_loopback and not login else None, base_path), Connections()
+    app = application(lambda: watch.view, login, site=site, closed=connections.closed)
     with invalid_arguments(), listening(binding) as (listener, url):
 
         @contextmanager
@@ -199,7 +207,7 @@ def serve(
                 first()
 
             with interrupts.halting(stop, second) as halt:
-                talk(f"serving {url}; Ctrl-C ends it")
+                talk(f"serving {url}{base_path}; Ctrl-C ends it")
                 yield halt
 
         watch.start()

@@ -130,7 +130,7 @@ FACTS = (
     ),
     Fact(
         "properties of the workers",
-        "their values, and the converters, stores and providers that they bring",
+        "values of keys; converters, stores, providers they bring",
         "--worker",
         (
             *("worker-value", "provider-unknown", "worker-keystore-clash", "catches-internal", "converter"),

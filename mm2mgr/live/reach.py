@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,6 +30,7 @@ class Limits:
     after the other). `look_seconds` bounds a request of one look of many, `write_seconds` a write. `is_total`:
     `kafka_seconds` bounds all calls of a round to one login. `spares_silent_workers`: where the workers' own Kafka
     cluster did not answer an earlier round, all requests of a round to them end within a few seconds.
+    `report_waits` is called with the clusters that have not answered yet, whenever these change.
     """
 
     connect_seconds: float = 30.0
@@ -41,6 +42,7 @@ class Limits:
     kafka_at_once: int = 64
     is_total: bool = False
     spares_silent_workers: bool = False
+    report_waits: Callable[[tuple[str, ...]], object] | None = None
 
     def after_silence(self) -> Limits:
         """Return the limits for a Kafka cluster that let one time-out pass already: its later questions wait less."""

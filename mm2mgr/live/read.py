@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -98,12 +99,38 @@ async def _read(
         is_hurried = limits.spares_silent_workers and isinstance(cluster, ConnectCluster) and cluster.kafka in silent
         seconds = limits.round_seconds if is_hurried else limits.connect_seconds
         ends_at = timing.now() + seconds if is_hurried else math.inf
-        return _ask_connect(clients.client(name, seconds), asked, limits.at_once, ends_at)
+        answered = _ask_connect(clients.client(name, seconds), asked, limits.at_once, ends_at)
+        return waits.until_answered(f"connect {name}", answered)
 
+    waits = _Waits(limits.report_waits, (f"connect {name}" for name in connects))
     parts = (ask_workers(name, asked) for name, asked in connects.items())
-    for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits, silent), *parts, *of_schemas):
+    for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits, silent, waits), *parts, *of_schemas):
         answers.update(part)
     return snapshot.with_answers(answers)
+
+
+class _Waits:
+    """The clusters that have not answered all of a round yet, reported whenever these change."""
+
+    def __init__(self, report: Callable[[tuple[str, ...]], object] | None, clusters: Iterable[str]) -> None:
+        self._report, self._open = report, Counter(clusters)
+
+    def begin(self, clusters: Iterable[str]) -> None:
+        """Wait for these too, once for each time that they are named, and report."""
+        self._open.update(clusters)
+        self._tell()
+
+    async def until_answered(self, cluster: str, answers: Awaitable[Answers]) -> Answers:
+        """Return the answers of a cluster that is waited for."""
+        try:
+            return await answers
+        finally:
+            self._open[cluster] -= 1
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._report:
+            self._report(tuple(sorted(cluster for cluster, count in self._open.items() if count > 0)))
 
 
 async def run_steps(
@@ -169,8 +196,10 @@ async def _ask_kafkas(
     questions: Mapping[tuple[str, ClientLogin | None], Sequence[KafkaQuestion[object]]],
     limits: Limits,
     silent: Container[str],
+    waits: _Waits,
 ) -> Answers:
     if not questions:
+        waits.begin(())
         return {}
     answers: dict[Question[object], object] = {}
     reaches: list[KafkaReach] = []
@@ -188,8 +217,11 @@ async def _ask_kafkas(
             kinds.setdefault(type(question), []).append(question)
         jobs += [(reach, kind) for kind in kinds.values()]
     loop = asyncio.get_running_loop()
+    named = [f"kafka {reach.access.alias}" for reach, _ in jobs]
+    waits.begin(named)
     with ThreadPoolExecutor(max(1, min(limits.kafka_at_once, len(jobs)))) as threads:
-        parts = await asyncio.gather(*(loop.run_in_executor(threads, ask_kafka, *job) for job in jobs))
+        asked_all = (loop.run_in_executor(threads, ask_kafka, *job) for job in jobs)
+        parts = await asyncio.gather(*map(waits.until_answered, named, asked_all))
     for reach in reaches:
         reach.close()
     for part in parts:

@@ -70,6 +70,8 @@ class ObserveOptions:
     snapshot: Snapshot | None = None
     """Answers from a file, beside which no cluster is asked."""
     kafka_seconds: float = LOOK_KAFKA_SECONDS
+    report_waits: Callable[[tuple[str, ...]], object] | None = None
+    """Called with the clusters that have not answered yet, such as `connect main`, whenever these change."""
 
 
 async def read_estate(
@@ -84,6 +86,7 @@ async def read_estate(
         kafka_seconds=how.kafka_seconds,
         kafka_at_once=_CLUSTERS_AT_ONCE,
         spares_silent_workers=True,
+        report_waits=how.report_waits,
     )
     steps = reading_of(topology, connectors, flows, how)
     return (await run_steps(steps, Clusters.of_tree(topology), limits, how.snapshot))[0]

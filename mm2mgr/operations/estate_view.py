@@ -37,7 +37,9 @@ from mm2mgr.operations.plan import ReconcileView
 from mm2mgr.operations.sample import SampleView
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.watch import WatchdogView
-from mm2mgr.problems.flows import Resting
+from mm2mgr.problems.flows import OVERTAKEN_SOON_SECONDS, Resting
+from mm2mgr.problems.health import with_lag
+from mm2mgr.problems.order import shown_health
 
 if TYPE_CHECKING:
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.plan.changes import Plan
-    from mm2mgr.problems.health import FlowStatus, Status
+    from mm2mgr.problems.health import ConnectorState, FlowStatus, Status
 
 ViewState = Literal["starting", "ok", "stale"]
 PARTS = ("watch", "reconcile", "sample", "throughput", "audit", "rebalance", "failover")
@@ -127,7 +129,7 @@ class EstateLook:
     max_lag_seconds: Mapping[str, float] = field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def late_flows(self) -> Mapping[str, float]:
         """The flows that are further behind than their `max_lag`, with the seconds, the furthest beyond it first;
         without those that were paused by hand, whose problem says so."""
@@ -136,6 +138,19 @@ class EstateLook:
         behind = {flow: self.totals[flow].seconds.value or 0.0 for flow in limits if flow in self.totals.keys() - told}
         late = [(flow, seconds) for flow, seconds in behind.items() if seconds > limits[flow]]
         return dict(sorted(late, key=lambda flow: limits[flow[0]] / flow[1]))
+
+    @cached_property
+    def overtaken_flows(self) -> Mapping[str, float]:
+        """The flows of which retention deletes records that wait within a day, with the seconds until then, the
+        nearest first."""
+        forecasts = ((flow, total.overtaken.seconds) for flow, total in self.totals.items() if total.overtaken)
+        soon = (forecast for forecast in forecasts if forecast[1] < OVERTAKEN_SOON_SECONDS)
+        return dict(sorted(soon, key=lambda forecast: forecast[1]))
+
+    def shown_health(self, state: ConnectorState) -> str:
+        """Return what the colour of one of its flows or connectors goes by on every page."""
+        is_late, is_overtaken = state.name in self.late_flows, state.name in self.overtaken_flows
+        return shown_health(state.health, state.problems, is_late=is_late, is_overtaken=is_overtaken)
 
 
 class NewTopic(NamedTuple):
@@ -200,7 +215,8 @@ class EstateView:
     machine of this process. `quiet_looks`: how many of the newest looks saw no problem, and `quiet_since` when the
     first of them ended. `recent`: the looks of the last hour by flow. `topics_seen`: the topics that each
     flow ever took; `new_topics`: those that came later than the first that were read. `local_paths`: what no reader
-    of another machine is shown. `parts`: how those that run in this process do, by name.
+    of another machine is shown. `parts`: how those that run in this process do, by name. `waits_for`: the clusters that
+    have not answered the first look yet.
     """
 
     started_at: float
@@ -232,6 +248,7 @@ class EstateView:
     samples: SampleView | None = None
     local_paths: LocalPaths = field(default_factory=LocalPaths)
     parts: Mapping[str, PartState] = field(default_factory=dict)
+    waits_for: tuple[str, ...] = ()
 
     @property
     def stale_after_seconds(self) -> float:
@@ -399,6 +416,7 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
     recent = {flow: _recent(view.recent.get(flow, ()), facts.points.get(FLOW, ())) for flow, facts in lags.items()}
     view = replace(view, recent=recent)
     newest = replace(newest, totals={flow: view.with_lag_time(total) for flow, total in newest.totals.items()})
+    newest = replace(newest, status=with_lag(newest.status, newest.totals, newest.max_lag_seconds))
     declared = {flow.flow: view.known[flow.flow] for flow in newest.status.flows if flow.flow in view.known}
     read = {
         flow.flow: LastKnown(newest.status.taken_at, flow, lags[flow.flow], newest.totals[flow.flow])
@@ -406,7 +424,7 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
         if flow.state != "unknown"
     }
     looks, is_quiet = view.looks + 1, not (newest.status.problems() or newest.status.failures or newest.late_flows)
-    view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="")
+    view = replace(view, look=newest, looked_tick=tick, began_at=None, looks=looks, error="", waits_for=())
     view = _with_topics(replace(view, known={**declared, **read}), read)
     if not is_quiet:
         return replace(view, quiet_looks=0, quiet_since=None)

@@ -37,7 +37,6 @@ from mm2mgr.operations.sample import refuse_unsampled
 from mm2mgr.operations.serve_parts import Parts, ServeOrder, part_thread
 from mm2mgr.operations.status import LagOptions, report
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
-from mm2mgr.problems.health import with_lag
 from mm2mgr.problems.status import observe
 from mm2mgr.text import few
 from mm2mgr.timing import wait_for
@@ -55,10 +54,17 @@ _JOIN_SECONDS = 0.1
 _SAMPLE_AGAIN_SECONDS = 60.0
 
 
-def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
-    """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
+def look(
+    workspace: Workspace,
+    store: Store = DEFAULT_STORE,
+    report_waits: Callable[[tuple[str, ...]], object] | None = None,
+) -> EstateLook:
+    """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises.
+
+    `report_waits` is called with the clusters that have not answered yet, whenever these change.
+    """
     began_at, began, flows = time.time(), timing.now(), workspace.topology.flows
-    options = ObserveOptions(store=store, shares=True)
+    options = ObserveOptions(store=store, shares=True, report_waits=report_waits)
     observed = wait_for(observe(workspace.topology, workspace.connectors, options=options))
     lag = report(workspace.topology, observed, flows, LagOptions(store=store))
     totals = {facts.flow: facts.total for facts in lag.flows}
@@ -70,8 +76,7 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
         for alias, cluster in workspace.topology.clusters.items()
         if cluster.model.labels
     }
-    status = with_lag(observed.status, totals, limits)
-    return EstateLook(began_at, began_at + timing.now() - began, status, lag, totals, limits, labels)
+    return EstateLook(began_at, began_at + timing.now() - began, observed.status, lag, totals, limits, labels)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
@@ -125,7 +130,7 @@ class EstateWatch:
         workspace: Workspace,
         order: ServeOrder | None = None,
         *,
-        look: Callable[[Workspace, Store], EstateLook] = look,
+        look: Callable[[Workspace, Store, Callable[[tuple[str, ...]], object]], EstateLook] = look,
         survey: Callable[[Workspace, Store], Survey] = survey,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -188,12 +193,17 @@ class EstateWatch:
         """Look once and publish what was found; a failure is published too."""
         self._publish(lambda view: replace(view, began_at=self._clock()))
         try:
-            newest = self._look(self._workspace, self._order.store)
+            newest = self._look(self._workspace, self._order.store, self._note_waits)
         except BaseException as error:  # the server outlives whatever happens to one look, also one that is cancelled
             words = cause(error)
             self._publish(lambda view: replace(view, began_at=None, failed_looks=view.failed_looks + 1, error=words))
         else:
             self._publish(lambda view: after_look(view, newest, timing.now()))
+
+    def _note_waits(self, clusters: tuple[str, ...]) -> None:
+        """Keep which clusters the first look waits for: nothing else is known then."""
+        if self._view.look is None:
+            self._publish(lambda view: replace(view, waits_for=clusters))
 
     def survey_once(self) -> None:
         """Read the tree again where it has changed, make the slow part and publish it."""

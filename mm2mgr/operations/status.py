@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import timing
-from mm2mgr.errors import EXTRA_OF, Failure, InvalidArgument, Mm2mgrError, cause
+from mm2mgr.errors import Failure, InvalidArgument, Mm2mgrError, cause, missing_extra
 from mm2mgr.live.questions import NewestRecord, RecordTimes, TopicRetention
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, run_steps
@@ -332,12 +332,10 @@ def _histories(
                 WantedLog(lag.partition, lag.position, ids.get(lag.partition.topic, "")) for lag in behind[flow.id]
             )
         histories = log_histories(store, logs, round(1000 * observation.reading.taken_at), warnings.append)
-    except ModuleNotFoundError as error:
-        extra = EXTRA_OF.get((error.name or "").partition(".")[0])
-        if extra is None:
-            raise
-        return {}, [f"lag in bytes and seconds comes from the sample store, which needs the extra mm2mgr[{extra}]"], []
     except Exception as error:  # whatever is in the store, lag in records is known without it
+        if extra := missing_extra(error):
+            of = "lag in bytes and seconds comes from the sample store"
+            return {}, [f"{of}, which needs the extra mm2mgr[{extra}]"], []
         return {}, [], [f"lag in bytes and seconds is unknown: {cause(error)}"]
     missing = sorted(alias for alias, of in histories.items() if not any(history.times_ms for history in of))
     in_order = {alias: iter(of) for alias, of in histories.items()}

@@ -332,7 +332,7 @@ def task_bars(loads: Sequence[float], usable: float, highest: float, label: str)
         _bar(number, step, load / top, f"{number + 1} of {len(loads)}: {rate_text(load)}", load > usable)
         for number, load in enumerate(shown)
     )
-    return _figure(_BASE + 2, label, bars + _axis(usable, top, max(shown, default=0.0)))
+    return _figure(_BASE + 6, label, bars + _axis(usable, top, max(shown, default=0.0)))
 
 
 def partition_bars(partitions: Sequence[tuple[str, float]], usable: float) -> str:

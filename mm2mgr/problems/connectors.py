@@ -25,6 +25,7 @@ from mm2mgr.problems.kind import (
     LiveProblem,
     ProblemEvidence,
     ProblemSubject,
+    companion_rule,
     connector_rule,
     kind,
     name_some,
@@ -472,6 +473,47 @@ def heartbeat_without_task(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A heartbeat connector always has one task."""
     if case.connector.desired.type == "heartbeat" and case.runs_no_task:
         yield case.problem(HeartbeatWithoutTask())
+
+
+@kind("companion-paused-by-hand", "warning", 15)
+class CompanionPausedByHand(ProblemEvidence):
+    """A heartbeat or checkpoint connector was paused or stopped by hand, with `mm2mgr pause` or over REST, and the tree
+    has it running. Records arrive as before; what it does for monitoring or for a failover is missing meanwhile.
+    """
+
+    type: str
+    "heartbeat or checkpoint"
+    state: str
+    "PAUSED or STOPPED"
+    cluster: str
+    "alias of the cluster that it writes to"
+    syncs_groups: bool
+    "whether it writes translated offsets of consumer groups to the target (sync.group.offsets.enabled)"
+
+    def command(self, problem: LiveProblem) -> str:
+        return f"mm2mgr resume {problem.argument}"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        missing = f"no heartbeats are written to {self.cluster}, and what watches them takes the pair for dead"
+        if self.type == "checkpoint":
+            synced = " or synced" if self.syncs_groups else ""
+            missing = (
+                f"no offsets of consumer groups are translated{synced} to {self.cluster}; after a failover groups would"
+                " go on where they were when it was paused"
+            )
+        return f"{self.state} by hand, and the tree says running: {missing}; run {problem.command}"
+
+
+@companion_rule
+def companion_rests_by_hand(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """What a move or the way back of a failover holds is refused by `resume` and is no rest by hand."""
+    desired, running = case.connector.desired, case.connector.running
+    if case.state not in RESTING or running is None or desired.state in RESTING:
+        return
+    if case.journal is None and not is_held(running.config):
+        cluster = running.config.get("target.cluster.alias", "")
+        syncs_groups = running.config.get("sync.group.offsets.enabled", "").lower() == "true"
+        yield case.problem(CompanionPausedByHand(desired.type, case.state, cluster, syncs_groups))
 
 
 # --- configs ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from mm2mgr.observe.reading import LiveConnector, Patience, Reading
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
-from mm2mgr.problems.connectors import Orphan, find_orphans
+from mm2mgr.problems.connectors import Orphan, companion_rests_by_hand, find_orphans
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
@@ -412,7 +412,7 @@ def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:
 
 def companion_notes(case: ConnectorCase) -> tuple[str, ...]:
     """Return the notes on a companion connector."""
-    notes = _state_notes(case)
+    notes = [] if any(companion_rests_by_hand(case)) else _state_notes(case)
     if case.connector.desired.type == "checkpoint" and case.runs_no_task:
         reason = "no consumer group has offsets on these topics, or the source does not answer the workers"
         notes.append(f"no task: {reason}")

@@ -22,7 +22,7 @@ _KINDS: Mapping[Trouble, str] = {
     ),
     "late": "slower-than-production",
     "differs": (
-        "offsets-move-unfinished not-applied config-differs state-differs old-task-config orphan topic-configs-differ"
+        "offsets-move-unfinished not-applied config-differs state-differs companion-paused-by-hand old-task-config orphan topic-configs-differ"
         " topic-acls-differ"
     ),
     "other": (
@@ -75,8 +75,22 @@ class ProblemGroup:
         return f"{start} {(' --flow ' if start == APPLY_FLOW else ' ').join(arguments)}"
 
 
+def shown_health(
+    health: str, problems: Iterable[LiveProblem], *, is_late: bool = False, is_overtaken: bool = False
+) -> str:
+    """Return what the colour of a flow or connector goes by, the one rule for all pages: `problem` (red) where records
+    are in danger, `attention` (amber) where something else is wrong, else its health.
+
+    `is_late`: whether it is further behind than its `max_lag`; `is_overtaken`: whether retention deletes records that
+    wait within a day, which is a danger where it is late.
+    """
+    if in_danger(problems) or (is_late and is_overtaken):
+        return "problem"
+    return "attention" if is_late or health == "problem" else health
+
+
 def in_danger(problems: Iterable[LiveProblem]) -> bool:
-    """Tell whether one of the problems endangers records: the one rule by which pages are red, and amber else."""
+    """Tell whether one of the problems endangers records."""
     return any(problem.evidence.endangers_records for problem in problems)
 
 

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import urlencode
@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mm2mgr import timing
+from mm2mgr.errors import InvalidArgument
 from mm2mgr.evidence.traffic import RANGES, USUAL_RANGE
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.estate_view import PARTS, EstateView
@@ -39,6 +40,7 @@ _PARTS = {
     "rebalance": ("rebalance", "nothing is rebalanced by this process"),
     "sample": ("sample", "this process samples nothing"),
 }
+_BASE_PATH = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*/?", re.ASCII)
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::([0-9]{1,5}))?")
 
 
@@ -67,6 +69,32 @@ class Login:
                 return False
             return _is_same(user, self.user) & _is_same(password, self.password)
         return False
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where browsers find the pages. `hosts`: which names are answered (None: any); `base_path`: what stands before
+    every path, such as `/mm2mgr` behind a proxy that has other sites too; empty for none."""
+
+    hosts: Callable[[str], bool] | None = None
+    base_path: str = ""
+
+    def own_path(self, path: str) -> str:
+        """Return the path of a request without the base path; a proxy may have taken it off."""
+        base = self.base_path
+        return path[len(base) :] or "/" if base and (path == base or path.startswith(f"{base}/")) else path
+
+
+def parse_base_path(text: str) -> str:
+    """Return a base path without a slash at its end; InvalidArgument for one that is no path, or that pages begin with:
+    whether a proxy has taken it off could not be told then."""
+    if not _BASE_PATH.fullmatch(text):
+        raise InvalidArgument("base-path", f"'{text}' is not a path such as /mm2mgr (letters, digits and . _ ~ - only)")
+    base = text.rstrip("/")
+    own = [_OPEN, *(route.path for route in _routes(_Answers(lambda: EstateView(0.0, 1.0), time.time, {})))]
+    if base and (taken := next((path for path in own if f"{path}/".startswith(f"{base}/")), "")):
+        raise InvalidArgument("base-path", f"{base} is, or begins, the path of a page ({taken}): name another one")
+    return base
 
 
 def _is_same(first: str, other: str) -> bool:
@@ -100,10 +128,8 @@ class _Guard:
     its own: nothing else is behind it.
     """
 
-    def __init__(
-        self, health: ASGIApp, pages: ASGIApp, login: Login | None, is_served: Callable[[str], bool] | None
-    ) -> None:
-        self._health, self._pages, self._login, self._is_served = health, pages, login, is_served
+    def __init__(self, health: ASGIApp, pages: ASGIApp, login: Login | None, site: Site) -> None:
+        self._health, self._pages, self._login, self._site = health, pages, login, site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -119,12 +145,14 @@ class _Guard:
                 message = {**message, "headers": [*others, *own.items()]}
             await send(message)
 
+        scope = {**scope, "path": self._site.own_path(scope["path"])}
         answer = self._health if scope["path"] == _OPEN else self._refusal(scope["headers"]) or self._pages
         await answer(scope, receive, send_with_headers)
 
     def _refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
         hosts = [value for name, value in headers if name == b"host"]
-        if self._is_served is not None and not (len(hosts) == 1 and self._is_served(_host_name(hosts[0]))):
+        is_served = self._site.hosts
+        if is_served is not None and not (len(hosts) == 1 and is_served(_host_name(hosts[0]))):
             # A page of another site may have its own name resolved to this machine, and read what the browser gets from
             # here.
             return PlainTextResponse(
@@ -153,18 +181,20 @@ def application(
     view: Callable[[], EstateView],
     login: Login | None = None,
     *,
-    hosts: Callable[[str], bool] | None = None,
+    site: Site = Site(),
     clock: Callable[[], float] = time.time,
     closed: Mapping[str, int] | None = None,
 ) -> ASGIApp:
-    """Return the application over a function that returns the newest view. `hosts`: which names it answers to (None:
-    any).
+    """Return the application over a function that returns the newest view.
 
-    `closed`: how many connections the server has ended,
-    by reason.
+    `closed`: how many connections the server has ended, by reason.
     """
-    answers = _Answers(view, clock, {} if closed is None else closed)
-    routes: list[BaseRoute] = [
+    answers = _Answers(view, clock, {} if closed is None else closed, site.base_path)
+    return _Guard(_app_of_routes([Route(_OPEN, answers.healthz)]), _app_of_routes(_routes(answers)), login, site)
+
+
+def _routes(answers: _Answers) -> list[Route]:
+    return [
         Route("/metrics", answers.metrics),
         Route("/api/status", answers.api_status),
         Route("/api/flow", answers.api_flow),
@@ -187,10 +217,9 @@ def application(
         Route("/parts", answers.parts),
         *(Route(f"/{part}", answers.show_survey) for part in ("findings", "changes", "plan")),
     ]
-    return _Guard(_app_of_routes([Route(_OPEN, answers.healthz)]), _app_of_routes(routes), login, hosts)
 
 
-def _app_of_routes(routes: list[BaseRoute]) -> Starlette:
+def _app_of_routes(routes: Sequence[BaseRoute]) -> Starlette:
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False  # the address to go to would be made from the header Host
     return app
@@ -210,8 +239,10 @@ class _PathlessJson(JSONResponse):
 class _Answers:
     """The answers. Each is made of one view, so that nothing in it contradicts itself."""
 
-    def __init__(self, view: Callable[[], EstateView], clock: Callable[[], float], closed: Mapping[str, int]) -> None:
-        self._view, self._clock, self._closed = view, clock, closed
+    def __init__(
+        self, view: Callable[[], EstateView], clock: Callable[[], float], closed: Mapping[str, int], base_path: str = ""
+    ) -> None:
+        self._view, self._clock, self._closed, self._base_path = view, clock, closed, base_path
 
     def healthz(self, request: Request) -> Response:
         health = self._view().health_dict(timing.now())
@@ -227,6 +258,8 @@ class _Answers:
     def api_flow(self, request: Request) -> Response:
         view, flow = self._view(), request.query_params.get("id", "")
         status = view.status(flow)
+        if view.look is None:
+            return JSONResponse({"error": "no look has ended yet"}, 503)
         if status is None:
             return JSONResponse({"error": "no flow has this id", "nearest": pages.nearest_flows(view, flow)}, 404)
         name = request.query_params.get("range", USUAL_RANGE)
@@ -353,14 +386,14 @@ class _Answers:
         own = urlencode([item for item in query.multi_items() if item[0] not in {_AGAIN, *pages.CARRIED}])
         address = f"{request.scope['path']}?{f'{own}&' if own else ''}"
         text = pages.html(page, view, timing.now(), context, pace, address)
-        response = HTMLResponse(view.local_paths.hide_in_html(text), status)
+        response = HTMLResponse(pages.put_under(self._base_path, view.local_paths.hide_in_html(text)), status)
         if cookie := self._visit(request).cookie:
             is_secure = request.scope["scheme"] == "https"
             response.set_cookie(
                 _cookie_name(request),
                 cookie,
                 _COOKIE_SECONDS,
-                path="/",
+                path=self._base_path or "/",
                 secure=is_secure,
                 httponly=True,
                 samesite="strict",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import click
 import pytest
 
+from mm2mgr.cli import _COMMANDS_ELSEWHERE, _ELSEWHERE, cli
 from tests.plan.site import Site
 from tests.spec.trees import BASE, FLOW, write
 
@@ -100,6 +102,20 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
     assert site.east.requests == []
 
 
+def test_what_other_tools_call_it_leads_to_commands_and_options_that_exist() -> None:
+    context = click.Context(cli)
+    assert not {*_COMMANDS_ELSEWHERE} & {*cli.list_commands(context)}
+    told = [*_COMMANDS_ELSEWHERE.values(), *(words for several in _ELSEWHERE.values() for _, words in several)]
+    for command, option in [
+        found for words in set(told) for found in re.findall(r"mm2mgr ([a-z]+)(?: (--[a-z]+))?", words)
+    ]:
+        known = cli.get_command(context, command)
+        assert known, command
+        assert not option or option in {
+            name for parameter in [*known.params, *cli.params] for name in parameter.opts
+        }, option
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
@@ -108,10 +124,15 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
         ("status --json", "Error: No such option --json; write -o json\n"),
         ("lag --format json", "Error: No such option --format; write -o json\n"),
         ("rules --grafana", "Error: No such option --grafana; write --dashboard\n"),
-        ("apply --dry-run", "Error: No such option --dry-run; write mm2mgr plan\n"),
         ("offsets reset x --dry-run", "No such option --dry-run; it shows what it would write, and asks\n"),
         ("plan --mirror-again", "Error: --mirror-again is gone; write --allow mirror-again\n"),
         ("status --ack all", "Error: --ack is gone; write mm2mgr losses --ack ID\n"),
+        ("destroy", "No such command destroy; take it out of the tree, then mm2mgr plan --prune and apply --prune\n"),
+        ("get connectors", "No such command get; write mm2mgr status\n"),
+        ("offsets get", "No such command get"),
+        ("apply --auto-approve", "No such option --auto-approve; write --yes\n"),
+        ("apply --dry-run", "No such option --dry-run; mm2mgr plan shows what it would do\n"),
+        ("plan --refresh-only", "No such option --refresh-only; write mm2mgr drift\n"),
         ("plan -o yaml", "'yaml' is not one of 'text', 'json', 'markdown'"),
         ("sample --interval soon", "'soon' should be a duration such as 5 (seconds), 80ms, 30s, 10min or 2h"),
         ("history --since 14:00", "80ms, 30s, 10min or 2h, or a date or time such as 2026-11-20T14:00Z"),

@@ -12,7 +12,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.output.status_text import say_status
 from mm2mgr.problems.order import order_problems
 from tests.fake_connect import FakeConnect, serving
-from tests.observe.estate import Estate, estate, kinds, sentences, topology_of
+from tests.observe.estate import Estate, assert_documented, estate, kinds, sentences, topology_of
 
 OLD = {
     "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
@@ -142,6 +142,48 @@ def test_what_mm2mgr_itself_holds_is_not_paused_by_hand(small: Estate) -> None:
     assert kinds(small.flow()) == ["offsets-move-unfinished"]
     connector.config = plain | {HELD_KEY: "until mm2mgr failover back 'B->A'", "enabled": "false"}
     assert kinds(small.flow()) == [], "resume is refused; the failover's way back goes on"
+
+
+MISSING = {
+    "heartbeat": "no heartbeats are written to A, and what watches them takes the pair for dead",
+    "checkpoint": "no offsets of consumer groups are translated or synced to B; after a failover groups would go"
+    " on where they were when it was paused",
+}
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+@pytest.mark.parametrize("type_", ["heartbeat", "checkpoint"])
+def test_a_companion_paused_by_hand_says_what_is_missing_and_how_it_is_resumed(
+    small: Estate, type_: str, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = {"heartbeat": small.heartbeat, "checkpoint": small.checkpoint}[type_]
+    connector = small.connect.connectors[name]
+    connector.config |= {"sync.group.offsets.enabled": "true"} if type_ == "checkpoint" else {}
+    connector.state = state
+    status = small.status()
+    (companion,) = (companion for companion in status.companions if companion.problems)
+    (problem,) = (problem for problem in companion.problems if problem.kind == "companion-paused-by-hand")
+    assert_documented(problem)
+    resume = f"mm2mgr resume {companion.connect}/{name}"
+    assert problem.sentence.startswith(f"{state} by hand, and the tree says running: {MISSING[type_]}; ")
+    assert (companion.type, companion.health, companion.notes) == (type_, "problem", ())
+    assert (problem.evidence.command(problem), problem.evidence.endangers_records) == (resume, False)
+    assert (status.flows[0].health, status.health) == ("ok", "problem"), "records arrive"
+    say_status(status)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{name}: {state} by hand, and the tree says running: {MISSING[type_]}; " in said
+    assert "connector waiting" not in said
+    connector.state = "RUNNING"
+    assert [kind for companion in small.status().companions for kind in kinds(companion)].count(problem.kind) == 0
+
+
+def test_a_companion_that_mm2mgr_holds_is_not_paused_by_hand(small: Estate) -> None:
+    connector = small.connect.connectors[small.checkpoint]
+    connector.state = "STOPPED"
+    connector.config = connector.config | {HELD_KEY: "until mm2mgr failover back 'B->A'", "enabled": "false"}
+    (companion,) = (companion for companion in small.status().companions if companion.type == "checkpoint")
+    assert "companion-paused-by-hand" not in kinds(companion)
+    assert companion.notes == ("STOPPED: it does nothing until mm2mgr failover back 'B->A'",)
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])

@@ -80,6 +80,15 @@ def test_the_axis_names_what_is_usable_and_the_heaviest_where_there_is_room() ->
     assert re.findall(r">([\d.]+ [kM]?B/s)</text>", task_bars([6.9 * MB], 7 * MB, 28 * MB, "x")) == ["7 MB/s"]
 
 
+@pytest.mark.parametrize("loads", [[], [0.0], [0.0, 7 * MB], [28 * MB]])
+def test_no_number_of_an_axis_is_cut(loads: list[float]) -> None:
+    drawn = task_bars(loads, 7 * MB, 28 * MB, "x")
+    height = float(re.findall(r'viewBox="0 0 \S+ (\S+)"', drawn)[0])
+    below_the_line = 3.0  # of letters of 12 pixels
+    assert all(float(top) + below_the_line <= height + 1 for top in re.findall(r'<text x="\S+" y="(\S+)"', drawn))
+    assert "0 B/s</text>" in drawn or max(loads)
+
+
 def test_no_mark_leaves_its_figure() -> None:
     drawn = task_bars([float(number) for number in range(300)], 40.0, 299.0, "x")
     places = re.findall(r'<rect class="\w+" x="([\d.]+)" y="([\d.-]+)" width="([\d.]+)" height="([\d.]+)"', drawn)

@@ -59,7 +59,7 @@ def test_it_uses_known_keys_only() -> None:
 
 
 def test_every_variable_has_a_default() -> None:
-    text = FILE.read_text()
+    text = re.sub(r"^#.*", "", FILE.read_text(), flags=re.MULTILINE)
     found = VARIABLE.findall(text)
     assert found
     assert [name for name, _, default in found if not default] == []
@@ -149,4 +149,6 @@ def test_what_its_head_says_to_type_exists() -> None:
     calls = re.findall(r"exec mm2mgr (mm2mgr .*)", head)
     assert len(calls) == 2
     assert [call for call in calls if unknown_calls(f"`{call}`")] == []
-    assert set(re.findall(r"compose exec (\S+)", head)) <= set(services())
+    named = re.findall(r"compose exec (?:-T )?(\S+)", head) + re.findall(r"for kafka in ([\w -]+);", head)[0].split()
+    assert set(named) - {"$kafka"} <= set(services())
+    assert set(re.findall(r"\b[A-Z0-9_]+_PORT\b", head)) == {name for name, _, _ in VARIABLE.findall(FILE.read_text())}

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from mm2mgr import errors
-from mm2mgr.errors import EXTRA_OF, PackageMissing, install, need_extras
+from mm2mgr.errors import EXTRA_OF, PackageMissing, cause, install, need_extras
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "mm2mgr"
@@ -135,6 +135,13 @@ def test_a_missing_package_comes_with_its_command(package: str) -> None:
     error = PackageMissing(package)
     assert error.message == f"this command needs the Python package {package}"
     assert error.hint == install(EXTRA_OF[package])
+
+
+@pytest.mark.parametrize("package", sorted(EXTRA_OF))
+def test_a_missing_package_is_an_extra_in_a_sentence_too(package: str) -> None:
+    missing = ModuleNotFoundError(f"No module named '{package}'", name=f"{package}.part")
+    assert cause(missing) == f"that needs the extra mm2mgr[{EXTRA_OF[package]}], which is not installed"
+    assert cause(ModuleNotFoundError("No module named 'x'", name="x")) == "ModuleNotFoundError: No module named 'x'"
 
 
 def test_what_the_sandbox_lacks_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import shutil
@@ -142,6 +144,22 @@ def test_a_pipeline_calls_lint_with_options_that_exist(name: str) -> None:
     (call,) = re.findall(r"^mm2mgr (.*)", script, re.MULTILINE)
     assert command_of(shlex.split(call.partition(" > ")[0]))[0] == "lint"
     assert "${{" not in script, "an input inside a script would be read as shell"
+
+
+@pytest.mark.parametrize("pages", ["", "https://git.example.net/mm2mgr/docs/reference/rules"])
+def test_the_log_of_the_action_links_to_the_pages_of_rules_where_it_is_told_them(pages: str, tmp_path: Path) -> None:
+    (tmp_path / "mm2mgr").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m mm2mgr "$@"\n')
+    (tmp_path / "mm2mgr").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    inputs = {"MM2MGR_CLUSTERS": "clusters", "FAIL_ON": "error", "SARIF": str(tmp_path / "log"), "RULE_PAGES": pages}
+    action = yaml.safe_load((DEPLOY / "github-action" / "action.yml").read_text())
+    assert set(inputs) == set(action["runs"]["steps"][-1]["env"])
+    command = ["bash", "-ec", action["runs"]["steps"][-1]["run"]]
+    done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **inputs, "PATH": path}, check=False)
+    assert done.returncode == 0
+    (run,) = json.loads((tmp_path / "log").read_text())["runs"]
+    assert run["tool"]["driver"].get("informationUri", "").startswith(pages)
+    assert ("informationUri" in run["tool"]["driver"]) is bool(pages)
 
 
 def test_the_action_installs_the_repository_that_it_is_in() -> None:

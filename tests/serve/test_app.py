@@ -25,7 +25,7 @@ from mm2mgr.operations.sample import SampleView
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.problems.health import TaskState
-from mm2mgr.serve.app import Login, application
+from mm2mgr.serve.app import Login, Site, application
 from mm2mgr.serve.metrics import METRICS, exposition
 from mm2mgr.serve.pages import flow_link
 from mm2mgr.serve.pages.workers import worker_link
@@ -64,7 +64,7 @@ def ask(
     """Ask a server that has this view at this time."""
     hosts = more.pop("hosts", None)
     with timing.use(ShownClock(lambda: now)):
-        app = application(lambda: view, login, hosts=hosts, clock=lambda: now)  # type: ignore[arg-type]
+        app = application(lambda: view, login, site=Site(hosts), clock=lambda: now)  # type: ignore[arg-type]
         return ask_application(app, path, method=method, **more)
 
 
@@ -309,10 +309,42 @@ def test_stale_and_failed_looks_are_said() -> None:
 
 def test_before_the_first_look_there_is_a_page_and_no_health() -> None:
     view = EstateView(NOW, 30.0, began_at=NOW)
-    assert "The first look has not ended yet." in ask(view, "/").text
     assert all(ask(view, path).status_code == 200 for path in PAGES)
     assert (ask(view, "/healthz").status_code, ask(view, "/healthz").json()["state"]) == (503, "starting")
     assert 'mm2mgr_look_began_timestamp_seconds{owner=""} 1.7e+09' in ask(view, "/metrics").text
+
+
+WAITS = ("connect main", "kafka hub")
+
+
+@pytest.mark.parametrize(
+    ("view", "now", "statement"),
+    [
+        (EstateView(NOW, 30.0), 5, "(5 s ago), looks every 30 s; none has begun."),
+        (
+            EstateView(NOW, 30.0, began_at=NOW, waits_for=WAITS),
+            50,
+            "(50 s ago), looks every 30 s; the first look still runs and waits for connect main, kafka hub.",
+        ),
+        (
+            EstateView(NOW, 30.0, failed_looks=2, error="no room"),
+            200,
+            "(200 s ago), looks every 30 s; 2 looks failed, none has ended well.",
+        ),
+    ],
+    ids=["started", "running", "failed"],
+)
+@pytest.mark.parametrize("path", [*PAGES, flow_link(FLOW), worker_link("main", "w:8083")])
+def test_before_the_first_look_a_page_says_so_once_with_what_it_waits_for(
+    view: EstateView, now: float, statement: str, path: str
+) -> None:
+    page = html.unescape(re.sub("<[^>]+>", " ", ask(view, path, now=NOW + now).text.partition("<body")[2]))
+    text = " ".join(page.split())
+    if now == 200:
+        statement = statement.replace("200 s", "3.33 min")
+    assert f"Started at 2023-11-14 22:13:20 UTC {statement} Why a cluster does not answer: mm2mgr check" in text
+    assert len(re.findall("look(?:s|ed)? (?:every|has|have|ended)|[Nn]o look|stale", text)) == 1, text
+    assert ("The last look failed: no room" in text) == bool(view.error)
 
 
 def test_several_flows_of_a_pair_are_one_cell_with_the_worst_state() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mm2mgr import timing
+from mm2mgr.errors import cause
 from mm2mgr.evidence.traffic import RANGES, FlowPast, TrafficHistory
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
@@ -327,6 +328,15 @@ def test_traffic_stands_beside_yesterday_and_last_week() -> None:
 @pytest.mark.parametrize(("rate", "words"), [(1000.0, "more than usual"), (1.0, "less than usual")])
 def test_what_is_not_as_usual_stands_out(rate: float, words: str) -> None:
     assert f'<td class="usual off">{words}</td>' in page(estate(rate=rate), "/")
+
+
+def test_without_the_extra_that_reads_the_store_the_pages_name_it_once() -> None:
+    missing = cause(ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow.compute"))
+    view = estate(history=TrafficHistory({ID: FlowPast()}, missing, bytes_unknown=missing))
+    for path in ("/", f"/flow?id={ID}"):
+        said = page(view, path)
+        assert said.count("are unknown: that needs the extra mm2mgr[measure], which is not installed") == 1, path
+        assert "ModuleNotFound" not in said
 
 
 def test_as_usual_is_said_only_where_it_was_measured() -> None:

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.serve import server
-from mm2mgr.serve.app import Login, application, security_headers
+from mm2mgr.serve.app import Login, Site, application, security_headers
 from mm2mgr.serve.server import Binding, Connections, is_loopback, most_connections
 from tests.examples import draw_examples
 from tests.serve.estate import NOW, SURVEY, flow_status, look_of, serving, view_of
@@ -63,7 +63,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def here() -> Iterator[str]:
     """A server without a login."""
-    with serving(lambda: VIEW, clock=CLOCK, hosts=is_loopback) as served:
+    with serving(lambda: VIEW, clock=CLOCK, site=Site(is_loopback)) as served:
         yield served
 
 
@@ -127,7 +127,7 @@ def test_no_host_opens_a_path(path: str, host: bytes) -> None:
             },
             **{"client": ("192.0.2.1", 1), "server": ("127.0.0.1", 8642)},
         }
-        asyncio.run(application(lambda: VIEW, login, hosts=hosts)(scope, receive, send))  # type: ignore[arg-type]
+        asyncio.run(application(lambda: VIEW, login, site=Site(hosts))(scope, receive, send))  # type: ignore[arg-type]
         return int(status[0])
 
     assert ask(LOGIN, None) == 401

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -64,7 +65,7 @@ class Looks:
         self.blocks.set()
         self.began = threading.Event()
 
-    def __call__(self, workspace: Workspace, store: object) -> EstateLook:
+    def __call__(self, workspace: Workspace, store: object, _: object) -> EstateLook:
         self.count += 1
         self.began.set()
         assert self.blocks.wait(30)
@@ -107,13 +108,27 @@ def test_no_answer_names_a_path_of_this_machine(workspace: Workspace, tmp_path: 
     assert "the store" in texts["/workers"]
 
 
+def test_what_the_first_look_waits_for_is_published_and_gone_after_it(workspace: Workspace) -> None:
+    noted = list[tuple[str, ...]]()
+
+    def waiting_look(_: Workspace, __: object, report: Callable[[tuple[str, ...]], object]) -> EstateLook:
+        report(("connect main",))
+        noted.append(watch.view.waits_for)
+        return look_of([flow_status(FLOW, "a->b")], at=NOW)
+
+    watch = EstateWatch(workspace, look=waiting_look, clock=lambda: NOW)
+    watch.look_once()
+    watch.look_once()
+    assert (noted, watch.view.waits_for) == ([("connect main",), ()], ())
+
+
 @pytest.mark.parametrize("death", [asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt(), MemoryError()])
 def test_a_look_that_is_killed_is_a_failed_one_and_the_next_one_counts(
     workspace: Workspace, death: BaseException
 ) -> None:
     deaths = iter([death])
 
-    def look(read: Workspace, store: Store) -> EstateLook:
+    def look(*_: object) -> EstateLook:
         if (now := next(deaths, None)) is not None:
             raise now
         return look_of([flow_status(FLOW, "a->b")], at=NOW)

@@ -1,6 +1,6 @@
 """The pages of `serve`: models from a view, and HTML from the models."""
 
-from mm2mgr.serve.pages.base import CARRIED, Context, LoadPace, flow_link, html, static_files, style
+from mm2mgr.serve.pages.base import CARRIED, Context, LoadPace, flow_link, html, put_under, static_files, style
 from mm2mgr.serve.pages.flow_list import flow_list, nearest_flows, unknown_flow
 from mm2mgr.serve.pages.flow_page import flow
 from mm2mgr.serve.pages.overview import overview
@@ -24,6 +24,7 @@ __all__ = [
     "overview",
     "parts",
     "plan",
+    "put_under",
     "rebalance",
     "static_files",
     "style",

@@ -1,6 +1,7 @@
 """What all pages of `serve` share: the frame around them, addresses, and how old a view is.
 
-Every link is relative to the root, every state has a sign and a word beside its colour, and every figure its numbers.
+Every link begins with the root, before which `put_under` puts a base path; every state has a sign and a word beside its
+colour, and every figure its numbers.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from mm2mgr.output.page import template
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Change
 from mm2mgr.problems.health import ConnectorState
-from mm2mgr.problems.order import TROUBLE_OF_KIND, in_danger
-from mm2mgr.text import few, span_text
+from mm2mgr.problems.kind import CHECK
+from mm2mgr.problems.order import TROUBLE_OF_KIND
+from mm2mgr.text import few, list_names, number_of, span_text
 
 Context = dict[str, object]
 """What a template needs."""
@@ -50,6 +52,7 @@ WORDS = {word: "problem" if word == "attention" else word for word in SIGNS}
 WORST_FIRST = tuple(SIGNS)
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6
 _LINK = re.compile(r'href="(/(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
+_ADDRESS = re.compile(r'(<[^<>]*? (?:href|src|action|content)="(?:\d+; url=)?)/(?!/)')
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
         owner=view.owner,
         place=[part for part in (view.tree, view.commit and f"commit {view.commit}", view.host) if part],
         origin=_origin(view, tick, "AGE"),
+        waiting=_waiting_text(view, tick) if view.look is None else "",
+        check=CHECK,
         age=view.age_seconds(tick),
         is_stale=view.state(tick) == "stale",
         trouble=_trouble(view, tick),
@@ -122,9 +127,14 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
     return pace.carry(text)
 
 
-def shown_health(status: ConnectorState) -> str:
+def put_under(base_path: str, text: str) -> str:
+    """Return a page whose links, forms and scripts are below a base path; texts have quotes as entities only."""
+    return _ADDRESS.sub(rf"\g<1>{base_path}/", text) if base_path else text
+
+
+def shown_health(view: EstateView, state: ConnectorState) -> str:
     """Return how a page shows the health of a flow or connector, of SIGNS: one rule with the list of what is wrong."""
-    return "attention" if status.health == "problem" and not in_danger(status.problems) else status.health
+    return view.look.shown_health(state) if view.look else "unknown"
 
 
 def undone_changes(view: EstateView) -> list[Change]:
@@ -188,13 +198,13 @@ def _origin(view: EstateView, tick: float, age_word: str = "") -> tuple[str, str
     """Return how old the view is, and the same with a word in the place of the age, for a script that counts on."""
     age = view.age_seconds(tick)
     if age is None:
-        return ("No look has ended yet.",) * 2
+        return "", ""
     text = "Looked {} ago" if view.state(tick) == "ok" else "The last complete look was {} ago"
     return text.format(span_text(float(round(age)))), text.format(age_word)
 
 
 def _trouble(view: EstateView, tick: float) -> list[str]:
-    trouble = [_stale_text(view, tick)] if view.state(tick) == "stale" else []
+    trouble = [_stale_text(view, tick)] if view.state(tick) == "stale" and view.look else []
     if view.error:
         trouble.append(f"The last look failed: {view.error}")
     if view.tree_error:
@@ -204,10 +214,25 @@ def _trouble(view: EstateView, tick: float) -> list[str]:
     return [*trouble, *view.warnings]
 
 
+def _waiting_text(view: EstateView, tick: float) -> str:
+    """Say what there is before the first look has ended, once for all of a page."""
+    started = view.started_at if view.started_tick is None else view.started_tick
+    since = f"{utc(view.started_at)} ({span_text(float(round(max(0.0, tick - started))))} ago)"
+    if view.began_at is None:
+        state = (
+            f"{number_of(view.failed_looks, 'look')} failed, none has ended well"
+            if view.failed_looks
+            else "none has begun"
+        )
+        return f"Started at {since}, looks every {span_text(view.every_seconds)}; {state}."
+    waits = f" and waits for {list_names(view.waits_for)}" if view.waits_for else ""
+    failed = f", after {view.failed_looks} that failed" if view.failed_looks else ""
+    return f"Started at {since}, looks every {span_text(view.every_seconds)}; the first look{failed} still runs{waits}."
+
+
 def _stale_text(view: EstateView, tick: float) -> str:
-    age = view.age_seconds(tick)
-    since = "no look has ended" if age is None else f"the last complete look ended {span_text(age)} ago"
-    return f"What is shown is stale: {since}; looks fail or take too long."
+    age = view.age_seconds(tick) or 0.0
+    return f"What is shown is stale: the last complete look ended {span_text(age)} ago; looks fail or take too long."
 
 
 def table_page(path: str, heading: str, lead: str, tables: Sequence[Table], notes: Sequence[str] = ()) -> Context:

@@ -12,7 +12,16 @@ from urllib.parse import urlencode
 from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.output.tables import or_dash
 from mm2mgr.problems.health import FlowStatus, TaskState
-from mm2mgr.serve.pages.base import CARRIED, MOST_ROWS, WORST_FIRST, Context, flow_link, shown_health, static_address
+from mm2mgr.serve.pages.base import (
+    CARRIED,
+    MOST_ROWS,
+    WORDS,
+    WORST_FIRST,
+    Context,
+    flow_link,
+    shown_health,
+    static_address,
+)
 from mm2mgr.serve.pages.flows import pair_lag
 from mm2mgr.serve.pages.traffic import traffic_of
 from mm2mgr.text import fit_text, nearest, number_of, whole_number
@@ -82,9 +91,12 @@ def count_rate(per_second: float) -> str:
 
 @dataclass(frozen=True)
 class _Row:
-    """A flow with what it is found, filtered and sorted by; `topics` that the search was found in are named."""
+    """A flow with what it is found, filtered and sorted by: `shown` is its health as pages colour it, `problem_count` what is
+    wrong with it; `topics` that the search was found in are named."""
 
     status: FlowStatus
+    shown: str
+    problem_count: int
     lag: str
     lag_order: tuple[float, float]
     rate: float | None
@@ -98,7 +110,7 @@ def flow_list(view: EstateView, parameters: Mapping[str, str]) -> Context:
     every = [_row(view, status) for status in (view.look.status.flows if view.look else ())]
     matching = list(_matching(every, query.q, _topics(view) if query.q else {}))
     rows = [row for row in matching if _passes(row, query.filters)]
-    rows.sort(key=lambda row: (WORST_FIRST.index(shown_health(row.status)), row.status.flow))
+    rows.sort(key=lambda row: (WORST_FIRST.index(row.shown), row.status.flow))
     if query.sort:
         rows.sort(key=_COLUMNS[query.sort.removeprefix("-")].order, reverse=query.sort.startswith("-"))
         rows.sort(key=lambda row: _is_unknown(row, query.sort))
@@ -132,7 +144,7 @@ def unknown_flow(view: EstateView, flow: str) -> Context:
     return {
         "name": "no such flow",
         "here": "/flows",
-        "heading": "No flow has this id",
+        "heading": "No flow has this id" if view.look else "No flow is known yet",
         "asked": fit_text(flow, _MOST_LETTERS),
         "others": "All flows",
         "near": near,
@@ -149,13 +161,13 @@ def nearest_flows(view: EstateView, flow: str) -> list[str]:
 
 def _row(view: EstateView, status: FlowStatus) -> _Row:
     source, _, target = status.pair.partition("->")
-    total, moves = view.total(status.flow), view.throughput.get(status.flow)
+    total, moves, shown = view.total(status.flow), view.throughput.get(status.flow), shown_health(view, status)
     seconds = total.seconds.value if total else None
     records = total.records.value if total else None
     lag_seconds = 0.0 if records == 0 else math.inf if seconds is None else seconds
     labels = {label for alias in (source, target) for label in (view.look.labels.get(alias, ()) if view.look else ())}
     values = {
-        "health": (status.health,),
+        "health": (WORDS[shown],),
         "source": (source,),
         "target": (target,),
         "connect": (status.connect,),
@@ -164,8 +176,9 @@ def _row(view: EstateView, status: FlowStatus) -> _Row:
         "pair": (status.pair,),
     }
     rate = moves.mirrored_records_per_second if moves else None
+    count = len(status.problems) + bool(view.look and status.flow in view.look.late_flows)
     lag_order = (lag_seconds, -1.0 if records is None else float(records))
-    return _Row(status, pair_lag([total])[0], lag_order, rate, values)
+    return _Row(status, shown, count, pair_lag([total])[0], lag_order, rate, values)
 
 
 def _topics(view: EstateView) -> dict[str, frozenset[str]]:
@@ -206,7 +219,7 @@ def _passes(row: _Row, filters: Mapping[str, str]) -> bool:
 
 
 def _healths(rows: Sequence[_Row]) -> str:
-    counts: Counter[str] = Counter(row.status.health for row in rows)
+    counts: Counter[str] = Counter(row.values["health"][0] for row in rows)
     return f": {', '.join(f'{counts[word]} {word}' for word in WORST_FIRST if counts[word])}" if counts else ""
 
 
@@ -254,14 +267,14 @@ def _cells(row: _Row) -> Context:
         "flow": status.flow,
         "link": flow_link(status.flow),
         "topics": topics,
-        "shown": shown_health(status),
+        "shown": row.shown,
         "lag": row.lag,
         "rate": "unknown" if row.rate is None else count_rate(row.rate),
         "state": status.state,
         "tasks": _tasks_text(status.tasks),
         "connect": status.connect,
         "connect_link": flows_link(connect=status.connect),
-        "problems": len(status.problems),
+        "problems": row.problem_count,
     }
 
 
@@ -287,13 +300,13 @@ class _Column:
 
 _COLUMNS: Mapping[str, _Column] = {
     "flow": _Column("flow", lambda row: row.status.flow),
-    "health": _Column("health", lambda row: WORST_FIRST.index(shown_health(row.status))),
+    "health": _Column("health", lambda row: WORST_FIRST.index(row.shown)),
     "lag": _Column("lag", lambda row: row.lag_order, first="-"),
     "rate": _Column("records/s", lambda row: -1.0 if row.rate is None else row.rate, is_number=True, first="-"),
     "state": _Column("connector", lambda row: row.status.state, is_minor=True),
     "tasks": _Column("tasks", lambda row: len(row.status.tasks), first="-"),
     "connect": _Column("Connect cluster", lambda row: row.status.connect, is_minor=True),
-    "problems": _Column("problems", lambda row: len(row.status.problems), is_number=True, first="-", is_minor=True),
+    "problems": _Column("problems", lambda row: row.problem_count, is_number=True, first="-", is_minor=True),
 }
 
 

@@ -50,6 +50,7 @@ from mm2mgr.serve.pages.charts import (
     number_text,
 )
 from mm2mgr.serve.pages.traffic import beside_lines, traffic_of
+from mm2mgr.serve.pages.wrong import late_line
 from mm2mgr.text import number_of, rate_text, span_text
 
 _HOURS_GAP_SECONDS = 2 * HOUR_SECONDS
@@ -75,7 +76,7 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = "")
         "name": status.flow,
         "here": "/flows",
         "flow": status.flow,
-        "flow_health": shown_health(status),
+        "flow_health": shown_health(view, status),
         "back": [
             ("Overview", "/"),
             ("All flows", "/flows"),
@@ -84,7 +85,10 @@ def flow(now: float, view: EstateView, status: FlowStatus, range_name: str = "")
         "state_word": status.state,
         "connector": f"{shown.connector} on {shown.connect}" if shown.connector else shown.connect,
         "aged": _aged_text(age, total) if age else "",
-        "problems": [(problem.sentence, problem.command) for problem in status.problems],
+        "problems": [
+            *((problem.sentence, problem.command) for problem in status.problems),
+            *(line[2:] for line in [late_line(view, status.flow)] if line),
+        ],
         "notes": [
             *_lane_sentences(status, view),
             *status.notes,
@@ -135,11 +139,10 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
     points = view.traffic_points(status.flow, now, seconds)
     span = TimeSpan(now - seconds, now, _HOURS_GAP_SECONDS if seconds > RANGES["24h"] else UNSEEN_SECONDS)
     marks = [mark for mark in _marks(view, status.flow, names) if span.first <= mark.time <= now]
-    unknown = [
-        f"Lag and rates of before the last hour are unknown: {reason}" for reason in (view.traffic.unknown,) if reason
-    ]
-    if reason := view.traffic.bytes_unknown:
-        unknown.append(f"Bytes per second are unknown: {reason}")
+    earlier, volumes = view.traffic.unknown, view.traffic.bytes_unknown
+    both = ", and bytes per second," * (volumes == earlier)
+    unknown = [f"Lag and rates of before the last hour{both} are unknown: {earlier}"] if earlier else []
+    unknown += [f"Bytes per second are unknown: {volumes}"] if volumes not in ("", earlier) else []
     unknown += view.traffic.warnings
     signs = [(mark_sign(kind), word) for kind, word in MARKS.items() if any(mark.kind == kind for mark in marks)]
     return {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from mm2mgr.operations.estate_view import EstateView
 from mm2mgr.problems.health import Status
-from mm2mgr.serve.pages.base import Context, problem_count
+from mm2mgr.serve.pages.base import WORDS, WORST_FIRST, Context, problem_count, shown_health
 from mm2mgr.serve.pages.changed import recent_changes
 from mm2mgr.serve.pages.picture import picture
 from mm2mgr.serve.pages.traffic import traffic
@@ -25,7 +25,7 @@ def overview(
     return {
         "name": "overview",
         "here": "/",
-        "summary": _summary(status) if status else "",
+        "summary": _summary(view, status) if status else "",
         "count": problem_count(view),
         "wrong": wrong(view),
         "traffic": traffic(view),
@@ -35,8 +35,9 @@ def overview(
     }
 
 
-def _summary(status: Status) -> str:
-    flows = [f"{count} {word}" for word, count in status.counts().items() if count]
+def _summary(view: EstateView, status: Status) -> str:
+    shown = Counter(WORDS[shown_health(view, flow)] for flow in status.flows)
+    flows = [f"{shown[word]} {word}" for word in WORST_FIRST if shown[word]]
     tasks = Counter(task.state for flow in status.flows for task in flow.tasks)
     counts = ", ".join(f"{count} {state}" for state, count in tasks.most_common())
     return f"{number_of(len(status.flows), 'flow')} ({', '.join(flows)}); {number_of(tasks.total(), 'task')}" + (

@@ -34,7 +34,7 @@ def picture(now: float, view: EstateView, kind: str = "", pairs: str = "") -> Co
 def _sankey(view: EstateView, flows: Sequence[FlowStatus]) -> Context:
     rates, text, unit = _rates(view, flows)
     streams = [
-        Stream((source, flow.connect, target), rates[flow.flow], shown_health(flow))
+        Stream((source, flow.connect, target), rates[flow.flow], shown_health(view, flow))
         for flow in flows
         for source, _, target in [flow.pair.partition("->")]
     ]
@@ -111,7 +111,7 @@ def _matrix(now: float, view: EstateView, flows: Iterable[FlowStatus]) -> Contex
 def _cell(now: float, pair: tuple[str, str], flows: Sequence[FlowStatus], view: EstateView) -> Context:
     lag, is_late = pair_lag([view.total(flow.flow) for flow in flows])
     ages = [now - last.taken_at for flow in flows if (last := view.last_known(flow))]
-    only, health = len(flows) == 1, min(map(shown_health, flows), key=WORST_FIRST.index)
+    only, health = len(flows) == 1, min((shown_health(view, flow) for flow in flows), key=WORST_FIRST.index)
     return {
         "link": flow_link(flows[0].flow) if only else flows_link(source=pair[0], target=pair[1]),
         "health": health,

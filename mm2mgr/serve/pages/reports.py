@@ -27,7 +27,8 @@ def losses(view: EstateView) -> Context:
     """Return the losses that are not acknowledged."""
     rows = [loss_cells(loss) for loss in view.look.status.losses] if view.look else []
     columns = ("id", "flow", "partition", "offsets", "records", "first seen", "what happened")
-    lead = "Records that may never arrive. Acknowledge one with mm2mgr losses --ack ID." if rows else "No loss is open."
+    none = "No loss is open." if view.look else "No loss is known yet."
+    lead = "Records that may never arrive. Acknowledge one with mm2mgr losses --ack ID." if rows else none
     return table_page("losses", "Losses", lead, [Table(columns, rows, right=("records",))] if rows else [])
 
 
@@ -83,7 +84,9 @@ def failover(now: float, view: EstateView) -> Context:
     process checked."""
     heading, states = "Failover", view.look.status.failover if view.look else {}
     if not states:
-        reason = "No pair declares `failover`, or the store could not be read." if view.look else "No look has ended."
+        reason = (
+            "No pair declares `failover`, or the store could not be read." if view.look else "No check is known yet."
+        )
         return table_page("failover", heading, reason, [], list(_failover_notes(view)))
     columns = (
         *("pair", "verdict", "checked", "groups", "not ready", "would repeat", "would skip", "would lose"),

@@ -86,10 +86,11 @@ def _order(row: Context) -> tuple[int, float, str]:
 def _notes(view: EstateView, flows: Sequence[FlowTrafficNow]) -> list[str]:
     unmeasured = sum(of.records.now is None for of in flows)
     notes = [f"{number_of(unmeasured, 'flow')} of {len(flows)} not measured now."] if unmeasured else []
-    if view.traffic.unknown:
-        notes.append(f"Earlier rates are unknown: {view.traffic.unknown}.")
-    if view.traffic.bytes_unknown:
-        notes.append(f"Bytes of earlier hours are unknown: {view.traffic.bytes_unknown}.")
+    earlier, volumes = view.traffic.unknown, view.traffic.bytes_unknown
+    if earlier:
+        notes.append(f"Earlier rates{' and bytes' * (volumes == earlier)} are unknown: {earlier}.")
+    if volumes and volumes != earlier:
+        notes.append(f"Bytes of earlier hours are unknown: {volumes}.")
     return [*notes, *view.traffic.warnings]
 
 

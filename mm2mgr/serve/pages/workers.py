@@ -115,7 +115,7 @@ def worker(view: EstateView, connect: str, name: str) -> Context | None:
             ("tasks that move records", f"{record.busy}{f' of {limit} at most' if limit else ''}"),
             ("load", record.load()),
         ],
-        "tasks": [_task(task) for task in tasks[:MOST_ROWS]],
+        "tasks": [_task(view, task) for task in tasks[:MOST_ROWS]],
         "left_out": max(0, len(tasks) - MOST_ROWS),
         "others": [(other, worker_link(connect, other)) for other in roster if other != name],
         "plugins": Table(("plugin", "version"), [(plugin, version or "-") for plugin, version in plugins]),
@@ -130,7 +130,9 @@ def unknown_worker(view: EstateView, connect: str, name: str) -> Context:
     return {
         "name": "no such worker",
         "here": "/workers",
-        "heading": f"No worker of {fit_text(connect, _MOST_LETTERS) or 'a Connect cluster'} has this id",
+        "heading": "No worker is known yet"
+        if view.look is None and not view.survey
+        else f"No worker of {fit_text(connect, _MOST_LETTERS) or 'a Connect cluster'} has this id",
         "asked": fit_text(name, _MOST_LETTERS),
         "others": "All workers",
         "near": [(f"{other} of {places[other]}", worker_link(places[other], other)) for other in near],
@@ -283,7 +285,7 @@ def _states(tasks: Sequence[_Task]) -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "no task"
 
 
-def _task(task: _Task) -> Context:
+def _task(view: EstateView, task: _Task) -> Context:
     load, owner = task.load, task.owner
     least = "at least " if load and load.unmeasured_partitions else ""
     is_flow = isinstance(owner, FlowStatus)
@@ -292,7 +294,7 @@ def _task(task: _Task) -> Context:
     return {
         "of": owner.name,
         "link": flow_link(owner.name) if is_flow else "",
-        "health": shown_health(owner),
+        "health": shown_health(view, owner),
         "task": task.state.id,
         "state": task.word,
         "partitions": "-" if task.state.partitions is None else task.state.partitions,

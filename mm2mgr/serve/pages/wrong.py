@@ -20,7 +20,6 @@ _SHOWN = 8
 """Entries that stand on the first screen; the rest is folded."""
 _LEAD = 210
 """Characters of a sentence that are shown before it is opened."""
-_SOON_SECONDS = 86_400.0
 _AHEAD_SECONDS = 14 * 86_400.0  # as the alerts: time to order workers
 _UNREAD = "not read"
 _NUMBER = re.compile(r"\d+")
@@ -86,19 +85,27 @@ def _part(problem: LiveProblem) -> _Line:
 
 
 def _late(view: EstateView) -> Iterator[WrongEntry]:
-    """Yield the flows over their `max_lag`, as one entry; it is a danger where retention overtakes one of them."""
-    if view.look is None or not view.look.late_flows:
+    """Yield the flows over their `max_lag`: those that retention overtakes, which is a danger, and the others."""
+    if view.look is None:
         return
-    late, parts = view.look.late_flows, []
-    for flow, seconds in late.items():
-        limit = span_text(view.look.max_lag_seconds[flow])
-        least = "at least " if view.look.totals[flow].seconds.at_least else ""
-        text = f"the oldest record that waits is {least}{span_text(seconds)} old, more than its max_lag of {limit}"
-        parts.append((flow, flow_link(flow), text, f"mm2mgr lag {quote(flow)} --by task"))
-    command = parts[0][3] if len(parts) == 1 else f"mm2mgr lag {' '.join(quote(flow) for flow in list(late)[:3])}"
-    is_danger = any(flow in late for flow, _ in _overtaken(view))
-    count = number_of(len(parts), "flow") if len(parts) > 1 else ""
-    yield WrongEntry("late", parts[0][2], command, parts, is_danger=is_danger, count=count)
+    for is_danger in (True, False):
+        late = [flow for flow in view.look.late_flows if (flow in view.look.overtaken_flows) == is_danger]
+        parts = [line for flow in late if (line := late_line(view, flow))]
+        if parts:
+            names = " ".join(quote(flow) for flow in late[:3])
+            command = parts[0][3] if len(parts) == 1 else f"mm2mgr lag {names}"
+            count = number_of(len(parts), "flow") if len(parts) > 1 else ""
+            yield WrongEntry("late", parts[0][2], command, parts, is_danger=is_danger, count=count)
+
+
+def late_line(view: EstateView, flow: str) -> _Line | None:
+    """Return name, address, sentence and command of a flow that is over its `max_lag`; None for any other."""
+    if view.look is None or (seconds := view.look.late_flows.get(flow)) is None:
+        return None
+    limit = span_text(view.look.max_lag_seconds[flow])
+    least = "at least " if view.look.totals[flow].seconds.at_least else ""
+    text = f"the oldest record that waits is {least}{span_text(seconds)} old, more than its max_lag of {limit}"
+    return flow, flow_link(flow), text, f"mm2mgr lag {quote(flow)} --by task"
 
 
 def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
@@ -148,14 +155,8 @@ def ahead(view: EstateView) -> list[Context]:
     return [{"text": text, "name": name, "link": link, "command": command} for name, link, text, command in lines]
 
 
-def _overtaken(view: EstateView) -> list[tuple[str, float]]:
-    totals = view.look.totals if view.look else {}
-    soon = [(flow, total.overtaken.seconds) for flow, total in totals.items() if total.overtaken]
-    return sorted((line for line in soon if line[1] < _SOON_SECONDS), key=lambda line: line[1])
-
-
 def _retention(view: EstateView) -> Iterator[_Line]:
-    for flow, seconds in _overtaken(view):
+    for flow, seconds in view.look.overtaken_flows.items() if view.look else ():
         text = f"retention deletes records that wait in {span_text(seconds)} at present rates"
         yield flow, flow_link(flow), text, f"mm2mgr lag {quote(flow)} --by topic"
 
