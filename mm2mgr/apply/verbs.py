@@ -196,7 +196,9 @@ def decide(
     if request.verb == "resume" and before == "FAILED":
         hint = f"fix the cause, then mm2mgr restart --failed {change.name}"
         return replace(change, action="none", detail="not resting but FAILED", hint=hint)
-    return replace(change, action="none", detail=f"already {before}") if before == request.goal else change
+    if before != request.goal:
+        return change
+    return replace(change, action="none", detail=f"already {before}", warning=_by_the_tree(chosen, before))
 
 
 def untouchable(config: Mapping[str, str], named: tuple[str, str], owners: Ownership) -> Remark | None:
@@ -237,6 +239,14 @@ def _against_tree(request: StateRequest, chosen: StateChange) -> str:
         f"the tree declares state: {state.lower()} ({where}), so the next apply brings it back to {state}; change that"
         " line too"
     )
+
+
+def _by_the_tree(chosen: StateChange, state: str) -> str:
+    """Say that the tree rests it, so that it goes on with the tree: the verb changed nothing, and nothing keeps it."""
+    if chosen.declared is None or state not in RESTING:
+        return ""
+    line = f"state: {state.lower()} ({chosen.declared[1]})"
+    return f"the tree declares {line}: an apply without that line resumes it"
 
 
 def _instead(chosen: StateChange, live: Mapping[str, RunningConnector]) -> str:

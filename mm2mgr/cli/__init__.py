@@ -133,7 +133,10 @@ _ELSEWHERE = {
     **dict.fromkeys(("--auto-approve", "--force", "--assume-yes", "--no-input"), (("--yes", "write --yes"),)),
     **dict.fromkeys(("--target", "--only", "--connector"), (("--flow", "write --flow FLOW"),)),
     **dict.fromkeys(("--selector", "-l"), (("--label", "write --label KEY=VALUE"),)),
-    "--dry-run": (("--rollback", "mm2mgr plan shows what it would do"),),
+    "--dry-run": (
+        ("--rollback", "mm2mgr plan shows what it would do"),
+        ("--from-group", "it shows what it would write, and asks"),
+    ),
     "--replace": (("--rollback", "write mm2mgr restart FLOW"),),
     "--refresh-only": (("--detailed-exitcode", "write mm2mgr drift"),),
     "--destroy": (("--detailed-exitcode", "take it out of the tree, then mm2mgr plan --prune"),),

@@ -271,8 +271,8 @@ def say_turns(turns: Sequence[StateChange]) -> None:
     for turn in turns:
         if turn.action == "write":
             talk(f"{turn.name}: {turn.before or 'no status yet'}{f' ({turn.detail})' if turn.detail else ''}", None)
-            if turn.warning:
-                talk(f"warning: {turn.name}: {turn.warning}", STYLES["warning"])
+        if turn.warning and turn.action in {"write", "none"}:
+            talk(f"warning: {turn.name}: {turn.warning}", STYLES["warning"])
 
 
 def say_sent(turn: StateChange, wait_seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
 
@@ -79,18 +79,19 @@ def _written_parts(writes: Sequence[Change]) -> list[str]:
         (change.connect, change.connector, topic): records
         for change, moved in taken
         for topic, (_, records) in (change.takes.topics if change.takes else {}).items()
-        if topic not in moved and not change.price.again
+        if topic not in moved and not _goes_on(change, topic) and not change.price.again
     }
     if new:
         records, topics = sum(new.values()), number_of(len(new), "topic")
         first = f"{number_of(records, 'record')} of {topics} to copy for the first time"
         parts.append(first if records else f"{topics} to copy for the first time, without records yet")
+    parts += _going_on_sentences(writes)
     sources = [change for change in writes if change.type == "source"]
     unread = sum(change.action == "create" and change.takes is None and not change.takes_over for change in sources)
     if unread:
         parts.append(f"what {_count_text(unread, 'new flow', 'has', 'have')} to copy is not known")
     pausing = sum(len(moved) for _, moved in taken)
-    restarted = sum(bool(change.price.restarts) and not change.moves_to for change in sources)
+    restarted = sum(bool(change.price.restarts) for change in sources)
     pauses = [number_of(pausing, "topic")] if pausing else []
     pauses += [f"the topics of {number_of(restarted, 'flow')}"] if restarted else []
     if pauses:
@@ -99,9 +100,14 @@ def _written_parts(writes: Sequence[Change]) -> list[str]:
     resting = sum(change.state is not None and change.state[1] in RESTING for change in sources)
     if resting:
         parts.append(f"{_count_text(resting, 'flow', 'stands', 'stand')} still from then on")
+    going = sum(c.state is not None and c.state[0] in RESTING and c.state[1] == "RUNNING" for c in sources)
+    if going:
+        parts.append("1 flow goes on where it stood" if going == 1 else f"{going} flows go on where they stood")
     ended = sum(change.action == "delete" and not change.moves_to for change in sources)
     if ended:
         parts.append(f"{_count_text(ended, 'flow', 'is', 'are')} mirrored no longer")
+    if left := sum(len(change.ends) for change in sources):
+        parts.append(f"{_count_text(left, 'topic', 'is', 'are')} mirrored no longer")
     if renamed := sum(len(change.renames) for change in writes):
         parts.append(f"{_count_text(renamed, 'topic', 'goes', 'go')} on under another name")
     return parts
@@ -124,6 +130,28 @@ def _held_parts(plan: Plan) -> list[str]:
 
 def _count_text(count: int, noun: str, verb_of_one: str, verb: str) -> str:
     return f"{number_of(count, noun)} {verb_of_one if count == 1 else verb}"
+
+
+def _going_on_sentences(writes: Iterable[Change]) -> list[str]:
+    """Say what connectors mirrored earlier and take again: those that exist have offsets, others must prove it."""
+    stored = {
+        (change.connect, change.connector, topic): taken.topics[topic][1]
+        for change in writes
+        if (taken := change.takes) and not change.price.again
+        for topic in taken.stored.intersection(taken.topics).difference(_moved_topics(change))
+    }
+    proved = sum(len(change.needs_offsets) for change in writes if not change.price.again)
+    records, topics = number_of(sum(stored.values()), "record"), _count_text(len(stored), "topic", "goes", "go")
+    texts = [f"{topics} on at the stored offsets, {records} behind"] if stored else []
+    if proved:
+        topics = _count_text(proved, "topic", "goes", "go")
+        texts.append(f"{topics} on at the offsets that a former connector of the name stored")
+    return texts
+
+
+def _goes_on(change: Change, topic: str) -> bool:
+    """Tell whether a topic that a connector begins to take was mirrored earlier under its name."""
+    return topic in change.needs_offsets or (change.takes is not None and topic in change.takes.stored)
 
 
 def _again_sentence(again: Volume) -> str:
@@ -280,17 +308,33 @@ def taken_texts(change: Change) -> Iterator[str]:
         return
     topics, moved = change.takes.topics, _moved_topics(change)
     if moved:
-        partitions = number_of(sum(topics[topic][0] for topic in moved), "partition")
+        count = number_of(sum(topics[topic][0] for topic in moved), "partition")
         yield (
-            f"takes over {number_of(len(moved), 'topic')}, {partitions}, 0 to copy; goes on at the stored offsets:"
+            f"takes over {number_of(len(moved), 'topic')}, {count}, 0 to copy; goes on at the stored offsets:"
             f" {few(moved)}"
         )
-    new = {topic: counts for topic, counts in topics.items() if topic not in moved}
-    if new:
-        largest = sorted(new, key=lambda name: (-new[name][1], name))
-        partitions_, records = map(sum, zip(*new.values(), strict=True))
-        parts = f"{number_of(partitions_, 'partition')}, {number_of(records, 'record')} to copy"
-        yield f"takes {len(new)} of {change.takes.of} topics, {parts}: {few(largest)}"
+    rest = {topic: counts for topic, counts in topics.items() if topic not in moved}
+    stored = {topic: counts for topic, counts in rest.items() if topic in change.takes.stored}
+    if stored:
+        partitions, records = map(sum, zip(*stored.values(), strict=True))
+        parts = f"{number_of(partitions, 'partition')}, {number_of(records, 'record')} behind"
+        yield f"goes on with {number_of(len(stored), 'topic')} at the stored offsets, {parts}: {few(_largest(stored))}"
+    if new := {topic: counts for topic, counts in rest.items() if topic not in stored}:
+        partitions, records = map(sum, zip(*new.values(), strict=True))
+        most = "at most " if new.keys() & set(change.needs_offsets) else ""
+        parts = f"{number_of(partitions, 'partition')}, {most}{number_of(records, 'record')} to copy"
+        yield f"takes {len(new)} of {change.takes.of} topics, {parts}: {few(_largest(new))}"
+
+
+def ended_texts(change: Change) -> Iterator[str]:
+    """Yield what a connector mirrors no longer, and no other one takes."""
+    if change.ends:
+        topics = f"{number_of(len(change.ends), 'topic')}: {few(list(change.ends))}"
+        yield f"no longer mirrors {topics}; what arrived, and the stored offsets, stay"
+
+
+def _largest(topics: Mapping[str, tuple[int, int]]) -> list[str]:
+    return sorted(topics, key=lambda name: (-topics[name][1], name))
 
 
 _MOST_RENAMES, _MOST_OFFSETS = 10, 4
@@ -324,6 +368,8 @@ def _say_change(change: Change, *, full: bool) -> None:
     if change.remedy:
         say(f"      fix: {change.remedy}")
     for text in taken_texts(change):
+        say(f"      {text}")
+    for text in ended_texts(change):
         say(f"      {text}")
     for line in rename_texts(change.renames):
         say(f"      {line}")

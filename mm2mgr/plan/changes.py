@@ -107,14 +107,18 @@ def total_price(prices: Iterable[Price]) -> Price:
 
 @dataclass(frozen=True)
 class Taken:
-    """Topics that a write begins to mirror, with partitions and records in each; `of` so many topics there."""
+    """Topics that a write begins to mirror, with partitions and records to copy of each; `of` so many topics there.
+
+    `stored` are those that it mirrored earlier: it goes on at its stored offsets, and only later records are to copy.
+    """
 
     topics: Mapping[str, tuple[int, int]]
     of: int
+    stored: frozenset[str] = frozenset()
 
     def to_dict(self) -> dict[str, object]:
         counts = {name: {"partitions": parts, "records": records} for name, (parts, records) in self.topics.items()}
-        return {"topics": counts, "of": self.of}
+        return {"topics": counts, "of": self.of, "stored": sorted(self.stored)}
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,8 @@ class Change:
     is never printed. `shown` is the state that Connect showed then ("": none), and `tasks` how many tasks it had.
     `state` has that state and the wished one, where they differ. `remarks` say why it is so, blocked or late: see
     `with_remarks`. `takes` is what a source connector will mirror that it does not mirror now (None: nothing more, or
-    it could not be read), and `renames` what it goes on with under other names. `needs_offsets` are topics that have
+    it could not be read), `ends` the topics that it mirrors now and nothing mirrors afterwards, and `renames` what it
+    goes on with under other names. `needs_offsets` are topics that have
     arrived already: it is created to run only if their offsets are stored under its name. Of an update, its journal
     says so. `takes_over` is what it takes over from another connector, which has it in `moves_to` and is written by the
     same list of stages. `start`: it never ran, and this is where it begins; `positions` is what that came to when the
@@ -172,6 +177,7 @@ class Change:
     remarks: tuple[Remark, ...] = ()
     config: Mapping[str, str] | None = field(default=None, repr=False)
     takes: Taken | None = None
+    ends: tuple[str, ...] = ()
     renames: tuple[RenamedTopic, ...] = ()
     needs_offsets: tuple[str, ...] = ()
     before: Mapping[str, str] | None = field(default=None, repr=False)
@@ -259,6 +265,7 @@ class Change:
             "remedy": self.remedy,
             "warnings": list(self.warnings),
             "takes": to_json(self.takes),
+            "ends": list(self.ends),
             "renames": to_json(self.renames),
             "needs_offsets": list(self.needs_offsets),
             "keys": to_json(self.keys),

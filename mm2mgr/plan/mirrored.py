@@ -23,9 +23,11 @@ from mm2mgr.plan.widening import (
     former_names,
     names_of,
     new_names,
+    objection_collides,
     objection_renamed,
     objection_too_long,
     other_names,
+    topics_ended,
 )
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY
@@ -149,7 +151,7 @@ class MirrorVerdict:
     """What is known of one write: what it mirrors a second time, the objections to it, and the offsets that it needs.
 
     `topics` are those that it would mirror a second time, as far as they are known; `renamed` has names on the target
-    before and after, and `renames` where those that are known go on.
+    before and after, and `renames` where those that are known go on. `ends` are topics that nothing mirrors any more.
     """
 
     again: tuple[Again, ...]
@@ -158,6 +160,7 @@ class MirrorVerdict:
     topics: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     renames: tuple[RenamedTopic, ...] = ()
+    ends: tuple[str, ...] = ()
 
 
 def judge(
@@ -200,13 +203,16 @@ def judge(
     return MirrorVerdict(
         (*repeats, *back),
         (
-            *filter(None, (objection, elsewhere, objection_too_long(widening, state))),
+            *filter(
+                None, (objection, elsewhere, objection_too_long(widening, state), objection_collides(widening, state))
+            ),
             *objections(widening, names, state, connectors, ran_as),
         ),
         () if objection else tuple(left),
         tuple(topics if repeats or back else left if objection is late and late else ()),
         (*names, *(pair for repeat in repeats for pair in other_names(widening, repeat.old, repeat.topics))),
         tuple({renamed.topic: renamed for of_former in renames for renamed in of_former}.values()),
+        topics_ended(widening, state, connectors.desired.values()),
     )
 
 

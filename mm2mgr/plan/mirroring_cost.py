@@ -91,7 +91,9 @@ class Estimate:
     def mirrors(self, change: Change, widening: Widening, verdict: MirrorVerdict) -> Price:
         """Return what is mirrored a second time, skipped, or called otherwise on the target."""
         final = [renamed_text(verdict.renamed, widening.target)] if verdict.renamed else []
-        records = sum(count for _, count in change.takes.topics.values()) if change.takes else 0
+        taken = change.takes
+        new = [counts for topic, counts in taken.topics.items() if topic not in taken.stored] if taken else []
+        records = sum(count for _, count in new)
         if records and (change.config or {}).get(_LATEST) == "latest" and not verdict.topics:
             final.append(f"{records} records that its topics have now are never mirrored ({_LATEST}=latest)")
         repeats = bool(verdict.again or verdict.topics)

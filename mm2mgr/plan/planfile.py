@@ -261,6 +261,8 @@ def _essence(change: JsonObject | None) -> JsonObject | None:
         "remedy",
         "warnings",
         "takes",
+        "ends",
+        "renames",
         "needs_offsets",
         "rests",
         "price",
@@ -272,6 +274,8 @@ def _essence(change: JsonObject | None) -> JsonObject | None:
         "start",
     }
     keys = [{name: value for name, value in key.items() if name != "origin"} for key in change["keys"]]
-    return {"keys": keys} | {
+    # Where a name goes on is a figure that grows while its connector runs; which names do was reviewed.
+    renames = [(renamed["old"], renamed["new"]) for renamed in change.get("renames") or ()]
+    return {"keys": keys, "renames": renames} | {
         name: value for name, value in change.items() if name not in not_reviewed and value is not None
     }

@@ -244,7 +244,9 @@ def _needed_permits(draft: Draft, verdicts: Verdicts) -> set[tuple[Named, str]]:
 def _with_topics(
     change: Change, draft: Draft, widening: Widening | None, state: MirroredState, verdicts: Verdicts
 ) -> Change:
-    """Add to a source connector what it will mirror, what again on request, and what must be proved first."""
+    """Add to a source connector what it will mirror, what no longer, what again on request, and what must be proved
+    first.
+    """
     is_allowed = draft.declared.allows("mirror-again", change.full_name)
     if change.needs_offsets and is_allowed:
         again = f"mirrors {few(list(change.needs_offsets))} again, if no offsets are stored under its name"
@@ -252,7 +254,8 @@ def _with_topics(
     if widening is None:
         return change
     verdict, listed, takes = verdicts[widening.full_name], state.kafka(widening.source), topics_taken(widening, state)
-    change = replace(change, takes=takes and without_renamed(takes, verdict.renames), renames=verdict.renames)
+    takes = takes and without_renamed(takes, verdict.renames)
+    change = replace(change, takes=takes, ends=verdict.ends, renames=verdict.renames)
     if listed and takes and not takes.topics:
         nothing = matches_nothing(draft.declared.flows[change.flows[0]], listed.topics)
         change = change.with_remarks(*([Remark(nothing, "warns")] if nothing else []))

@@ -18,7 +18,7 @@ from mm2mgr.live.questions import PartitionCounts, PlaceInLogs
 from mm2mgr.live.snapshot import NotInSnapshot, Steps, or_error, side_by_side
 from mm2mgr.log_places import START_KEY, OfGroup, Place
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Taken
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan
 from mm2mgr.plan.heartbeats import RunningConnectors
 from mm2mgr.plan.resets import StartOrder, StartPositions, next_offsets, resets
 from mm2mgr.remarks import Remark
@@ -195,7 +195,7 @@ def with_positions(change: Change, positions: StartPositions | None) -> Change:
     if change.takes:
         left = positions.records
         topics = {t: (count, left.get(t, records)) for t, (count, records) in change.takes.topics.items()}
-        change = replace(change, takes=Taken(topics, change.takes.of))
+        change = replace(change, takes=replace(change.takes, topics=topics))
     return change
 
 

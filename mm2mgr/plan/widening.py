@@ -4,6 +4,7 @@ that go on under other names on the target. Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +20,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, Taken
 from mm2mgr.plan.judges import Connectors
 from mm2mgr.remarks import Remark
-from mm2mgr.topics.names import NameFilter, Selection
+from mm2mgr.topics.names import NameFilter, Selection, unified_name
 from mm2mgr.topics.shared import meeting
 
 Stored = Mapping[TopicPartition, int]
@@ -190,12 +191,38 @@ def _may_share(hop: Hop, other: Hop) -> bool:
 
 
 def topics_taken(widening: Widening, state: MirroredState) -> Taken | None:
-    """Return what a write will take that is there now; None when the source's topics were not read."""
+    """Return what a write will take that is there now; None when the source's topics were not read.
+
+    Of a topic that it mirrored earlier, the records after its own stored offsets count.
+    """
     listed = state.kafka(widening.source)
     if listed is None:
         return None
     begun = state.begun.get(widening.full_name, ())
-    return Taken({t: (listed.topics[t], listed.records[t]) for t in begun}, len(listed.topics))
+    own = state.offsets.get(widening.full_name) or {}
+    stored = frozenset(partition.topic for partition in own).intersection(begun)
+    records = Counter[str]()
+    for partition, log in listed.offsets.items():
+        records[partition.topic] += max(0, log.end - max(log.start, own.get(partition, -1) + 1))
+    return Taken({t: (listed.topics[t], records[t]) for t in begun}, len(listed.topics), stored)
+
+
+def topics_ended(widening: Widening, state: MirroredState, desired: Iterable[Subject]) -> tuple[str, ...]:
+    """Return the topics of the source that a write takes no longer, and that nothing wanted takes between its clusters.
+
+    Empty where the source's topics were not read.
+    """
+    former, listed = widening.before, state.kafka(widening.source)
+    before, after = former.selection if former else None, widening.new.selection
+    if former is None or before is None or after is None or listed is None:
+        return ()
+    pair = widening.new.subject.pair
+    given_up = [topic for topic in listed.topics if before.takes(topic) and not after.takes(topic)]
+    if not given_up or former.subject.pair != pair:
+        return ()
+    wanted = (subject for subject in desired if subject.type == "source" and not subject.is_off)
+    others = [selection_of(subject) for subject in wanted if subject.pair == pair]
+    return tuple(topic for topic in given_up if not any(other is None or other.takes(topic) for other in others))
 
 
 class StartedTopics:
@@ -323,3 +350,32 @@ def objection_too_long(widening: Widening, state: MirroredState) -> Remark | Non
         return None
     text, remedy = too_long_text(subject, names)
     return Remark(text, "blocks", remedy, NAME_TOO_LONG)
+
+
+NAME_COLLIDES = "name-collides"
+
+
+def objection_collides(widening: Widening, state: MirroredState) -> Remark | None:
+    """Return the objection to topics that a write begins to take and that no broker of the target creates.
+
+    Two topics whose names differ only in `.` and `_` would share the names of their metrics, so that brokers refuse the
+    second (`Topic.hasCollision`), and MirrorMaker only logs that: nothing arrives while its tasks are RUNNING.
+    """
+    target = state.kafka(widening.target)
+    begun = state.begun.get(widening.full_name, ())
+    if target is None or not begun:
+        return None
+    alike = {unified_name(name): name for name in target.topics}
+    wanted = (naming for topic in begun if not (naming := widening.new.target_names(topic)).unknown)
+    missing = (naming.text for naming in wanted if naming.text not in target.topics)
+    names = [(name, alike[unified_name(name)]) for name in missing if unified_name(name) in alike]
+    if not names:
+        return None
+    name, there = names[0]
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    text = (
+        f"brokers of '{widening.target}' refuse to create {name}{more}, since {there} is there and names may not differ"
+        " in '.' and '_' alone: nothing of it would arrive"
+    )
+    remedy = f"choose another separator or alias, or delete {there} on '{widening.target}' first if nobody needs it"
+    return Remark(text, "blocks", remedy, NAME_COLLIDES)

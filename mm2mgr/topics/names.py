@@ -251,6 +251,11 @@ def names_of_both(text: str, other: str) -> Iterator[str]:
             yield from samples(text, part)
 
 
+def unified_name(name: str) -> str:
+    """Return what brokers compare so that no two topics share the names of their metrics (Topic.hasCollision)."""
+    return name.replace(".", "_")
+
+
 PolicyName = Literal["default", "identity"]
 POLICIES: dict[str, PolicyName] = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
 

@@ -124,6 +124,7 @@ def test_what_other_tools_call_it_leads_to_commands_and_options_that_exist() -> 
         ("status --json", "Error: No such option --json; write -o json\n"),
         ("lag --format json", "Error: No such option --format; write -o json\n"),
         ("rules --grafana", "Error: No such option --grafana; write --dashboard\n"),
+        ("offsets reset x --dry-run", "No such option --dry-run; it shows what it would write, and asks\n"),
         ("plan --mirror-again", "Error: --mirror-again is gone; write --allow mirror-again\n"),
         ("status --ack all", "Error: --ack is gone; write mm2mgr losses --ack ID\n"),
         ("destroy", "No such command destroy; take it out of the tree, then mm2mgr plan --prune and apply --prune\n"),

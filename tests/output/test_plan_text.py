@@ -155,6 +155,34 @@ def test_topics_that_move_are_not_to_be_copied() -> None:
     )
 
 
+def test_a_giver_that_stays_pauses_with_all_its_topics() -> None:
+    moved = source("new", "create", takes=Taken({"orders": (3, 0)}, 9), takes_over=TAKE_OVER)
+    given = source("old", "update", moves_to=("east", "mm2.a.b.source.new"), price=Price(restarts=2))
+    assert data(moved, given).endswith("; 1 topic and the topics of 1 flow pause for some seconds")
+
+
+def test_a_topic_that_comes_back_is_not_copied_for_the_first_time() -> None:
+    """Its connector has stored offsets of it: what came since then is what is behind."""
+    back = source("x", "update", takes=Taken({"back": (3, 40), "new": (1, 500)}, 9, frozenset({"back"})))
+    assert list(taken_texts(back)) == [
+        "goes on with 1 topic at the stored offsets, 3 partitions, 40 records behind: back",
+        "takes 1 of 9 topics, 1 partition, 500 records to copy: new",
+    ]
+    assert data(back) == (
+        "nothing is mirrored again; 500 records of 1 topic to copy for the first time; "
+        "1 topic goes on at the stored offsets, 40 records behind"
+    )
+
+
+def test_a_flow_that_is_declared_again_copies_nothing_for_the_first_time() -> None:
+    """It runs only if the offsets of a former connector of its name are there; how far that came is read then."""
+    again = source("x", "create", takes=Taken({"a": (3, 6952)}, 9), needs_offsets=("a",))
+    assert list(taken_texts(again)) == ["takes 1 of 9 topics, 3 partitions, at most 6952 records to copy: a"]
+    assert data(again) == (
+        "nothing is mirrored again; 1 topic goes on at the offsets that a former connector of the name stored"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -163,8 +191,15 @@ def test_topics_that_move_are_not_to_be_copied() -> None:
             source("x", "update", state=("RUNNING", "PAUSED")),
             "nothing is mirrored again; 1 flow stands still from then",
         ),
-        (source("x", "update", state=("PAUSED", "RUNNING")), "nothing is mirrored again"),
+        (
+            source("x", "update", state=("PAUSED", "RUNNING")),
+            "nothing is mirrored again; 1 flow goes on where it stood",
+        ),
         (source("x", "delete"), "nothing is mirrored again; 1 flow is mirrored no longer"),
+        (
+            source("x", "update", ends=("a", "b")),
+            "nothing is mirrored again; 2 topics are mirrored no longer",
+        ),
         (source("x", "create"), "nothing is mirrored again; what 1 new flow has to copy is not known"),
         (
             source("x", "create", takes=Taken({"a": (1, 7)}, 2), price=Price(again=Volume(7, 70))),
@@ -175,7 +210,7 @@ def test_topics_that_move_are_not_to_be_copied() -> None:
             "an unknown volume (logs) is mirrored again",
         ),
     ],
-    ids=["restart", "pause", "resume", "delete", "unread", "again", "again, unknown"],
+    ids=["restart", "pause", "resume", "delete", "topics left out", "unread", "again", "again, unknown"],
 )
 def test_a_plan_ends_with_a_sentence_on_the_data(printed: Callable[[], list[str]], change: Change, words: str) -> None:
     assert data(change).startswith(words)

@@ -11,7 +11,7 @@ from mm2mgr.comparison.ownership import Journal
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
-from mm2mgr.plan.changes import Plan
+from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.stages import stages
 from tests.asking import topics_with
 from tests.plan.site import DEADLINE_SECONDS, Site, actions, errors
@@ -39,6 +39,10 @@ def _topics(site: Site) -> None:
 
 def action(plan: Plan, connector: str, connect: str = "east") -> str:
     return next(c.action for c in plan.changes if (c.connector, c.connect) == (connector, connect))
+
+
+def change_of(plan: Plan) -> Change:
+    return next(change for change in plan.changes if change.connector == SOURCE)
 
 
 def reason(plan: Plan, connector: str) -> str:
@@ -261,6 +265,7 @@ def test_a_plan_lists_the_topics_that_a_new_flow_will_take(site: Site) -> None:
     assert to_json(change.takes) == {
         "topics": {"orders": {"partitions": 2, "records": 70}, "logs.web": {"partitions": 1, "records": 5}},
         "of": 3,
+        "stored": [],
     }
 
 
@@ -269,6 +274,27 @@ def test_a_widened_flow_lists_what_it_takes_beside(site: Site) -> None:
     change = next(c for c in site.plan(TWO.replace("[orders]", "[orders, other]")).changes if c.connector == SOURCE)
     assert change.takes
     assert list(change.takes.topics) == ["other"]
+
+
+def test_a_topic_that_is_left_out_ends_and_goes_on_where_it_was(site: Site) -> None:
+    """Left out, nothing mirrors it; taken again, only what came after the stored offsets is to be copied."""
+    site.converge(ONE)
+    site.east.add_offsets(SOURCE, "logs.web", {0: 2}, alias="a")
+    fewer = ONE.replace("[orders, 'logs[.].*']", "[orders]")
+    assert change_of(site.plan(fewer)).ends == ("logs.web",)
+    site.converge(fewer)
+    change = change_of(site.plan(ONE))
+    assert change.ends == ()
+    assert to_json(change.takes) == {
+        "topics": {"logs.web": {"partitions": 1, "records": 2}},
+        "of": 3,
+        "stored": ["logs.web"],
+    }
+
+
+def test_a_topic_that_another_flow_takes_does_not_end(site: Site) -> None:
+    site.converge(ONE)
+    assert change_of(site.plan(TWO)).ends == ()
 
 
 # --- what has arrived, and nobody that runs has brought --------------------------------------------------------------------

@@ -7,11 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.errors import StalePlan
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Subject, WorkerFacts
@@ -21,6 +23,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.judges import Connectors
 from mm2mgr.plan.mirrored import judge
+from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.widening import MirroredState, widenings
 from tests.asking import topics_with
 from tests.plan.site import Site, actions, errors
@@ -79,6 +82,32 @@ def test_each_topic_is_listed_with_the_offset_at_which_the_new_name_begins(
     assert "consumers read the old name up to 0: 305, then the new one from its start" in text
     assert "mm2mgr stop makes them exact" in text
     assert "renames a.orders" in plan_markdown(plan)
+
+
+def test_a_reviewed_rename_is_applied_though_records_went_on(mirrored: Site, tmp_path: Path) -> None:
+    """Where a name goes on grows with each record while its connector runs: what was reviewed is which names do."""
+    plan = mirrored.plan(ORDERS_FLOW + KEPT, allow=ALLOW)
+    write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
+    reviewed = read_plan(tmp_path / "plan.json").plan
+    mirrored.east.add_offsets(ORDERS, "orders", {0: 304}, "a")
+    later = mirrored.plan(ORDERS_FLOW + KEPT, allow=ALLOW)
+    assert change(later, ORDERS).renames != change(plan, ORDERS).renames
+    as_reviewed(reviewed, later)
+    with pytest.raises(StalePlan, match="other keys would change"):
+        as_reviewed(reviewed, mirrored.plan("defaults: {flows: {separator: '-'}}\n" + ORDERS_FLOW, allow=ALLOW))
+
+
+def test_a_name_that_brokers_refuse_beside_an_old_one_is_blocked(mirrored: Site) -> None:
+    """Brokers create no topic whose name differs from another one in `.` and `_` alone; MirrorMaker only logs that."""
+    underscores, dashes = (f"defaults: {{flows: {{separator: '{sign}'}}}}\n" + ORDERS_FLOW for sign in "_-")
+    found = change(mirrored.plan(underscores, allow=ALLOW), ORDERS)
+    assert found.action == "blocked"
+    assert "refuse to create a_orders, since a.orders is there" in found.reason
+    assert "delete a.orders on 'east' first" in found.remedy
+    assert change(mirrored.plan(dashes, allow=ALLOW), ORDERS).action == "update"
+    assert mirrored.kafka
+    mirrored.kafka["east"] = topics_with({"a.orders": 2, "a_orders": 2}, {"a.orders": 305})
+    assert change(mirrored.plan(underscores, allow=ALLOW), ORDERS).action == "update"
 
 
 def test_of_many_topics_the_first_ones_are_shown(mirrored: Site, capsys: pytest.CaptureFixture[str]) -> None:
