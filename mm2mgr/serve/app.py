@@ -172,7 +172,7 @@ def _host_name(host: bytes) -> str:
 
 
 def _cookie_name(request: Request) -> str:
-    """Return the name of the cookie with a visit: browsers send a cookie to all ports of a host, each another estate."""
+    """Return the name of a visit's cookie: browsers send cookies to all ports of a host, each another estate."""
     parts = _HOST.fullmatch(request.headers.get("host", "").encode(errors="replace"))
     return f"{_COOKIE}_{parts[2].decode()}" if parts and parts[2] else _COOKIE
 

@@ -156,7 +156,7 @@ def test_a_connector_at_rest_owes_no_checkpoint_and_starts_anew(world: World) ->
     world.at(1_200, group=1_200)
     world.kinds(61)
     world.estate.connect.connectors[world.estate.checkpoint].state = "PAUSED"
-    assert world.kinds(600) == []
+    assert world.kinds(600) == ["companion-paused-by-hand"]
     world.estate.connect.connectors[world.estate.checkpoint].state = "RUNNING"
     assert [kind for _ in range(9) for kind in world.kinds(300)] == []
 

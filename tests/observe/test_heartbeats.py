@@ -75,7 +75,7 @@ def test_time_in_which_the_topic_cannot_be_read_does_not_count(beating: Estate, 
 def test_a_connector_at_rest_owes_no_heartbeats_and_starts_anew_when_it_runs(beating: Estate, state: str) -> None:
     heartbeat(beating)
     beating.connect.connectors[beating.heartbeat].state = state
-    assert heartbeat(beating, 600).problems == ()
+    assert [problem.kind for problem in heartbeat(beating, 600).problems] == ["companion-paused-by-hand"]
     beating.connect.connectors[beating.heartbeat].state = "RUNNING"
     assert heartbeat(beating, 600).problems == ()
     assert [one.kind for one in heartbeat(beating, 61).problems] == ["heartbeats-not-emitted"]
