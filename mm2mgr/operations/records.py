@@ -362,7 +362,8 @@ def _doubt(part: PartitionOrder, record: MirroredRecord, look: _Look) -> str:
     """Return why a mirror may have been, or may be, where nothing was read; "" where it should have been seen."""
     log, window = part.target_log, look.window
     if window.end < log.end:
-        return f"only offsets {window.first} to {window.end - 1} of the target were read, and its log ends before {log.end}"
+        read = f"only offsets {window.first} to {window.end - 1} of the target were read"
+        return f"{read}, and its log ends before {log.end}"
     is_of_time = "timestamp" in part.expectation.fields
     is_later = any(is_of_time and copy.timestamp()[1] < record.time_ms for copy in look.copies)
     if 0 < log.start >= window.first and not is_later:
@@ -381,7 +382,7 @@ def _wide_window(part: PartitionOrder) -> LogWindow:
 def _copies_wanted(
     parts: Iterable[PartitionOrder], due: Mapping[TopicPartition, Sequence[Any]]
 ) -> Callable[[Any], bool]:
-    """Return whether a record of the target is kept: one that is like a record that is looked for, or the log's first."""
+    """Return whether a record of the target is kept: what is like a record that is looked for, or the log's first."""
     starts, like = set[tuple[TopicPartition, int]](), set[object]()
     fields = {part.target.partition: part.expectation.fields for part in parts}
     for part in parts:
