@@ -386,8 +386,8 @@ def _amount_text(amount: Amount, text: Callable[[float], str]) -> str:
 def _outlook_cells(row: LagRow) -> tuple[str, str, str, str, str]:
     behind = row.records.value
     if not behind:
-        known_level = "unknown" if row.records.at_least else "level"
-        return "-", "-" if behind is None else known_level, "-", "-", row.basis
+        at_zero = "unknown" if row.records.at_least else "level"
+        return "-", "-" if behind is None else at_zero, "-", "-", row.basis
     return (
         trend_text(row.trend) if row.trend else "unknown",
         _level_text(row, behind),

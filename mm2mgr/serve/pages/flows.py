@@ -19,7 +19,8 @@ def pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
     if not rows or len(records) < len(totals):
         return UNKNOWN_LAG, True
     if not sum(records):
-        return (UNKNOWN_LAG, True) if any(row.records.at_least for row in rows) else ("level", False)
+        is_least = any(row.records.at_least for row in rows)
+        return (UNKNOWN_LAG if is_least else "level"), is_least
     seconds = [row.seconds.value for row in rows if row.records.value]
     known_seconds = [value for value in seconds if value is not None]
     if len(known_seconds) < len(seconds):
