@@ -89,7 +89,7 @@ def _written_parts(writes: Sequence[Change]) -> list[str]:
     sources = [change for change in writes if change.type == "source"]
     unread = sum(change.action == "create" and change.takes is None and not change.takes_over for change in sources)
     if unread:
-        parts.append(f"what {_counted(unread, 'new flow', 'has', 'have')} to copy is not known")
+        parts.append(f"what {_count_text(unread, 'new flow', 'has', 'have')} to copy is not known")
     pausing = sum(len(moved) for _, moved in taken)
     restarted = sum(bool(change.price.restarts) for change in sources)
     pauses = [number_of(pausing, "topic")] if pausing else []
@@ -99,17 +99,17 @@ def _written_parts(writes: Sequence[Change]) -> list[str]:
         parts.append(f"{' and '.join(pauses)} {verb} for some seconds")
     resting = sum(change.state is not None and change.state[1] in RESTING for change in sources)
     if resting:
-        parts.append(f"{_counted(resting, 'flow', 'stands', 'stand')} still from then on")
+        parts.append(f"{_count_text(resting, 'flow', 'stands', 'stand')} still from then on")
     going = sum(c.state is not None and c.state[0] in RESTING and c.state[1] == "RUNNING" for c in sources)
     if going:
         parts.append("1 flow goes on where it stood" if going == 1 else f"{going} flows go on where they stood")
     ended = sum(change.action == "delete" and not change.moves_to for change in sources)
     if ended:
-        parts.append(f"{_counted(ended, 'flow', 'is', 'are')} mirrored no longer")
+        parts.append(f"{_count_text(ended, 'flow', 'is', 'are')} mirrored no longer")
     if left := sum(len(change.ends) for change in sources):
-        parts.append(f"{_counted(left, 'topic', 'is', 'are')} mirrored no longer")
+        parts.append(f"{_count_text(left, 'topic', 'is', 'are')} mirrored no longer")
     if renamed := sum(len(change.renames) for change in writes):
-        parts.append(f"{_counted(renamed, 'topic', 'goes', 'go')} on under another name")
+        parts.append(f"{_count_text(renamed, 'topic', 'goes', 'go')} on under another name")
     return parts
 
 
@@ -125,10 +125,10 @@ def _held_parts(plan: Plan) -> list[str]:
         (len(blocked) - len(flows), "blocked checkpoint or heartbeat connector", stay),
         (sum(1 for cluster in plan.clusters if cluster.error), "unread Connect cluster", stay),
     )
-    return [_counted(count, noun, *verbs) for count, noun, verbs in counts if count]
+    return [_count_text(count, noun, *verbs) for count, noun, verbs in counts if count]
 
 
-def _counted(count: int, noun: str, verb_of_one: str, verb: str) -> str:
+def _count_text(count: int, noun: str, verb_of_one: str, verb: str) -> str:
     return f"{number_of(count, noun)} {verb_of_one if count == 1 else verb}"
 
 
@@ -141,10 +141,10 @@ def _going_on_sentences(writes: Iterable[Change]) -> list[str]:
         for topic in taken.stored.intersection(taken.topics).difference(_moved_topics(change))
     }
     proved = sum(len(change.needs_offsets) for change in writes if not change.price.again)
-    records, topics = number_of(sum(stored.values()), "record"), _counted(len(stored), "topic", "goes", "go")
+    records, topics = number_of(sum(stored.values()), "record"), _count_text(len(stored), "topic", "goes", "go")
     texts = [f"{topics} on at the stored offsets, {records} behind"] if stored else []
     if proved:
-        topics = _counted(proved, "topic", "goes", "go")
+        topics = _count_text(proved, "topic", "goes", "go")
         texts.append(f"{topics} on at the offsets that a former connector of the name stored")
     return texts
 
@@ -326,7 +326,7 @@ def taken_texts(change: Change) -> Iterator[str]:
         yield f"takes {len(new)} of {change.takes.of} topics, {parts}: {few(_largest(new))}"
 
 
-def ended_texts(change: Change) -> Iterator[str]:
+def end_texts(change: Change) -> Iterator[str]:
     """Yield what a connector mirrors no longer, and no other one takes."""
     if change.ends:
         topics = f"{number_of(len(change.ends), 'topic')}: {few(list(change.ends))}"
@@ -369,7 +369,7 @@ def _say_change(change: Change, *, full: bool) -> None:
         say(f"      fix: {change.remedy}")
     for text in taken_texts(change):
         say(f"      {text}")
-    for text in ended_texts(change):
+    for text in end_texts(change):
         say(f"      {text}")
     for line in rename_texts(change.renames):
         say(f"      {line}")
