@@ -12,7 +12,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.output.markdown import code, escape, html_code, sentence
 from mm2mgr.output.plan_text import (
     data_text,
-    ended_texts,
+    end_texts,
     entity_text,
     group_entries,
     plan_counts_text,
@@ -182,7 +182,7 @@ def _change_text(change: Change) -> str:
     if change.state:
         notes.append(f"state: {change.state[0] or 'none'} -> {change.state[1]}")
     notes += taken_texts(change)
-    notes += ended_texts(change)
+    notes += end_texts(change)
     notes += rename_texts(change.renames)
     text = "".join(f"\n  - {escape(note)}" for note in notes if note)
     if change.action != "update" or not change.keys:

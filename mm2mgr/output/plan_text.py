@@ -326,7 +326,7 @@ def taken_texts(change: Change) -> Iterator[str]:
         yield f"takes {len(new)} of {change.takes.of} topics, {parts}: {few(_largest(new))}"
 
 
-def ended_texts(change: Change) -> Iterator[str]:
+def end_texts(change: Change) -> Iterator[str]:
     """Yield what a connector mirrors no longer, and no other one takes."""
     if change.ends:
         topics = f"{number_of(len(change.ends), 'topic')}: {few(list(change.ends))}"
@@ -369,7 +369,7 @@ def _say_change(change: Change, *, full: bool) -> None:
         say(f"      fix: {change.remedy}")
     for text in taken_texts(change):
         say(f"      {text}")
-    for text in ended_texts(change):
+    for text in end_texts(change):
         say(f"      {text}")
     for line in rename_texts(change.renames):
         say(f"      {line}")
