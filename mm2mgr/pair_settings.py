@@ -113,10 +113,11 @@ def contradictions(spec: Spec, flows: Sequence[Flow]) -> Iterator[tuple[PathKey,
         which = f"{by} {few([shared.flows[0].pair for shared in alike], 1)}"
         says = few([f"'{name}' says {text or 'nothing'}" for name, text in named.items()], 3, " and ")
         paste = next(text for text in named.values() if text)
+        first, *others = (f"{name}: {{{paste}}}" for name in named)
         remedy = (
-            f"write it in one of them alone: flows: {{{next(iter(named))}: {{{paste}}}}}"
+            f"write it in one of them alone: flows: {{{first}}}"
             if alike[0].is_taken_over
-            else f"write {paste} in all of them, or in none"
+            else f"write it in all of them: flows: {{{few([first, *others], 3)}}}, or in none"
         )
         message = f"flows {few(names, 3)} share {which}, which has one {setting}: {says}; {remedy}"
         yield (*place, *setting.split(".")), message

@@ -364,7 +364,9 @@ class WrittenConnector:
         """Return a failure, unless the same failed before: no more of it, and for no other reason."""
         before = self._before
         if before is None or not _failures(status) <= _failures(before):
-            return Settled(state, "failed")
+            failed_tasks = (task.trace for task in status.tasks if task.state == "FAILED")
+            trace = status.trace if status.state == "FAILED" else next(failed_tasks, None)
+            return Settled(f"{state}: {trace_summary(trace)}" if trace else state, "failed")
         failed, of_before = (sum(task.state == "FAILED" for task in shown.tasks) for shown in (status, before))
         is_as_before = not self._ran or failed <= of_before
         return Settled(f"{state}{_AS_BEFORE}", "ok") if is_as_before else Settled(state, "failed")

@@ -177,7 +177,10 @@ def _cluster(reading: Reading, connector: LiveConnector, side: str) -> RunningKa
 
 
 def _end(reading: Reading, connector: LiveConnector) -> int | None:
-    """Return the sum of the ends of a companion's topic; None where it was not read in full."""
+    """Return the sum of the ends of a companion's topic; None where it was not read in full, and where the Kafka cluster
+    that its workers live on is silent: without it they stop their tasks, so nothing is due."""
+    if reading.home_failure(connector.desired.connect):
+        return None
     kafka, topic = _cluster(reading, connector, "target"), reading.topic_of(connector)
     partitions = [TopicPartition(topic, number) for number in range(kafka.topics.get(topic, 0))]
     ends = [kafka.offsets[partition].end for partition in partitions if partition in kafka.offsets]

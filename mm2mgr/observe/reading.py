@@ -169,7 +169,12 @@ class Reading:
         if connect.failure:
             return connect.failure
         offsets = connector.running.offsets if connector and connector.running else None
-        return offsets if isinstance(offsets, Failure) and self.failure_of(flow.connect.kafka) else None
+        return offsets if isinstance(offsets, Failure) and self.home_failure(connect.name) else None
+
+    def home_failure(self, connect: str) -> Failure | None:
+        """Return why the Kafka cluster that the workers of a Connect cluster live on could not be read."""
+        homes = {flow.connect.kafka for flow in self.flows if flow.connect.name == connect}
+        return next(filter(None, map(self.failure_of, homes)), None)
 
     def failures(self) -> dict[str, Failure]:
         """Return what could not be read at all, as `connect NAME` or `kafka ALIAS`."""

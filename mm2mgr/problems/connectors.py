@@ -221,7 +221,7 @@ class NotApplied(ProblemEvidence):
     "what it takes over, as `from:` of its entry of `moved:` says; empty where it takes over nothing"
 
     def command(self, problem: LiveProblem) -> str:
-        return "mm2mgr apply"
+        return "mm2mgr apply" if self.takes_over else "mm2mgr plan"  # plan says what blocks it, where something does
 
     def sentence(self, problem: LiveProblem) -> str:
         where = f"not on Connect cluster '{problem.subject.connect}'"
@@ -230,7 +230,7 @@ class NotApplied(ProblemEvidence):
                 f"{where} yet: run mm2mgr apply, which moves the topics of {self.takes_over} to it, with their stored"
                 " offsets"
             )
-        return f"{where}: run {problem.command}"
+        return f"{where}: run {problem.command}, then mm2mgr apply"
 
 
 @connector_rule

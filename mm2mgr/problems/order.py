@@ -40,7 +40,8 @@ TROUBLE_OF_KIND: Mapping[str, Trouble] = MappingProxyType(
 """The trouble that each kind of problem is."""
 _ORDER = {kind: place for place, kind in enumerate(TROUBLE_OF_KIND)}
 _MOST_NAMED = 8
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_AMOUNT = r"\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?"
+_AMOUNTS = re.compile(rf"{_AMOUNT}(?: {_AMOUNT})*")  # 7, 59 s, 1 min 5 s
 _ENDS = re.compile(r"\([^()]*->[^()]*\)")
 _SHORT = 4  # a name of so few characters may be a part of a word
 _SEVERAL = ("mm2mgr restart --failed", "mm2mgr resume", "mm2mgr losses", "mm2mgr check", APPLY_FLOW)
@@ -107,7 +108,7 @@ def order_problems(problems: Iterable[LiveProblem]) -> list[ProblemGroup]:
 
 
 def _sameness(problem: LiveProblem) -> str:
-    """Return its sentence without what names its connector, and without numbers: two that are equal then say the
+    """Return its sentence without what names its connector, and without numbers and spans: two that are equal then say the
     same."""
     subject, sentence = problem.subject, _ENDS.sub("", problem.sentence)
     long_names = [name for name in (problem.argument, subject.flow, subject.connector) if len(name) > _SHORT]
@@ -115,4 +116,4 @@ def _sameness(problem: LiveProblem) -> str:
         sentence = sentence.replace(name, "…")
     names = {subject.flow, subject.connector, *subject.flow.partition(":")[2].split("->")}
     words = ("…" if word.strip("',;:()") in names else word for word in sentence.split(" "))
-    return _NUMBER.sub("0", " ".join(words))
+    return _AMOUNTS.sub("0", " ".join(words))

@@ -71,6 +71,14 @@ def test_time_in_which_the_topic_cannot_be_read_does_not_count(beating: Estate, 
     assert [one.kind for one in heartbeat(beating, 59).problems] == ["heartbeats-not-emitted"]
 
 
+def test_workers_whose_own_kafka_is_silent_owe_no_heartbeats(beating: Estate) -> None:
+    """The target answers, but without their own cluster workers stop their tasks: nothing of the connector is wrong."""
+    home = beating.topology.flows[0].connect.kafka
+    heartbeat(beating)
+    beating.kafka.down.add(home)
+    assert [heartbeat(beating, 600).problems for _ in range(3)] == [(), (), ()]
+
+
 @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
 def test_a_connector_at_rest_owes_no_heartbeats_and_starts_anew_when_it_runs(beating: Estate, state: str) -> None:
     heartbeat(beating)

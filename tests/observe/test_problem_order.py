@@ -75,6 +75,16 @@ def test_the_worst_comes_first_and_the_same_of_several_flows_is_one_group() -> N
     assert parsed(groups[1].command).params["names"] == tuple(f"orders:dc{number}->agg" for number in (4, 3, 2, 1))
 
 
+def test_how_long_it_lasts_makes_no_group_of_its_own() -> None:
+    subjects = [ProblemSubject("east", f"mm2.{name}", f"{name}:a->b") for name in ("orders", "clicks", "carts")]
+    silent = example("workers-silent")
+    problems = [
+        LiveProblem(silent, subject, seconds) for subject, seconds in zip(subjects, (59, 60, 3_725), strict=True)
+    ]
+    (group,) = order_problems(problems)
+    assert [problem.since_seconds for problem in group.problems] == [3_725, 60, 59]
+
+
 def test_a_command_of_many_flows_stays_short() -> None:
     (group,) = order_problems([failed(f"orders:dc{number}->agg") for number in range(40)])
     assert group.command == "mm2mgr restart --failed --all"

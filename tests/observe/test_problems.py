@@ -31,7 +31,7 @@ def test_not_applied(small: Estate) -> None:
     del small.connect.connectors[small.source]
     flow = small.flow()
     assert flow.state == "not applied"
-    assert only_problem(flow).endswith("not on Connect cluster 'cb': run mm2mgr apply")
+    assert only_problem(flow).endswith("not on Connect cluster 'cb': run mm2mgr plan, then mm2mgr apply")
     assert flow.lag_records is None
 
 

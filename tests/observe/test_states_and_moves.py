@@ -110,7 +110,7 @@ def test_what_serves_only_topics_that_move_goes_with_them(small: Estate, tmp_pat
 def test_without_moved_it_is_left_over(small: Estate, tmp_path: Path) -> None:
     moved_tree(small, tmp_path, "")
     status = small.status()
-    assert sentences(status.flows[0]) == ["not on Connect cluster 'cb': run mm2mgr apply"]
+    assert sentences(status.flows[0]) == ["not on Connect cluster 'cb': run mm2mgr plan, then mm2mgr apply"]
     assert "declare it, or delete it with mm2mgr plan --prune" in status.orphans[0].sentence()
 
 

@@ -182,7 +182,7 @@ def test_clusters_that_fail_alike_are_one_entry() -> None:
 def test_a_change_that_a_problem_names_already_is_no_second_entry() -> None:
     name = "mm2.a.b.source.orders"
     status = flow_status(FLOW, "a->b", health="problem", problems=(problem(FLOW, name),))
-    assert entries(view_of(look_of([status]), survey=SURVEY)) == [("differs", False, "", "mm2mgr apply")]
+    assert entries(view_of(look_of([status]), survey=SURVEY)) == [("differs", False, "", "mm2mgr plan")]
 
 
 def test_a_late_flow_is_a_danger_once_retention_overtakes_it() -> None:

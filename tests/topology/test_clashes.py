@@ -87,7 +87,7 @@ def test_what_one_flow_says_of_a_shared_connector_holds_for_the_pair(
         (
             ("", "separator: _"),
             "flows 'f', 'g' share the pair a->b, which has one separator: 'f' says nothing and 'g' says separator: _;"
-            " write separator: _ in all of them, or in none",
+            " write it in all of them: flows: {f: {separator: _}, g: {separator: _}}, or in none",
         ),
     ],
 )
