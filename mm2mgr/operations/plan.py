@@ -61,7 +61,7 @@ class PlanOptions:
     allow: Sequence[str] = ()
     allow_deletes: int = 0
     max_changes: int | None = None
-    labels: Mapping[str, str] = MappingProxyType({})
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def only(self, workspace: Workspace) -> list[str] | None:
         """Return the ids of the flows that it is about, None for all; Mm2mgrError where a name or the labels mean none."""
