@@ -61,6 +61,7 @@ NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
     "names": _connectors,
     "labels": _labels,
     "name": _explainable,
+    "connect": lambda workspace: workspace.topology.connects,
     "connects": lambda workspace: workspace.topology.connects,
     "aliases": _clusters,
     "lose_source": _clusters,
