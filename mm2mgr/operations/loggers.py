@@ -10,7 +10,7 @@ from mm2mgr.apply.loggers import LEVELS, ROOT, WorkerLoggers, read_loggers, set_
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.each_worker import EachWorker, ask_each_worker
 from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import connect_target
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import few, nearest
 from mm2mgr.timing import wait_for
@@ -27,6 +27,9 @@ class LoggersReport:
     workers: tuple[WorkerLoggers, ...]
     set: Mapping[str, str] = field(default_factory=dict)
     unlisted: str = ""
+    only: tuple[str, ...] = ()
+    """The workers that were chosen; empty: all."""
+    json_keys = "connect workers set unlisted"
 
     @property
     def has_failed(self) -> bool:
@@ -50,9 +53,13 @@ class LoggersReport:
                 ]
                 before.setdefault(" ".join(options), []).append(worker.worker)
         commands = []
-        for options, workers in before.items():
-            only = "" if len(workers) == len(self.workers) else "".join(f" --worker {name}" for name in workers)
-            commands.append(f"mm2mgr loggers {shlex.quote(self.connect)}{only} {options}")
+        for settings, workers in before.items():
+            only = (
+                ""
+                if not self.only and len(workers) == len(self.workers)
+                else "".join(f" --worker {name}" for name in workers)
+            )
+            commands.append(f"mm2mgr loggers {shlex.quote(self.connect)}{only} {settings}")
         return commands
 
 
@@ -97,7 +104,7 @@ def loggers(
     if levels and any(not worker.failure for worker in workers):
         workers = wait_for(set_levels(target, workers, levels))
     workers += [WorkerLoggers(worker, failure=failure) for worker, failure in silent.items() if failure]
-    return LoggersReport(connect, tuple(workers), levels, asked.no_group)
+    return LoggersReport(connect, tuple(workers), levels, asked.no_group, only)
 
 
 def _workers(asked: EachWorker, urls: tuple[str, ...]) -> dict[str, str]:

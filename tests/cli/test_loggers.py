@@ -20,7 +20,7 @@ def second(site: Site, mm2mgr: Command) -> Iterator[tuple[FakeConnect, str]]:
     """A second worker of `east`, known by its id alone."""
     site.declare(FLOWS)
     mm2mgr("apply", "--yes", "--wait", "0")
-    other = FakeConnect()
+    other = FakeConnect(cluster_id=site.east.cluster_id)
     with serving(other) as url:
         own, worker = (address.removeprefix("http://") for address in (site.urls["east"], url))
         site.east.worker_ids = {None: own, 0: worker}
@@ -65,6 +65,8 @@ def test_a_worker_that_is_named_is_set_alone(site: Site, second: tuple[FakeConne
     other, worker = second
     mm2mgr("loggers", "east", "--set", "root=TRACE", "--worker", f"http://{worker}")
     assert (site.east.loggers["root"], other.loggers["root"]) == ("INFO", "TRACE")
+    back = mm2mgr("loggers", "east", "--set", "root=DEBUG", "--worker", worker).lines[-1].strip()
+    assert back.startswith(f"mm2mgr loggers east --worker {worker} --set root=TRACE"), "not the others, too"
     said = mm2mgr("loggers", "east", "--worker", "nowhere:1", code=1)
     assert "has no worker nowhere:1" in said.err
     assert worker in said.err
