@@ -32,7 +32,7 @@ def _level(text: str) -> tuple[str, str]:
 def loggers(
     workspace: Workspace, connect: str, levels: tuple[tuple[str, str], ...], workers: tuple[str, ...], output: str
 ) -> int:
-    """Show or set the levels of loggers on each worker of a Connect cluster.
+    """Show or set the log levels of each worker of a Connect cluster.
 
     Levels are of one worker and end when it restarts. Shown are loggers whose level is not that of the one above them,
     and workers that differ; -o json has all. Kafka 2.4 or newer; connectors are never touched.

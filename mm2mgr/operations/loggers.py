@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from mm2mgr.apply.loggers import LEVELS, ROOT, WorkerLoggers, read_loggers, set_levels
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.each_worker import EachWorker, ask_each_worker
-from mm2mgr.live.reach import Limits
 from mm2mgr.live.endpoints import connect_target
+from mm2mgr.live.reach import Limits
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.text import few, nearest
 from mm2mgr.timing import wait_for
