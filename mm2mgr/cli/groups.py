@@ -32,7 +32,7 @@ def groups(
     most: int,
     output: str,
 ) -> int:
-    """List consumer groups, their lag, and where their offsets are translated.
+    """List consumer groups: lag, members, translated offsets.
 
     Of a Kafka cluster of the tree, of the source of a pair or flow, or of all clusters that flows use: state, members,
     topics, and the lag in records, from what a group committed to the ends of logs, with the partition that is most
