@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.link_forecast import buffer_advice
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.log_places import Place
+    from mm2mgr.observe.group_lag import GroupLag, GroupOnTarget, GroupPartition, GroupsOrder, GroupsReport
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.observe.pair_look import FailoverOptions
     from mm2mgr.observe.way_back import WayBack
@@ -94,6 +95,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
+    from mm2mgr.operations.groups import groups, groups_place
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.import_check import ImportCheck, check_import
     from mm2mgr.operations.imports import ImportedFolder, import_sources
@@ -221,6 +223,7 @@ _HOMES: Mapping[str, str] = {
         "lint.findings": "Finding Rule Severity",
         "problems.health": "Description Status",
         "problems.kind": "LiveProblem",
+        "observe.group_lag": "GroupLag GroupOnTarget GroupPartition GroupsOrder GroupsReport",
         "observe.lag_report": "LagLevel",
         "observe.pair_look": "FailoverOptions",
         "problems.watchdog": "RestartPolicy WatchAction",
@@ -238,6 +241,7 @@ _HOMES: Mapping[str, str] = {
         "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
+        "operations.groups": "groups groups_place",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
         "operations.import_check": "ImportCheck check_import",
         "operations.imports": "ImportedFolder import_sources",

@@ -97,6 +97,7 @@ FAIL_WITHOUT_WORKERS = {
         "snapshot",
         "status",
         "lag",
+        "groups",
         "describe",
         "check",
         "pause",
