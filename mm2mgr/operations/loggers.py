@@ -93,12 +93,12 @@ def loggers(
     target = connect_target(connects[connect])
     silent = _workers(asked, target.urls)
     if only:
-        wanted = {name if name in silent else name.partition("://")[2].rstrip("/") or name for name in only}
-        if unknown := sorted(wanted - silent.keys()):
+        chosen = {name if name in silent else name.partition("://")[2].rstrip("/") or name for name in only}
+        if unknown := sorted(chosen - silent.keys()):
             raise Mm2mgrError(
                 f"'{connect}' has no worker {few(unknown)}", hint=f"its workers: {few(sorted(silent), 9)}"
             )
-        silent = {worker: failure for worker, failure in silent.items() if worker in wanted}
+        silent = {worker: failure for worker, failure in silent.items() if worker in chosen}
     answering = [worker for worker, failure in silent.items() if not failure]
     workers = wait_for(read_loggers(target, answering, levels))
     if levels and any(not worker.failure for worker in workers):
