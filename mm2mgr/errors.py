@@ -113,6 +113,7 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "resume": _STATE_VERB,
     "stop": _STATE_VERB,
     "restart": _STATE_VERB,
+    "loggers": {ExitCode.NO: "a worker did not answer, or could not be set"},
     "offsets show": {ExitCode.NO: "something could not be read"},
     "offsets reset": {ExitCode.NO: "a connector was refused, or something could not be read or written"},
     "audit": {

@@ -67,6 +67,7 @@ NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
     "names": _connectors,
     "labels": _labels,
     "name": _explainable,
+    "connect": lambda workspace: workspace.topology.connects,
     "connects": lambda workspace: workspace.topology.connects,
     "aliases": _clusters,
     "place": _clusters_and_pairs,

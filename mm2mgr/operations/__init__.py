@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.apply.applied import Applied
     from mm2mgr.apply.execute import FINISH_SECONDS
     from mm2mgr.apply.failover_run import FailoverResult, RunOrder
+    from mm2mgr.apply.loggers import WorkerLoggers
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.assignment import Assignment
@@ -109,6 +110,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         lint,
         lint_rules,
     )
+    from mm2mgr.operations.loggers import LoggersReport, loggers
     from mm2mgr.operations.pause import (
         FlowOffsets,
         ResetOffsets,
@@ -248,6 +250,7 @@ _HOMES: Mapping[str, str] = {
         "imports.tree": "ImportOptions ImportedTree",
         "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain explain_files lint lint_rules",
+        "operations.loggers": "LoggersReport loggers",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",
@@ -276,6 +279,7 @@ _HOMES: Mapping[str, str] = {
         "plan.quotas": "QuotaResult",
         "log_places": "Place",
         "plan.resets": "FlowReset ResetOrder",
+        "apply.loggers": "WorkerLoggers",
         "apply.verbs": "Choice StateChange",
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",
