@@ -89,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = subprocess.run(
                 [sys.executable, "-c", LOADED, *script], cwd=REPOSITORY, capture_output=True, text=True, check=True
             )
-            if not said.stdout.rstrip().endswith(("0 changes", f" 0 to delete, {given.connectors} unchanged")):
+            nothing = ("0 changes", f" 0 to delete, {given.connectors} unchanged")
+            if not any(line.endswith(nothing) for line in said.stdout.splitlines()):
                 raise SystemExit(f"{name}: there was something to change:\n{said.stdout[-2000:]}")
             commands[name] = ("-c", *script)
             commands[f"{name}: imports"] = ("-c", IMPORTS, said.stderr.splitlines()[-1])

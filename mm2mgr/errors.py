@@ -107,11 +107,13 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     },
     "describe": {ExitCode.NO: "as for `status`, of this flow"},
     "lag": {ExitCode.NO: "the lag of a flow or a partition is unknown", ExitCode.INTERRUPTED: _LAST_LOOK},
+    "groups": {ExitCode.NO: "a group, a lag or a checkpoint is unknown, or groups may be missing"},
     "losses": {ExitCode.NO: "a loss is not acknowledged"},
     "pause": {**_STATE_VERB, ExitCode.LOOK: f"{_STATE_VERB[ExitCode.LOOK]}, or its stored offsets kept changing"},
     "resume": _STATE_VERB,
     "stop": _STATE_VERB,
     "restart": _STATE_VERB,
+    "loggers": {ExitCode.NO: "a worker did not answer, or could not be set"},
     "offsets show": {ExitCode.NO: "something could not be read"},
     "offsets reset": {ExitCode.NO: "a connector was refused, or something could not be read or written"},
     "audit": {

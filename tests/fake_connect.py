@@ -150,6 +150,8 @@ class FakeConnect:
         restart_reads: tuple[int, int] = (0, 0),
         busy_after_writes: int = 0,
     ) -> None:
+        self.loggers = {"root": "INFO", "org.apache.kafka.connect": "INFO", "org.reflections": "ERROR"}
+        self.has_admin = True  # False: with `admin.listeners=` of the worker
         self.version, self.cluster_id, self.source_topics = version, cluster_id, source_topics
         self.reported_version: str | None = None  # what a vendor's workers say instead
         self.worker_ids: dict[int | None, str] = {}  # by task number, of every connector; None: the connector itself
@@ -320,6 +322,8 @@ class FakeConnect:
                 ]
             case ("PUT", "connector-plugins", _, "config", "validate"):
                 return 200, self._validate(sent)
+            case (_, "admin", "loggers", *name) if self.has_admin:
+                return self._loggers(method, name, sent)
         raise Refusal(404, "HTTP 404 Not Found")
 
     def _rebalance(self, method: str, path: list[str]) -> None:
@@ -433,6 +437,25 @@ class FakeConnect:
             raise Refusal(404, f"Unknown task: {name}-{task}")
         connector.failed_tasks.pop(task, None)
         return 204, None
+
+    def _loggers(self, method: str, name: list[str], sent: Any) -> tuple[int, Any]:
+        """As Kafka's LoggingResource: the list leaves out what is OFF; a level is that of all names that begin so."""
+
+        def shown(level: str) -> dict[str, Any]:
+            return {"level": level} if self._older_than(3, 7) else {"level": level, "last_modified": None}
+
+        if not name:
+            return 200, {one: shown(level) for one, level in sorted(self.loggers.items()) if level != "OFF"}
+        (logger,) = name
+        if method == "GET":
+            if logger not in self.loggers:
+                raise Refusal(404, f"Logger {logger} not found.")
+            return 200, shown(self.loggers[logger])
+        if sent["level"] not in {"OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"}:
+            raise Refusal(404, f"invalid log level '{sent['level']}'.")
+        changed = sorted({logger, *(one for one in self.loggers if logger == "root" or one.startswith(logger))})
+        self.loggers |= dict.fromkeys(changed, sent["level"])
+        return 200, changed
 
     def _offsets(self, method: str, name: str, sent: Any) -> tuple[int, Any]:
         if self._older_than(3, 5):

@@ -42,10 +42,11 @@ LIMITS = Limits(write_seconds=60.0)
 
 @dataclass(frozen=True)
 class StateRequest:
-    """What is asked of connectors; `only_failed` limits a restart to what FAILED."""
+    """What is asked of connectors; `only_failed` limits a restart to what FAILED, `tasks` to these of one connector."""
 
     verb: Verb
     only_failed: bool = False
+    tasks: tuple[int, ...] = ()
 
     @property
     def goal(self) -> str:
@@ -199,6 +200,8 @@ def _restart(request: StateRequest, change: StateChange, shown: RunningConnector
     if change.before in RESTING:
         detail = f"{change.before}: nothing of it runs"
         return replace(change, action="none", detail=detail, hint="mm2mgr resume runs it")
+    if request.tasks:
+        return _restart_tasks(request.tasks, change, shown)
     if not request.only_failed:
         return change
     tasks = shown.status.tasks if shown.status else ()
@@ -210,6 +213,17 @@ def _restart(request: StateRequest, change: StateChange, shown: RunningConnector
         if failed
         else replace(change, action="none", detail="nothing of it FAILED")
     )
+
+
+def _restart_tasks(numbers: Sequence[int], change: StateChange, shown: RunningConnector) -> StateChange:
+    """Return the restart of single tasks; refused where the connector does not have all of them."""
+    states = {task.id: task.state for task in shown.status.tasks} if shown.status else {}
+    existing = sorted({*shown.task_ids, *states})
+    if missing := [number for number in numbers if number not in existing]:
+        hint = f"its tasks: {', '.join(map(str, existing))}" if existing else "it has no tasks yet"
+        return replace(change, action="refused", detail=f"has no task {', '.join(map(str, missing))}", hint=hint)
+    tasks = ", ".join(f"task {number} {states.get(number, 'without a status')}" for number in numbers)
+    return replace(change, detail=tasks)
 
 
 def _against_tree(request: StateRequest, chosen: StateChange) -> str:
@@ -328,6 +342,8 @@ async def send_requests(
 
 async def _send(client: ConnectClient, request: StateRequest, change: StateChange) -> StateChange:
     try:
+        if request.tasks:
+            return await _restart_each_task(client, request.tasks, change)
         if request.verb == "restart":
             await client.restart(change.connector, include_tasks=True, only_failed=request.only_failed)
         else:
@@ -342,6 +358,21 @@ async def _send(client: ConnectClient, request: StateRequest, change: StateChang
     except Mm2mgrError as error:
         return replace(change, action="failed", detail=error.message, hint=error.hint)
     return replace(change, written=True)
+
+
+async def _restart_each_task(client: ConnectClient, tasks: Sequence[int], change: StateChange) -> StateChange:
+    """Restart tasks one after the other; the first that is refused ends it, and those before it are named."""
+    unknown: list[int] = []
+    for position, task in enumerate(tasks):
+        try:
+            await client.restart_task(change.connector, task)
+        except OutcomeUnknown:
+            unknown.append(task)
+        except Mm2mgrError as error:
+            restarted = f"; restarted before it: task {', '.join(map(str, tasks[:position]))}" if position else ""
+            return replace(change, action="failed", detail=f"{error.message}{restarted}", hint=error.hint)
+    doubt = f"the answer for task {', '.join(map(str, unknown))} was lost, so it may not have been restarted"
+    return replace(change, written=True, doubt=doubt if unknown else "")
 
 
 async def restart_parts(

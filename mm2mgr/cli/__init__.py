@@ -156,6 +156,7 @@ _COMMANDS_ELSEWHERE = {
     **dict.fromkeys(("workspace", "context", "config"), "name the tree: mm2mgr --clusters FOLDER … or MM2MGR_CLUSTERS"),
     **dict.fromkeys(("consume", "browse", "tail"), "write mm2mgr records TOPIC"),
     **dict.fromkeys(("search", "find"), "write mm2mgr who TOPIC"),
+    **dict.fromkeys(("consumer-groups", "consumers", "consumergroups"), "write mm2mgr groups"),
     **dict.fromkeys(("health", "doctor"), "write mm2mgr check, or mm2mgr status"),
     "reset": "write mm2mgr offsets reset FLOW",
 }

@@ -43,6 +43,12 @@ def _clusters(workspace: Workspace) -> Iterable[str]:
     return sorted({end.alias for flow in workspace.topology.flows for end in (flow.source, flow.target)})
 
 
+def _clusters_and_pairs(workspace: Workspace) -> Iterable[str]:
+    yield from _clusters(workspace)
+    yield from dict.fromkeys(flow.pair for flow in workspace.topology.flows)
+    yield from _flows(workspace)
+
+
 def _rules(_: Workspace) -> Iterable[str]:
     from mm2mgr import operations
 
@@ -61,8 +67,10 @@ NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
     "names": _connectors,
     "labels": _labels,
     "name": _explainable,
+    "connect": lambda workspace: workspace.topology.connects,
     "connects": lambda workspace: workspace.topology.connects,
     "aliases": _clusters,
+    "place": _clusters_and_pairs,
     "lose_source": _clusters,
     "add_target": _clusters,
     "ignored": _rules,

@@ -110,9 +110,19 @@ def stop(workspace: Workspace, /, output: str, **options: Unpack[_VerbOptions]) 
 
 @command("Every day", 7)
 @option("--failed", "only_failed", is_flag=True, help="Only what FAILED: single tasks, or the connector itself.")
+@option(
+    "--task",
+    "tasks",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this task, RUNNING or not, of one flow or CONNECT/CONNECTOR (repeatable). Not with --failed.",
+)
 @_verb_options
 @click.pass_obj
-def restart(workspace: Workspace, /, output: str, only_failed: bool, **options: Unpack[_VerbOptions]) -> int:
+def restart(
+    workspace: Workspace, /, output: str, only_failed: bool, tasks: tuple[int, ...], **options: Unpack[_VerbOptions]
+) -> int:
     """Restart flows, pairs or connectors with their tasks.
 
     NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). Paused and
@@ -121,8 +131,12 @@ def restart(workspace: Workspace, /, output: str, only_failed: bool, **options: 
     \b
     Example:
       mm2mgr restart --failed --all
+      mm2mgr restart 'logging:dc1-logging->agg-east' --task 3
     """
-    return _turn(workspace, partial(operations.restart, only_failed=only_failed), "restart", output, **options)
+    if tasks and only_failed:
+        raise click.UsageError("--task and --failed exclude each other")
+    operation = partial(operations.restart, only_failed=only_failed, tasks=tasks)
+    return _turn(workspace, operation, "restart", output, **options)
 
 
 def _turn(

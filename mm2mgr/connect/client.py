@@ -130,6 +130,29 @@ class ConnectClient:
         errors = {key: tuple(map(mask_text, reasons)) for key, reasons in validation.errors.items()}
         return replace(validation, errors=errors)
 
+    async def loggers(self) -> dict[str, str]:
+        """Return the levels of the answering worker's loggers by name (KIP-495, Kafka 2.4); those that are OFF are
+        left out, and before 4.0 those whose level was never set. Unsupported where `admin.listeners` has it elsewhere.
+        """
+        return await self._read(self._call("GET", "/admin/loggers"), _parse_levels)
+
+    async def logger(self, name: str) -> str | None:
+        """Return the level in effect of one logger of the answering worker, None where it has no such logger."""
+        call = self._call("GET", f"/admin/loggers/{_quote_path(name)}")
+        try:
+            return await self._read(call, _parse_level)
+        except NotFound:
+            return None
+
+    async def set_logger(self, name: str, level: str) -> None:
+        """Set the level of a logger and of all below it, on the answering worker, until that restarts."""
+
+        async def is_set(deadline: Deadline) -> bool:
+            return await self.logger(name) == level
+
+        call = self._call("PUT", f"/admin/loggers/{_quote_path(name)}", body={"level": level}, write=True)
+        await self._caller.write(call, is_set)
+
     # One connector, reading
 
     async def info(self, name: str) -> RunningConnector:
@@ -365,6 +388,16 @@ async def plugins_of_workers(
     return PluginsOfWorkers(tuple(answers), by_url + by_id if are_workers else max(by_url, by_id), asked_as)
 
 
+def open_worker(target: ConnectTarget, worker: str, deadline_seconds: float) -> ConnectClient:
+    """Return the client of one worker, by a URL of the target or by its id (`host:port`), which gets no credentials: a
+    status names whom it likes."""
+    own = replace(target, renewed=None)
+    if worker not in target.urls:
+        scheme = urlsplit(target.urls[0]).scheme
+        own, worker = replace(own, auth=None, headers={}), f"{scheme}://{worker}"
+    return ConnectClient(replace(own, urls=(worker,)), deadline_seconds=deadline_seconds)
+
+
 _Place = tuple[str, int]
 
 
@@ -402,6 +435,14 @@ def _quote_path(name: str) -> str:
 
 def _parse_items(data: object, parse: Callable[[object], T]) -> tuple[T, ...]:
     return tuple(parse(entry) for entry in as_list(data, "a list"))
+
+
+def _parse_level(data: object) -> str:
+    return str(as_object(data, "the level of a logger").get("level"))
+
+
+def _parse_levels(data: object) -> dict[str, str]:
+    return {name: _parse_level(entry) for name, entry in as_object(data, "levels of loggers").items()}
 
 
 def _names(data: object) -> tuple[str, ...]:

@@ -63,6 +63,21 @@ def group_states(kafka: Kafka) -> dict[str, GroupState]:
     }
 
 
+def member_counts(kafka: Kafka, groups: Sequence[str]) -> dict[str, int]:
+    """Return how many members each group has now; those that this login may not describe are left out."""
+    from mm2mgr.kafka.client import batches
+
+    counts: dict[str, int] = {}
+    for names in batches(groups, _GROUPS_AT_ONCE):
+        with kafka.doing("describing consumer groups"):
+            asked = kafka.admin.describe_consumer_groups(list(names), request_timeout=kafka.seconds_left())
+            for group, future in asked.items():
+                description = kafka.unless_refused(future)
+                if description is not None:
+                    counts[group] = len(description.members)
+    return counts
+
+
 def group_offsets(kafka: Kafka, groups: Sequence[str]) -> GroupOffsets:
     """Return the offsets of groups: many requests on their way at a time, a group with all its partitions in one.
 

@@ -522,6 +522,19 @@ class GroupMembers(KafkaQuestion[dict[str, GroupState]]):
 
 
 @dataclass(frozen=True)
+class MemberCounts(KafkaQuestion[dict[str, int]]):
+    """How many members each of these groups has; absent: a group that mm2mgr's login may not describe."""
+
+    groups: tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> dict[str, int]:
+        from mm2mgr.kafka.groups import member_counts
+
+        with reach.connect(reach.limits.measuring_seconds) as kafka:
+            return member_counts(kafka, self.groups)
+
+
+@dataclass(frozen=True)
 class CommittedOffsets(KafkaQuestion[GroupOffsets]):
     """The next offset that each of these groups reads, by partition, and the groups that may not be read."""
 

@@ -177,8 +177,8 @@ def _cluster(reading: Reading, connector: LiveConnector, side: str) -> RunningKa
 
 
 def _end(reading: Reading, connector: LiveConnector) -> int | None:
-    """Return the sum of the ends of a companion's topic; None where it was not read in full, and where the Kafka cluster
-    that its workers live on is silent: without it they stop their tasks, so nothing is due."""
+    """Return the sum of the ends of a companion's topic; None where it was not read in full, and where the workers' own
+    Kafka cluster is silent: without it they stop their tasks, so nothing is due."""
     if reading.home_failure(connector.desired.connect):
         return None
     kafka, topic = _cluster(reading, connector, "target"), reading.topic_of(connector)

@@ -85,15 +85,47 @@ class PairToJudge:
 
 
 @dataclass
-class PairLook:
+class ClustersLook:
+    """One look at Kafka clusters, while they are asked: what could not be read, and `principals` by alias."""
+
+    principals: dict[str, str] = field(default_factory=dict, kw_only=True)
+    unread: list[Unread] = field(default_factory=list, kw_only=True)
+
+    def view(self, alias: str) -> ClusterView | None:
+        """Return what mm2mgr's login sees of a cluster; None where it did not get in."""
+        raise NotImplementedError
+
+    def take(
+        self, snapshot: Snapshot, question: Question[Answer], subject: str, right: Right | None = None
+    ) -> Answer | None:
+        """Return an answer; None where there is none, which is then among what is unread."""
+        answer = snapshot.get(question)
+        if not isinstance(answer, Mm2mgrError):
+            return answer
+        is_right = right is not None and "authoriz" in answer.message.lower()
+        remedy = f"mm2mgr's login needs {right}" if is_right else answer.hint or ""
+        self.miss(question.cluster, subject, answer.one_line, remedy, [right] if is_right and right else [])
+        return None
+
+    def miss(self, where: str, subject: str, reason: str, remedy: str = "", rights: Iterable[Right] = ()) -> None:
+        """Note what could not be read, and which rights would let it be."""
+        missing = Unread(where, subject, reason, remedy, self.principals.get(where, ""), tuple(rights))
+        if missing not in self.unread:
+            self.unread.append(missing)
+
+    def miss_rights(self, where: str, subject: str, rights: Sequence[Right]) -> None:
+        names = few([str(right) for right in rights])
+        self.miss(where, subject, "mm2mgr's login may not", f"mm2mgr's login needs {names}", rights)
+
+
+@dataclass
+class PairLook(ClustersLook):
     """One look at a pair, while its clusters are asked."""
 
     pair: PairToJudge
     connect: SeenConnect
     source_view: ClusterView | None = None
     target_view: ClusterView | None = None
-    principals: dict[str, str] = field(default_factory=dict)
-    unread: list[Unread] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     refused_topics: set[tuple[str, str]] = field(default_factory=set)
     """Aliases of clusters, and topics there that this login may not describe, so that they are not listed."""
@@ -140,28 +172,6 @@ class PairLook:
     def view(self, alias: str) -> ClusterView | None:
         return self.source_view if alias == self.source.alias else self.target_view
 
-    def take(
-        self, snapshot: Snapshot, question: Question[Answer], subject: str, right: Right | None = None
-    ) -> Answer | None:
-        """Return an answer; None where there is none, which is then among what is unread."""
-        answer = snapshot.get(question)
-        if not isinstance(answer, Mm2mgrError):
-            return answer
-        is_right = right is not None and "authoriz" in answer.message.lower()
-        remedy = f"mm2mgr's login needs {right}" if is_right else answer.hint or ""
-        self.miss(question.cluster, subject, answer.one_line, remedy, [right] if is_right and right else [])
-        return None
-
-    def miss(self, where: str, subject: str, reason: str, remedy: str = "", rights: Iterable[Right] = ()) -> None:
-        """Note what could not be read, and which rights would let it be."""
-        missing = Unread(where, subject, reason, remedy, self.principals.get(where, ""), tuple(rights))
-        if missing not in self.unread:
-            self.unread.append(missing)
-
-    def miss_rights(self, where: str, subject: str, rights: Sequence[Right]) -> None:
-        names = few([str(right) for right in rights])
-        self.miss(where, subject, "mm2mgr's login may not", f"mm2mgr's login needs {names}", rights)
-
     @property
     def source_connectors(self) -> list[LiveConnector]:
         return [live for live in self.connect.connectors.values() if live.desired.type == "source"]
@@ -181,7 +191,7 @@ class PairLook:
 
     def takes_group(self, group: str) -> bool:
         """Tell whether a group is to be judged: MirrorMaker's own exclusions are no groups of applications."""
-        return (self._asked_groups is None or self._asked_groups.matches(group)) and not _OF_TOOLS.matches(group)
+        return (self._asked_groups is None or self._asked_groups.matches(group)) and not OF_TOOLS.matches(group)
 
     @cached_property
     def _asked_groups(self) -> NameFilter | None:
@@ -194,11 +204,7 @@ class PairLook:
 
     @cached_property
     def _synced_groups(self) -> list[NameFilter]:
-        groups = (flow.settings.checkpoints.groups for flow in self.pair.flows if flow.with_checkpoints)
-        return [
-            NameFilter(tuple(map(java_pattern, names.include)), tuple(map(java_pattern, names.exclude)))
-            for names in groups
-        ]
+        return synced_groups(self.pair.flows)
 
     @cached_property
     def checkpoint_connector(self) -> LiveConnector | None:
@@ -217,7 +223,16 @@ class PairLook:
         return find
 
 
-_OF_TOOLS = NameFilter(tuple(defaults.GROUPS_EXCLUDE), ())
+OF_TOOLS = NameFilter(tuple(defaults.GROUPS_EXCLUDE), ())
+"""The groups that MirrorMaker itself leaves out of checkpoints."""
+
+
+def synced_groups(flows: Iterable[Flow]) -> list[NameFilter]:
+    """Return which groups the flows of a pair name for checkpoints, of each flow that has them."""
+    groups = (flow.settings.checkpoints.groups for flow in flows if flow.with_checkpoints)
+    return [
+        NameFilter(tuple(map(java_pattern, names.include)), tuple(map(java_pattern, names.exclude))) for names in groups
+    ]
 
 
 def look_at_pair(pair: PairToJudge) -> Steps[PairLook]:
@@ -317,7 +332,7 @@ def read_groups(look: PairLook) -> Steps[PairGroups]:
         if refused := look.take(snapshot, refusal, "topics that are not listed"):
             look.refused_topics |= {(alias, topic) for topic in refused}
             look.miss_rights(alias, f"topics {few(refused)}", [Right("Describe", "topic", name) for name in refused])
-    commits = {alias: _take_offsets(look, snapshot, question) for alias, question in offsets.items()}
+    commits = {alias: take_offsets(look, snapshot, question) for alias, question in offsets.items()}
     states = {
         alias: look.take(snapshot, GroupMembers(alias), "groups", Right("Describe", "cluster")) for alias in names
     }
@@ -365,13 +380,13 @@ def _last_known_commits(
     return committed
 
 
-def is_listed(look: PairLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
+def is_listed(look: ClustersLook, question: CheckpointRecords | OffsetSyncRecords) -> bool:
     view = look.view(question.cluster)
     return view is not None and question.topic in view.partitions
 
 
 def take_internal(
-    look: PairLook, snapshot: Snapshot, question: CheckpointRecords | OffsetSyncRecords, noun: str
+    look: ClustersLook, snapshot: Snapshot, question: CheckpointRecords | OffsetSyncRecords, noun: str
 ) -> Any:
     """Return what an internal topic holds; None where it is not there, or could not be read, which is then noted."""
     if not is_listed(look, question):
@@ -379,7 +394,8 @@ def take_internal(
     return look.take(snapshot, question, f"{noun} ({question.topic})", Right("Read", "topic", question.topic))
 
 
-def _take_offsets(look: PairLook, snapshot: Snapshot, question: CommittedOffsets) -> GroupOffsets | None:
+def take_offsets(look: ClustersLook, snapshot: Snapshot, question: CommittedOffsets) -> GroupOffsets | None:
+    """Return what groups committed; what this login may not read is noted. None where nothing could be read."""
     answer = look.take(snapshot, question, "group offsets", Right("Describe", "group", "*"))
     if answer and answer.refused:
         rights = [Right("Describe", "group", name) for name in answer.refused]

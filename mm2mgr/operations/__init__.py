@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.apply.applied import Applied
     from mm2mgr.apply.execute import FINISH_SECONDS
     from mm2mgr.apply.failover_run import FailoverResult, RunOrder
+    from mm2mgr.apply.loggers import WorkerLoggers
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.assignment import Assignment
@@ -60,6 +61,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.link_forecast import buffer_advice
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.log_places import Place
+    from mm2mgr.observe.group_lag import GroupLag, GroupOnTarget, GroupPartition, GroupsOrder, GroupsReport
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.observe.pair_look import FailoverOptions
     from mm2mgr.observe.way_back import WayBack
@@ -93,6 +95,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.failover_watch import FailoverOrder, FailoverRound
     from mm2mgr.operations.fix import Fixes, fix
+    from mm2mgr.operations.groups import groups, groups_place
     from mm2mgr.operations.history import HistoryReport, SnapshotTaken, drift, forget_history, history, snapshot
     from mm2mgr.operations.import_check import ImportCheck, check_import
     from mm2mgr.operations.imports import ImportedFolder, import_sources
@@ -107,6 +110,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         lint,
         lint_rules,
     )
+    from mm2mgr.operations.loggers import LoggersReport, loggers
     from mm2mgr.operations.pause import (
         FlowOffsets,
         ResetOffsets,
@@ -219,6 +223,7 @@ _HOMES: Mapping[str, str] = {
         "lint.findings": "Finding Rule Severity",
         "problems.health": "Description Status",
         "problems.kind": "LiveProblem",
+        "observe.group_lag": "GroupLag GroupOnTarget GroupPartition GroupsOrder GroupsReport",
         "observe.lag_report": "LagLevel",
         "observe.pair_look": "FailoverOptions",
         "problems.watchdog": "RestartPolicy WatchAction",
@@ -236,6 +241,7 @@ _HOMES: Mapping[str, str] = {
         "operations.failover_watch": "FailoverOrder FailoverRound",
         "operations.fix": "Fixes fix",
         "evidence.read": "Changes EvidenceOptions",
+        "operations.groups": "groups groups_place",
         "operations.history": "HistoryReport SnapshotTaken drift forget_history history snapshot",
         "operations.import_check": "ImportCheck check_import",
         "operations.imports": "ImportedFolder import_sources",
@@ -244,6 +250,7 @@ _HOMES: Mapping[str, str] = {
         "imports.tree": "ImportOptions ImportedTree",
         "operations.link": "BrokersReport LinkProbe link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain explain_files lint lint_rules",
+        "operations.loggers": "LoggersReport loggers",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
         "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
         "operations.plugin": "PluginWritten write_plugin",
@@ -272,6 +279,7 @@ _HOMES: Mapping[str, str] = {
         "plan.quotas": "QuotaResult",
         "log_places": "Place",
         "plan.resets": "FlowReset ResetOrder",
+        "apply.loggers": "WorkerLoggers",
         "apply.verbs": "Choice StateChange",
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",

@@ -4,12 +4,13 @@ read of the source is kept in the store, and what it came to.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mm2mgr.check.judge import commands
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.failover.check import PairReadiness
+from mm2mgr.failover.check import PairReadiness, Unread
 from mm2mgr.failover.kept import KeptLooks
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.reach import Limits
@@ -86,15 +87,20 @@ def check_and_keep(
 
 def with_commands(workspace: Workspace, readiness: PairReadiness) -> PairReadiness:
     """Return it with the commands that give the rights that mm2mgr's login lacks."""
+    return replace(readiness, unread=unread_with_commands(workspace, readiness.unread))
+
+
+def unread_with_commands(workspace: Workspace, unread: Iterable[Unread]) -> tuple[Unread, ...]:
+    """Return what could not be read, each with the commands that give the rights for it."""
     clusters = workspace.topology.clusters
-    unread = []
-    for missing in readiness.unread:
+    completed = []
+    for missing in unread:
         lines: list[str] = []
         if missing.principal and missing.where in clusters:
             servers = kafka_access(clusters[missing.where]).bootstrap_servers
             lines = commands([(servers, missing.principal, right) for right in missing.rights])
-        unread.append(replace(missing, commands=tuple(lines)))
-    return replace(readiness, unread=tuple(unread))
+        completed.append(replace(missing, commands=tuple(lines)))
+    return tuple(completed)
 
 
 def flows_of_pair(workspace: Workspace, pair: str) -> list[Flow]:

@@ -122,6 +122,9 @@ def _entries_about(
     chosen = set[str]()
     for name in names:
         about = {entry.id for entry in entries if _is_about(entry, name)}
+        if any(name in _connector_names(entry) for entry in entries):
+            chosen |= about  # a connector alone, although commands of flows take its name for its flow
+            continue
         try:
             flow_ids = {flow.id for flow in workspace.flows((name,))}
         except Mm2mgrError:
@@ -134,7 +137,11 @@ def _entries_about(
 
 def _is_about(entry: HistoryEntry, name: str) -> bool:
     flows = {name for flow in entry.flows for name in (flow, *flow.split(":", 1))}
-    return name in flows | {entry.connector, f"{entry.connect}/{entry.connector}"}
+    return name in flows or name in _connector_names(entry)
+
+
+def _connector_names(entry: HistoryEntry) -> tuple[str, str]:
+    return entry.connector, f"{entry.connect}/{entry.connector}"
 
 
 def drift(workspace: Workspace, flows: Sequence[str] = ()) -> DriftReport:

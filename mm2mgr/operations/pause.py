@@ -98,9 +98,22 @@ def stop(workspace: Workspace, choice: Choice, **how: Unpack[How]) -> Turned:
     return turn(workspace, StateRequest("stop"), choice, how)
 
 
-def restart(workspace: Workspace, choice: Choice, *, only_failed: bool = False, **how: Unpack[How]) -> Turned:
-    """Restart connectors with their tasks, or only what of them FAILED."""
-    return turn(workspace, StateRequest("restart", only_failed), choice, how)
+def restart(
+    workspace: Workspace,
+    choice: Choice,
+    *,
+    only_failed: bool = False,
+    tasks: Sequence[int] = (),
+    **how: Unpack[How],
+) -> Turned:
+    """Restart connectors with their tasks, or only what of them FAILED.
+
+    `tasks`: of one connector these alone, by their numbers, whatever their state. Mm2mgrError, with nothing sent, where
+    several connectors are meant, and ValueError with `only_failed`.
+    """
+    if tasks and only_failed:
+        raise ValueError("tasks: not together with only_failed")
+    return turn(workspace, StateRequest("restart", only_failed, tuple(dict.fromkeys(tasks))), choice, how)
 
 
 def turn(workspace: Workspace, request: StateRequest, choice: Choice, how: How) -> Turned:
@@ -108,7 +121,11 @@ def turn(workspace: Workspace, request: StateRequest, choice: Choice, how: How) 
     workspace.refuse_snapshot()
     topology, wait_seconds = workspace.topology, how.get("wait_seconds", 60.0)
     chosen = choose_connectors(topology, workspace.connectors, choice)
+    if request.tasks:
+        _refuse_several(chosen)  # before any is asked
     changes = workspace.ask(plan_states(topology, request, chosen))
+    if request.tasks:
+        _refuse_several(changes)  # lanes that the tree has no more, too
     if "approve" in how and not how["approve"](changes):
         raise Mm2mgrError("it was not approved; nothing was sent")
     recorder = Recorder(topology, request.verb, author(workspace.files), how.get("reason", ""))
@@ -124,6 +141,14 @@ def turn(workspace: Workspace, request: StateRequest, choice: Choice, how: How) 
     finally:
         unrecorded = recorder.close()
     return Turned(request.verb, tuple(changes), wait_seconds > 0, unrecorded)
+
+
+def _refuse_several(changes: Sequence[StateChange]) -> None:
+    """Mm2mgrError where more than one connector is meant: numbers of tasks are those of one connector."""
+    if len(changes) > 1:
+        names = few([change.name for change in changes], 5)
+        message = f"numbers of tasks are those of one connector, and {len(changes)} are meant: {names}"
+        raise Mm2mgrError(message, hint="name one of them as CONNECT/CONNECTOR")
 
 
 def _record(recorder: Recorder, request: StateRequest, changes: Sequence[StateChange]) -> None:

@@ -108,8 +108,8 @@ def order_problems(problems: Iterable[LiveProblem]) -> list[ProblemGroup]:
 
 
 def _sameness(problem: LiveProblem) -> str:
-    """Return its sentence without what names its connector, and without numbers and spans: two that are equal then say the
-    same."""
+    """Return its sentence without what names its connector, and without numbers and spans: two that are equal then say
+    the same."""
     subject, sentence = problem.subject, _ENDS.sub("", problem.sentence)
     long_names = [name for name in (problem.argument, subject.flow, subject.connector) if len(name) > _SHORT]
     for name in sorted(long_names, key=len, reverse=True):

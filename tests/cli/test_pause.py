@@ -261,6 +261,43 @@ def test_what_rests_is_not_restarted(applied: Site, mm2mgr: Command) -> None:
     assert sent(applied) == []
 
 
+def test_single_tasks_are_restarted_and_no_other(applied: Site, mm2mgr: Command) -> None:
+    applied.east.connectors[ORDERS].forced_tasks = 3
+    said = mm2mgr("restart", "orders", "--task", "2", "--task", "0", "--task", "2")
+    assert said.lines == [f"~ east/{ORDERS}: RUNNING", "restart: 1 of 1 connector sent a request"]
+    assert f"east/{ORDERS}: RUNNING (task 2 RUNNING, task 0 RUNNING)" in said.err
+    assert sent(applied) == [f"POST {ORDERS}/tasks/2/restart", f"POST {ORDERS}/tasks/0/restart"]
+
+
+def test_a_task_that_does_not_exist_is_refused_with_those_that_do(applied: Site, mm2mgr: Command) -> None:
+    applied.east.connectors[ORDERS].forced_tasks = 2
+    said = mm2mgr("restart", f"east/{ORDERS}", "--task", "0", "--task", "7", code=1)
+    assert said.lines[:2] == [f"! east/{ORDERS}: refused: has no task 7", "    its tasks: 0, 1"]
+    assert sent(applied) == []
+
+
+def test_tasks_are_those_of_one_connector(applied: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("restart", "logs", "--task", "0", "--yes", code=1)
+    assert f"2 are meant: east/{LOGS}, west/{LOGS.replace('east', 'west')}" in said.err
+    assert "name one of them as CONNECT/CONNECTOR" in said.err
+    assert "exclude each other" in mm2mgr("restart", "orders", "--failed", "--task", "0", code=64).err
+    mm2mgr("pause", "orders", "--wait", "0")
+    applied.forget()
+    assert "PAUSED: nothing of it runs" in mm2mgr("restart", "orders", "--task", "0").lines[0]
+    assert sent(applied) == []
+
+
+def test_a_task_whose_restart_fails_is_told_with_those_before_it(applied: Site, mm2mgr: Command) -> None:
+    applied.east.connectors[ORDERS].forced_tasks = 2
+    applied.east.fail_next("POST", f"/connectors/{ORDERS}/tasks/1/restart", 404, "Unknown task: 1")
+    said = mm2mgr("restart", "orders", "--task", "0", "--task", "1", code=1)
+    assert "Unknown task" in said.lines[0]
+    assert "restarted before it: task 0" in said.lines[0]
+    applied.east.drop_next("POST", f"/connectors/{ORDERS}/tasks/1/restart")
+    lost = mm2mgr("restart", "orders", "--task", "1", code=3)
+    assert "the answer for task 1 was lost, so it may not have been restarted" in lost.lines[0]
+
+
 def shown(status: ConnectorStatus | None, *tasks: int) -> RunningConnector:
     return RunningConnector("c", {}, tasks, status=status)
 

@@ -24,6 +24,7 @@ from mm2mgr.live.questions import (
     ClusterAcls,
     CommittedOffsets,
     GroupMembers,
+    MemberCounts,
     OffsetSyncRecords,
     PartitionCounts,
     PartitionEnds,
@@ -56,6 +57,7 @@ class FakeCluster:
     open_ends: dict[TopicPartition, int] = field(default_factory=dict)
     commits: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     states: dict[str, GroupState] = field(default_factory=dict)
+    members: dict[str, int] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     acls: tuple[Acl, ...] | None = ()
     quotas: ProducerQuotas = field(default_factory=lambda: ProducerQuotas(1))
@@ -120,6 +122,12 @@ class FakePair:
                 return LoggedIn(Principal("User:mm2mgr"), view)
             case GroupMembers():
                 return {group: cluster.states.get(group, GroupState("EMPTY")) for group in cluster.commits}
+            case MemberCounts():
+                return {
+                    group: cluster.members.get(group, 1)
+                    for group in question.groups
+                    if group not in cluster.refused_groups
+                }
             case CommittedOffsets():
                 known = {
                     group: dict(cluster.commits.get(group, {}))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from mm2mgr.serve.app import Login, application
+from mm2mgr.serve.app import Login, Site, application
 from mm2mgr.serve.pages import flow_link
 from mm2mgr.serve.server import is_loopback
 from tests.serve.test_app import FLOW, basic, small
@@ -88,7 +88,7 @@ def answer(
     path: str, headers: Iterable[tuple[bytes, bytes]], method: str = "GET", *, login: Login | None, query: bytes = b""
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """Call the application with the raw scope of a request."""
-    app = application(small, login, hosts=None if login else is_loopback, clock=lambda: 0.0)
+    app = application(small, login, site=Site(None if login else is_loopback), clock=lambda: 0.0)
     sent: list[dict[str, object]] = []
     scope = {
         "type": "http",

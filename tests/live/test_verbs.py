@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -386,3 +387,29 @@ def test_reconcile_in_serve_shares_the_lease_and_gives_it_up_at_its_end(pair: Pa
             other.send_signal(signal.SIGTERM)
             out, err = other.communicate(timeout=90)
             assert other.returncode == 0, out + err
+
+
+@pytest.mark.matrix
+def test_single_tasks_restart_and_levels_of_loggers_are_set_and_back(pair: Pair, tree: Tree) -> None:
+    create(pair.source, ["tasks"], partitions=2)
+    tree.write(declared(pair, "verbs", flow("tasks", "tasks", ", tasks: {max: 2}")))
+    tree.run("apply", "--yes", "--wait", "90")
+    before = _status_records(pair)
+    assert f"~ pair/{source('tasks')}: RUNNING" in tree.run("restart", "tasks", "--task", "1")
+    touched = {key for key in _status_records(pair) - before if source("tasks") in key}
+    assert touched == {f"status-task-{source('tasks')}-1"}
+
+    mirror = "org.apache.kafka.connect.mirror"
+    levels = {worker.url: rest("GET", f"{worker.url}/admin/loggers") for worker in pair.workers}
+    said = tree.run("loggers", "pair", "--set", f"{mirror}=DEBUG")
+    for worker in pair.workers:
+        assert rest("GET", f"{worker.url}/admin/loggers/{mirror}")["level"] == "DEBUG"
+    back = [shlex.split(line)[1:] for line in said.splitlines() if line.strip().startswith("mm2mgr loggers")]
+    for arguments in back:
+        tree.run(*arguments)
+    for worker in pair.workers:
+        after = rest("GET", f"{worker.url}/admin/loggers")
+        changed = {
+            name for name, level in levels[worker.url].items() if after.get(name, {}).get("level") != level["level"]
+        }
+        assert not changed

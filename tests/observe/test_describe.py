@@ -67,8 +67,8 @@ def test_every_setting_that_was_written_is_shown_with_its_place(tmp_path: Path) 
     settings = {name: (value, origin) for name, value, origin in rows}
     assert len(settings) == len(rows), "none twice"
     wanted = {
-        "sources": "A", "targets": "B", "max_lag": "5 min", "audit": "0.02", "balance.by": "plugin", "source_connector.offset.lag.max": "7",
-        "checkpoint_connector.offset.lag.max": "5", "heartbeats.interval": "9 s", "failover.check_every": "10 min",
+        "sources": "A", "targets": "B", "max_lag": "5min", "audit": "2%", "balance.by": "plugin", "source_connector.offset.lag.max": "7",
+        "checkpoint_connector.offset.lag.max": "5", "heartbeats.interval": "9s", "failover.check_every": "10min",
         "sync.topic_acls": "true", "silence.one-task": "it is small", "record_producer.acks": "null",
     }  # fmt: skip
     assert {name: settings[name][0] for name in wanted} == wanted

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,6 +21,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from mm2mgr.sandbox.kafka_servers import DIRECT
 from mm2mgr.sandbox.server import free_ports
 from tests.project.compose_file import FILE, VARIABLE, services
 from tests.project.test_image import DOCKERFILE
@@ -116,7 +116,7 @@ def flows_with_a_rate(variables: Mapping[str, str]) -> set[str]:
 
 def page(variables: Mapping[str, str], path: str) -> str:
     address = f"http://127.0.0.1:{variables['PAGE_PORT']}{path}"
-    with suppress(urllib.error.URLError), urllib.request.urlopen(address, timeout=20) as answer:
+    with suppress(urllib.error.URLError), DIRECT.open(address, timeout=20) as answer:
         return str(answer.read().decode())
     return ""
 

@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request
 
 import httpx
 import pytest
 
 from mm2mgr import timing
 from mm2mgr.errors import InvalidArgument
+from mm2mgr.sandbox.kafka_servers import DIRECT
 from mm2mgr.serve.app import Login, Site, application, parse_base_path
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr
@@ -119,14 +122,19 @@ def proxy(target: str, *, strips: bool) -> Iterator[str]:
             headers = {
                 name: value for name, value in self.headers.items() if name.lower() not in {"host", "connection"}
             }
-            said = httpx.get(f"{target}{path}", headers=headers, trust_env=False)
-            self.send_response(said.status_code)
-            for name, value in said.headers.multi_items():
-                if name.lower() not in {"content-length", "content-encoding", "transfer-encoding", "connection"}:
+            try:
+                answer = DIRECT.open(Request(f"{target}{path}", headers=headers), timeout=20)
+            except HTTPError as refusal:
+                answer = refusal
+            with answer:
+                body = answer.read()
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                if name.lower() not in {"content-length", "transfer-encoding", "connection"}:
                     self.send_header(name, value)
-            self.send_header("content-length", str(len(said.content)))
+            self.send_header("content-length", str(len(body)))
             self.end_headers()
-            self.wfile.write(said.content)
+            self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -1,0 +1,94 @@
+"""`loggers` on two fake workers of one Connect cluster: what is shown, set, told as it was before, and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fake_connect import FakeConnect, serving
+from tests.plan.site import FLOWS, Site
+
+from .command import Command
+
+MIRROR = "org.apache.kafka.connect.mirror"
+ORDERS = "mm2.a.east.source.orders"
+
+
+@pytest.fixture
+def second(site: Site, mm2mgr: Command) -> Iterator[tuple[FakeConnect, str]]:
+    """A second worker of `east`, known by its id alone."""
+    site.declare(FLOWS)
+    mm2mgr("apply", "--yes", "--wait", "0")
+    other = FakeConnect(cluster_id=site.east.cluster_id)
+    with serving(other) as url:
+        own, worker = (address.removeprefix("http://") for address in (site.urls["east"], url))
+        site.east.worker_ids = {None: own, 0: worker}
+        site.forget()
+        yield other, worker
+
+
+def test_levels_are_shown_with_workers_that_differ(
+    site: Site, second: tuple[FakeConnect, str], mm2mgr: Command
+) -> None:
+    other, worker = second
+    other.loggers[f"{MIRROR}.MirrorSourceTask"] = "INFO"
+    said = mm2mgr("loggers", "east")
+    assert [line.split() for line in said.lines[:2]] == [["root", "INFO"], ["org.reflections", "ERROR"]]
+    assert "differs" not in said.out, "a logger that only one of them has made says nothing"
+    other.loggers[MIRROR] = "DEBUG"
+    differing = mm2mgr("loggers", "east").out
+    assert f"! {MIRROR}" in differing
+    assert f"INFO on {site.urls['east']}, DEBUG on {worker}" in differing
+    levels = {each["worker"]: each["levels"] for each in mm2mgr("loggers", "east", "-o", "json").json["workers"]}
+    assert levels[worker][MIRROR] == "DEBUG"
+    assert not site.east.writes + other.writes
+
+
+def test_a_level_is_set_on_all_workers_and_back(site: Site, second: tuple[FakeConnect, str], mm2mgr: Command) -> None:
+    other, worker = second
+    other.loggers |= {MIRROR: "WARN", f"{MIRROR}.Scheduler": "OFF", f"{MIRROR}.MirrorSourceTask": "ERROR"}
+    said = mm2mgr("loggers", "east", "--set", f"{MIRROR}=debug")
+    assert f"~ {site.urls['east']}: {MIRROR} INFO -> DEBUG" in said.lines
+    assert f"~ {worker}: {MIRROR} WARN -> DEBUG" in said.lines
+    assert [fake.loggers[MIRROR] for fake in (site.east, other)] == ["DEBUG", "DEBUG"]
+    assert {one.path for one in site.east.writes + other.writes} == {f"/admin/loggers/{MIRROR}"}
+    back = [line.split()[1:] for line in said.lines if line.strip().startswith("mm2mgr loggers")]
+    assert len(back) == 2, "the two had other levels"
+    for arguments in back:
+        mm2mgr(*arguments)
+    assert (site.east.loggers[MIRROR], other.loggers[MIRROR]) == ("INFO", "WARN")
+    assert other.loggers[f"{MIRROR}.MirrorSourceTask"] == "ERROR"
+
+
+def test_a_worker_that_is_named_is_set_alone(site: Site, second: tuple[FakeConnect, str], mm2mgr: Command) -> None:
+    other, worker = second
+    mm2mgr("loggers", "east", "--set", "root=TRACE", "--worker", f"http://{worker}")
+    assert (site.east.loggers["root"], other.loggers["root"]) == ("INFO", "TRACE")
+    back = mm2mgr("loggers", "east", "--set", "root=DEBUG", "--worker", worker).lines[-1].strip()
+    assert back.startswith(f"mm2mgr loggers east --worker {worker} --set root=TRACE"), "not the others, too"
+    said = mm2mgr("loggers", "east", "--worker", "nowhere:1", code=1)
+    assert "has no worker nowhere:1" in said.err
+    assert worker in said.err
+
+
+def test_what_cannot_be_set_is_told(site: Site, second: tuple[FakeConnect, str], mm2mgr: Command) -> None:
+    other, worker = second
+    assert "levels: OFF, FATAL" in mm2mgr("loggers", "east", "--set", "root=LOUD", code=1).err
+    assert "is not NAME=LEVEL" in mm2mgr("loggers", "east", "--set", "root", code=64).err
+    assert "no Connect cluster is called 'eats'" in mm2mgr("loggers", "eats", code=1).err
+    other.cluster_id = "of-others"
+    refused = mm2mgr("loggers", "east", "--set", "root=DEBUG", code=1)
+    assert f"! {worker}: it is no worker of this Connect cluster" in refused.out
+    assert not other.writes
+    site.east.has_admin = False
+    assert "admin.listeners of the worker switches it off or moves it" in mm2mgr("loggers", "east", code=1).out
+
+
+def test_a_worker_that_does_not_answer_is_named_and_the_other_is_set(site: Site, mm2mgr: Command) -> None:
+    site.declare(FLOWS)
+    mm2mgr("apply", "--yes", "--wait", "0")
+    site.east.worker_ids = {None: site.urls["east"].removeprefix("http://"), 0: "127.0.0.1:1"}
+    said = mm2mgr("loggers", "east", "--set", "root=DEBUG", code=1)
+    assert "! 127.0.0.1:1: " in said.out
+    assert site.east.loggers["root"] == "DEBUG"
