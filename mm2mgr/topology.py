@@ -374,6 +374,24 @@ class Topology:
             raise Mm2mgrError(f"no flow '{name}'", hint=hint)
         return flows
 
+    def with_labels(self, labels: Mapping[str, str]) -> list[Flow]:
+        """Return the flows whose source or target cluster has each of these labels; Mm2mgrError where there are none."""
+
+        def has(flow: Flow, label: tuple[str, str]) -> bool:
+            return any(label in end.model.labels.items() for end in (flow.source, flow.target))
+
+        flows = [flow for flow in self.flows if all(has(flow, label) for label in labels.items())]
+        if not flows:
+            asked = ", ".join(f"{key}={value}" for key, value in labels.items())
+            declared = {
+                f"{key}={value}" for cluster in self.clusters.values() for key, value in cluster.model.labels.items()
+            }
+            raise Mm2mgrError(
+                f"no flow has clusters with the labels {asked}",
+                hint=f"labels here: {', '.join(sorted(declared)) or 'none'}",
+            )
+        return flows
+
 
 def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
     """Return the flows of an estate with one flow of each pair marked to carry its heartbeats."""

@@ -154,30 +154,12 @@ def choose_connectors(topology: Topology, connectors: Sequence[Connector], choic
         else:
             take_sources(flows)
     if choice.labels:
-        take_sources(_with_labels(topology, choice.labels))
+        take_sources(topology.with_labels(choice.labels))
     if not chosen:
         raise Mm2mgrError(
             "no connector is named", hint="name flows, pairs or CONNECT/CONNECTOR, or use --label or --all"
         )
     return tuple(chosen.values())
-
-
-def _with_labels(topology: Topology, labels: Mapping[str, str]) -> list[Flow]:
-
-    def has(flow: Flow, label: tuple[str, str]) -> bool:
-        return any(label in end.model.labels.items() for end in (flow.source, flow.target))
-
-    flows = [flow for flow in topology.flows if all(has(flow, label) for label in labels.items())]
-    if not flows:
-        asked = ", ".join(f"{key}={value}" for key, value in labels.items())
-        declared = {
-            f"{key}={value}" for cluster in topology.clusters.values() for key, value in cluster.model.labels.items()
-        }
-        raise Mm2mgrError(
-            f"no flow has clusters with the labels {asked}",
-            hint=f"labels here: {', '.join(sorted(declared)) or 'none'}",
-        )
-    return flows
 
 
 def decide(

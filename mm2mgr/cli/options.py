@@ -473,6 +473,18 @@ def _label(text: str) -> tuple[str, str]:
     return key, label
 
 
+def label_option(command: Decorated) -> Decorated:
+    """Add `--label KEY=VALUE`, whose pairs the command gets as `labels`."""
+    return option(
+        "--label",
+        "labels",
+        type=Parsed("label", _label),
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Flows whose source or target has this label (repeatable; all must match).",
+    )(command)
+
+
 def connector_options(function: Callable[..., object]) -> Callable[..., object]:
     """Give a command the ways to say which connectors are meant, as its argument `choice`."""
 
@@ -487,14 +499,7 @@ def connector_options(function: Callable[..., object]) -> Callable[..., object]:
     return with_options(
         command,
         click.argument("names", nargs=-1),
-        option(
-            "--label",
-            "labels",
-            type=Parsed("label", _label),
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Flows whose source or target has this label (repeatable; all must match).",
-        ),
+        label_option,
         option("--all", "everything", is_flag=True, help="Every connector that the tree declares."),
     )
 

@@ -23,6 +23,7 @@ from mm2mgr.cli.options import (
     command,
     events_option,
     invalid_arguments,
+    label_option,
     option,
     output_in,
     output_option,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @command("Every change", 5)
 @click.argument("flows", nargs=-1)
 @change_options
+@label_option
 @option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @option("--explain", is_flag=True, help="Show the steps in which each change is made.")
 @option("--out", type=OUTPUT_FILE, help="Write the plan to a file for review and apply.")
@@ -56,6 +58,7 @@ def plan(
     workspace: Workspace,
     flows: tuple[str, ...],
     options: PlanOptions,
+    labels: tuple[tuple[str, str], ...],
     full: bool,
     explain: bool,
     out: Path | None,
@@ -64,8 +67,8 @@ def plan(
 ) -> int:
     """Show what would change on the Connect clusters. Writes nothing.
 
-    FLOWS, or --flow as in `apply`, limits the plan to some flows. Blocked are flows that their workers would refuse
-    or write to another Kafka, and more deletes than --prune may make. Updates that only save tasks (`size` found
+    FLOWS, --flow or --label, as in `apply`, limits the plan to some flows. Blocked are flows that their workers would
+    refuse or write to another Kafka, and more deletes than --prune may make. Updates that only save tasks (`size` found
     fewer to be enough) wait for `cool_down` and `off_peak` of `tasks:` in the tree, and for its `move_budget`.
 
     Costly kinds of change are blocked, with what they cost, until --allow or the flow's `allow` permits them. `-o
@@ -77,7 +80,7 @@ def plan(
     """
     from mm2mgr.output.console import talk
 
-    options = replace(options, flows=(*flows, *options.flows))
+    options = replace(options, flows=(*flows, *options.flows), labels=dict(labels))
     with _error_as_page(output) as shown:
         plan = _make_plan(
             workspace, options, out, _shown_as(output, workspace, options, shown, full=full, explain=explain)
@@ -120,7 +123,7 @@ def _shown_as(
 
             say_lines(plan_markdown(plan))
         else:
-            if not options.flows:
+            if not (options.flows or options.labels):
                 say_topology(workspace.topology, workspace.connectors)
             say_plan(plan, full=full, explain=explain)
         shown.append(plan)
@@ -138,7 +141,7 @@ def _make_plan(workspace: Workspace, options: PlanOptions, out: Path | None, sho
         undeclared = f"overrides: cluster '{entry}' is no longer declared"
         talk(f"{undeclared}; its limits are ignored, and mm2mgr link read removes them")
     if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
-        for line in operations.buffer_advice(workspace.flows(options.flows)):
+        for line in operations.buffer_advice(workspace.flows(options.only(workspace) or ())):
             talk(f"link: {line}")
     return operations.plan(workspace, options, out=out, report=show)
 
@@ -146,6 +149,7 @@ def _make_plan(workspace: Workspace, options: PlanOptions, out: Path | None, sho
 @command("Every change", 6)
 @click.argument("planfile", type=FILE, required=False)
 @change_options
+@label_option
 @option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @option(
     "--wait",
@@ -174,6 +178,7 @@ def apply(
     workspace: Workspace,
     planfile: Path | None,
     options: PlanOptions,
+    labels: tuple[tuple[str, str], ...],
     yes: bool,
     wait: float,
     canary: tuple[str, ...],
@@ -224,7 +229,7 @@ def apply(
         applied = operations.apply(
             workspace,
             planfile,
-            options,
+            replace(options, labels=dict(labels)),
             wait_seconds=wait,
             at_once=at_once,
             canary=canary,

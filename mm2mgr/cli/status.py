@@ -18,6 +18,7 @@ from mm2mgr.cli.options import (
     Since,
     command,
     invalid_arguments,
+    label_option,
     option,
     output_option,
     reading,
@@ -38,6 +39,7 @@ _EVERY = "Look again after this time, until Ctrl-C: redrawn on a terminal; with 
 
 @command("Every day", 1)
 @click.argument("flows", nargs=-1)
+@label_option
 @option(
     "--watch",
     type=Duration(LEAST_SECONDS),
@@ -51,6 +53,7 @@ _EVERY = "Look again after this time, until Ctrl-C: redrawn on a terminal; with 
 def status(
     workspace: Workspace,
     flows: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
     watch: float | None,
     notes: bool,
     store: Path,
@@ -74,6 +77,7 @@ def status(
     def show(look: Status) -> None:
         say_look(output, look, lambda look: say_status(look, notes=notes), watching=watching)
 
+    flows = workspace.flow_names(flows, dict(labels))
     looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
     return show_looks(workspace, looks, show, lambda look: exit_code(look.health), watching=watching)
 
@@ -190,6 +194,7 @@ def losses(
 
 @command("Every day", 3)
 @click.argument("flows", nargs=-1)
+@label_option
 @option("--by", type=click.Choice(["partition", "topic", "task", "flow"]), default="flow", help="What a row is about.")
 @option(
     "--timestamps",
@@ -216,6 +221,7 @@ def losses(
 def lag(
     workspace: Workspace,
     flows: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
     by: str,
     timestamps: bool,
     watch: float | None,
@@ -246,6 +252,7 @@ def lag(
     def show(report: LagReport) -> None:
         say_look(output, report, lambda look: say_lag(look, rows, notes=notes), watching=watching)
 
+    flows = workspace.flow_names(flows, dict(labels))
     options = operations.LagOptions(operations.LagLevel(by), timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
@@ -254,6 +261,7 @@ def lag(
 
 @command("Every day", 11)
 @click.argument("flows", nargs=-1)
+@label_option
 @option("--connect", "connects", multiple=True, help="Only this Connect cluster (repeatable).")
 @option("--since", type=Since(), help="Only changes of this last period, such as 2d, or since a date or time (UTC).")
 @option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
@@ -269,6 +277,7 @@ def lag(
 def history(
     workspace: Workspace,
     flows: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
     connects: tuple[str, ...],
     since: float | None,
     last: int | None,
@@ -291,10 +300,14 @@ def history(
     from mm2mgr.output.history_text import say_history
 
     with invalid_arguments():
-        if forget is not None and (flows or since is not None or last is not None):
-            raise InvalidArgument("forget", "deletes all that is older, so leave FLOWS, --since and --last out")
+        if forget is not None and (flows or labels or since is not None or last is not None):
+            raise InvalidArgument(
+                "forget", "deletes all that is older, so leave FLOWS, --label, --since and --last out"
+            )
         report = (
-            operations.history(workspace, flows, connects=connects, since_seconds=since, last=last)
+            operations.history(
+                workspace, workspace.flow_names(flows, dict(labels)), connects=connects, since_seconds=since, last=last
+            )
             if forget is None
             else operations.forget_history(workspace, forget, connects=connects)
         )

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 class PlanOptions:
     """What a plan is about, and what it may change.
 
-    `flows` limits it to flows by id, pair or declared name. `allow`, `allow_deletes` and `max_changes` are for costly
+    `flows` limits it to flows by id, pair or declared name, `labels` to those whose clusters have all of them, too. `allow`, `allow_deletes` and `max_changes` are for costly
     changes.
     """
 
@@ -61,6 +61,11 @@ class PlanOptions:
     allow: Sequence[str] = ()
     allow_deletes: int = 0
     max_changes: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def only(self, workspace: Workspace) -> list[str] | None:
+        """Return the ids of the flows that it is about, None for all; Mm2mgrError where a name or the labels mean none."""
+        return workspace.only(workspace.flow_names(self.flows, self.labels))
 
     @property
     def wish(self) -> Wish:
@@ -82,7 +87,7 @@ def plan(
     `out` is a file for review and `apply`: it is refused before any cluster is asked when it holds something else.
     `report` gets the plan before that file is written.
     """
-    only = workspace.only(options.flows)
+    only = options.only(workspace)
     if out:
         workspace.refuse_as_output(out, "--out")
         check_free(out, PLAN)
@@ -206,14 +211,14 @@ def apply(  # noqa: PLR0913  one argument per option
         )
     log = workspace.event_log(events)
     wish = options.wish
-    if planfile and (options.flows or wish != Wish()):
+    if planfile and (options.flows or options.labels or wish != Wish()):
         choices = "its flows, whether to prune, which costly changes and how many are allowed"
         raise Mm2mgrError(f"a PLANFILE already says {choices}", hint="leave the options out")
 
     def make() -> tuple[Plan, Workspace]:
         if planfile:
             return _plan_as_reviewed(workspace, planfile)
-        return read_due_plan(workspace, wish, workspace.only(options.flows)), workspace
+        return read_due_plan(workspace, wish, options.only(workspace)), workspace
 
     planned, tree = make()
     if wait_for_lease(tree.topology, planned, report):
@@ -480,7 +485,7 @@ class _Reconciling:
         from mm2mgr.apply.leases import holder_note
 
         workspace, order, log = replace(self.workspace), self.order, self.rounds.log
-        only, topology = workspace.only(order.options.flows), workspace.topology
+        only, topology = order.options.only(workspace), workspace.topology
         workspace.connectors  # noqa: B018  mistakes of the tree show before anything is asked
         by = author(workspace.files)
         note = holder_note("reconcile", by, self.began)

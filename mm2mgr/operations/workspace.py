@@ -102,6 +102,11 @@ class Workspace:
             return list(self.topology.flows)
         return list({flow.id: flow for name in names for flow in self.topology.select(name)}.values())
 
+    def flow_names(self, names: Sequence[str], labels: Mapping[str, str]) -> tuple[str, ...]:
+        """Return names of flows with the ids of those whose clusters have all of these labels (none: no further ones);
+        Mm2mgrError where the labels mean no flow."""
+        return (*names, *(flow.id for flow in self.topology.with_labels(labels))) if labels else tuple(names)
+
     def refuse_as_output(self, path: Path, option: str) -> None:
         """Mm2mgrError where a file to be written is one of the tree or of its templates, or would be read as one."""
         from mm2mgr.spec.files import YAML_SUFFIXES

@@ -35,6 +35,25 @@ def test_plan_names_flows_as_apply_does(site: Site, mm2mgr: Command) -> None:
     assert {"logs:a->west", "orders:a->east"} <= named
 
 
+def test_labels_choose_what_is_planned_and_applied(site: Site, mm2mgr: Command) -> None:
+    tree = next(mm2mgr.tree.glob("*.yaml"))
+    tree.write_text(tree.read_text().replace("cluster_id: west", "cluster_id: west, labels: {dc: west}"))
+    shown = mm2mgr("plan", "--label", "dc=west")
+    assert shown.out == mm2mgr("plan", "--flow", "logs:a->west").out
+    none = mm2mgr("apply", "--yes", "--label", "dc=nowhere", code=1)
+    assert none.err.splitlines()[-2:] == [
+        "error: no flow has clusters with the labels dc=nowhere",
+        "hint: labels here: dc=west",
+    ]
+    assert "'west' is not a label such as tier=local" in mm2mgr("plan", "--label", "west", code=64).err
+    mm2mgr("plan", "--label", "dc=west", "--out", "plan.json")
+    assert "leave the options out" in mm2mgr("apply", "plan.json", "--label", "dc=west", code=1).err
+    assert site.east.writes == site.west.writes == []
+    mm2mgr("apply", "--yes", "--label", "dc=west")
+    assert (site.names("east"), site.names("west")) == ([], sorted(ON_WEST))
+    assert site.east.writes == [], "nothing else is touched"
+
+
 def test_plan_of_one_flow_is_about_its_connectors(site: Site, mm2mgr: Command) -> None:
     shown = mm2mgr("plan", "orders", "-o", "json").json
     assert [cluster["connect"] for cluster in shown["clusters"]] == ["east"]
