@@ -375,7 +375,7 @@ class Topology:
         return flows
 
     def with_labels(self, labels: Mapping[str, str]) -> list[Flow]:
-        """Return the flows whose source or target cluster has each of these labels; Mm2mgrError where there are none."""
+        """Return the flows whose source or target cluster has each of these labels; Mm2mgrError for none."""
 
         def has(flow: Flow, label: tuple[str, str]) -> bool:
             return any(label in end.model.labels.items() for end in (flow.source, flow.target))

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 class PlanOptions:
     """What a plan is about, and what it may change.
 
-    `flows` limits it to flows by id, pair or declared name, `labels` to those whose clusters have all of them, too. `allow`, `allow_deletes` and `max_changes` are for costly
-    changes.
+    `flows` limits it to flows by id, pair or declared name, `labels` to those whose clusters have all of them, too.
+    `allow`, `allow_deletes` and `max_changes` are for costly changes.
     """
 
     flows: Sequence[str] = ()
@@ -64,7 +64,7 @@ class PlanOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def only(self, workspace: Workspace) -> list[str] | None:
-        """Return the ids of the flows that it is about, None for all; Mm2mgrError where a name or the labels mean none."""
+        """Return the ids of the flows that it is about, None for all; Mm2mgrError where a name or label means none."""
         return workspace.only(workspace.flow_names(self.flows, self.labels))
 
     @property
