@@ -89,7 +89,7 @@ def test_a_line_of_adopt_that_is_gone_leaves_no_claim(mm2mgr: Command, kept: Sit
 def test_old_changes_are_forgotten_and_what_was_applied_last_is_not(mm2mgr: Command, kept: Site) -> None:
     mm2mgr("apply", "--yes")
     said = mm2mgr("history", "orders", "--forget", "1d", code=64)
-    assert "leave FLOWS, --since and --last out" in said.err
+    assert "leave FLOWS, --label, --since and --last out" in said.err
     assert mm2mgr("history", "--connect", "east", "--forget", "1d", "-o", "json").json["entries"] == []
     gone = mm2mgr("history", "--connect", "east", "--forget", "0s", "-o", "json").json["entries"]
     assert sorted(each["connector"] for each in gone) == sorted(ON_EAST)
