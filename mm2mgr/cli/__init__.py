@@ -146,7 +146,7 @@ _COMMANDS_ELSEWHERE = {
     **dict.fromkeys(("diff", "refresh"), "write mm2mgr plan, which reads the clusters anew each time"),
     "validate": "write mm2mgr lint",
     **dict.fromkeys(("get", "list", "ls", "state", "connectors", "tasks"), "write mm2mgr status"),
-    "show": "write mm2mgr describe FLOW",
+    "show": "write mm2mgr describe FLOW, or mm2mgr plan --show FILE",
     **dict.fromkeys(
         ("destroy", "delete", "remove", "rm"), "take it out of the tree, then mm2mgr plan --prune and apply --prune"
     ),

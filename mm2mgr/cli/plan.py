@@ -33,7 +33,7 @@ from mm2mgr.cli.options import (
 )
 from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.text import span_text
+from mm2mgr.text import span_text, visible
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Plan, PlanOptions
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 @option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @option("--explain", is_flag=True, help="Show the steps in which each change is made.")
 @option("--out", type=OUTPUT_FILE, help="Write the plan to a file for review and apply.")
+@option("--show", "saved", type=FILE, help="Print a plan that --out wrote, as Markdown or JSON; no cluster is asked.")
 @option(
     "--detailed-exitcode",
     is_flag=True,
@@ -62,6 +63,7 @@ def plan(
     full: bool,
     explain: bool,
     out: Path | None,
+    saved: Path | None,
     detailed_exitcode: bool,
     output: str,
 ) -> int:
@@ -80,6 +82,11 @@ def plan(
     """
     from mm2mgr.output.console import talk
 
+    if saved:
+        if flows or labels or out or detailed_exitcode or options != operations.PlanOptions():
+            raise click.UsageError("--show prints a saved plan as it is: no other option of planning goes with it")
+        _show_saved(saved, output)
+        return ExitCode.YES
     options = replace(options, flows=(*flows, *options.flows), labels=dict(labels))
     with _error_as_page(output) as shown:
         plan = _make_plan(
@@ -143,7 +150,21 @@ def _make_plan(workspace: Workspace, options: PlanOptions, out: Path | None, sho
     if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
         for line in operations.buffer_advice(workspace.flows(options.only(workspace) or ())):
             talk(f"link: {line}")
-    return operations.plan(workspace, options, out=out, report=show)
+    from mm2mgr.output.plan_markdown import plan_markdown
+
+    return operations.plan(workspace, options, out=out, report=show, page=plan_markdown)
+
+
+def _show_saved(file: Path, output: str) -> None:
+    """Print a plan that was saved, as a page of Markdown or as JSON."""
+    from mm2mgr.output.console import say_json, say_lines, talk
+
+    saved = operations.saved_plan(file)
+    if output == "json":
+        say_json(saved.plan)
+    else:
+        talk("the text that plan wrote beside its changes; what apply compares and writes is in -o json")
+        say_lines("".join(f"{visible(line)}\n" for line in saved.page.splitlines()))
 
 
 @command("Every change", 6)

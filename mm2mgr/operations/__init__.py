@@ -122,7 +122,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
         resume,
         stop,
     )
-    from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile
+    from mm2mgr.operations.plan import PlanOptions, ReconcileOrder, ReconcileRound, apply, plan, reconcile, saved_plan
     from mm2mgr.operations.plugin import PluginWritten, write_plugin
     from mm2mgr.operations.rebalance import FlowBalance, RebalanceReport, rebalance
     from mm2mgr.operations.records import FlowRecords, MirroredRecord, MirrorState, RecordsOptions, records
@@ -252,7 +252,7 @@ _HOMES: Mapping[str, str] = {
         "operations.lint": "Explained LintOptions LintReport OtherLine explain explain_files lint lint_rules",
         "operations.loggers": "LoggersReport loggers",
         "operations.pause": "FlowOffsets ResetOffsets Turned offsets pause reset_offsets restart resume stop",
-        "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile",
+        "operations.plan": "PlanOptions ReconcileOrder ReconcileRound apply plan reconcile saved_plan",
         "operations.plugin": "PluginWritten write_plugin",
         "operations.rebalance": "FlowBalance RebalanceReport rebalance",
         "operations.records": "FlowRecords MirroredRecord MirrorState RecordsOptions records",

@@ -25,7 +25,7 @@ from mm2mgr.plan.changes import KINDS, Change, Plan, Wish, count_deletes
 from mm2mgr.plan.draft import Declared
 from mm2mgr.plan.history import HistoryEntry, read_history
 from mm2mgr.plan.judges import with_many_changes_held
-from mm2mgr.plan.planfile import PLAN, as_reviewed, read_plan, write_plan
+from mm2mgr.plan.planfile import PLAN, PlanFile, as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import plan_steps
 from mm2mgr.plan.schedule import (
     UNCHANGED_SECONDS,
@@ -81,11 +81,12 @@ def plan(
     *,
     out: Path | None = None,
     report: Callable[[Plan], None] = lambda plan: None,
+    page: Callable[[Plan], str] = lambda plan: "",
 ) -> Plan:
     """Compare the tree with what the Connect clusters run; a cluster that cannot be read has an error in the plan.
 
     `out` is a file for review and `apply`: it is refused before any cluster is asked when it holds something else.
-    `report` gets the plan before that file is written.
+    `report` gets the plan before that file is written, and `page` makes the text that `saved_plan` shows again.
     """
     only = options.only(workspace)
     if out:
@@ -95,8 +96,13 @@ def plan(
     report(planned)
     if out:
         templates = str(workspace.templates) if workspace.templates else None
-        write_plan(out, planned, [str(file) for file in workspace.files], templates, only)
+        write_plan(out, planned, [str(file) for file in workspace.files], templates, only, page(planned))
     return planned
+
+
+def saved_plan(path: Path) -> PlanFile:
+    """Return what `plan` wrote to a file; no cluster is asked, and no tree read. Mm2mgrError for any other file."""
+    return read_plan(path)
 
 
 def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:

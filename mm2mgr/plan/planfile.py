@@ -34,12 +34,16 @@ _ANEW = "make and review a new one: mm2mgr plan --out FILE"
 
 @dataclass(frozen=True)
 class PlanFile:
-    """The content of a plan file: the tree it was made from, how, and the plan itself as JSON-ready values."""
+    """The content of a plan file: the tree it was made from, how, and the plan itself as JSON-ready values.
+
+    `page` is the plan as it was shown to people, for reading alone: nothing is written by it.
+    """
 
     clusters: tuple[str, ...]
     templates: str | None
     only: tuple[str, ...] | None
     plan: JsonObject
+    page: str = ""
 
     @property
     def waiting(self) -> dict[Named, str]:
@@ -62,8 +66,13 @@ class PlanFile:
         )
 
 
-def write_plan(
-    path: Path, plan: Plan, clusters: Sequence[str], templates: str | None, only: Sequence[str] | None
+def write_plan(  # noqa: PLR0913, PLR0917 - the plan, how it was made, and how it reads
+    path: Path,
+    plan: Plan,
+    clusters: Sequence[str],
+    templates: str | None,
+    only: Sequence[str] | None,
+    page: str = "",
 ) -> None:
     """Write the plan so that the file is either whole or not there; a file that is no plan is not overwritten."""
     content = to_json(plan)
@@ -76,6 +85,7 @@ def write_plan(
         "templates": templates,
         "only": None if only is None else list(only),
         "plan": content,
+        "page": page,
     }
     write_whole(path, json.dumps(document, indent=1) + "\n", PLAN)
 
@@ -118,9 +128,11 @@ def _parse_document(document: JsonObject) -> PlanFile:
         b"\0" in os.fsencode(path) for path in paths
     ):  # other types, and characters that no path can hold, are refused too
         raise ValueError("an invalid path")
-    plan_file = PlanFile(
-        tuple(document["clusters"]), templates, None if only is None else tuple(str(flow) for flow in only), plan
-    )
+    page = document.get("page", "")
+    if not isinstance(page, str):
+        raise TypeError("a page that is not text")
+    names_only = None if only is None else tuple(str(flow) for flow in only)
+    plan_file = PlanFile(tuple(document["clusters"]), templates, names_only, plan, page)
     plan_file.wish  # noqa: B018  a number that is none shows here
     return plan_file
 

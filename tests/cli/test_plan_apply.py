@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,21 @@ def test_plan_names_flows_as_apply_does(site: Site, mm2mgr: Command) -> None:
     both = mm2mgr("plan", "logs:a->west", "--flow", "orders", "-o", "json").json
     named = {flow for part in both["clusters"] for change in part["changes"] for flow in change["flows"]}
     assert {"logs:a->west", "orders:a->east"} <= named
+
+
+def test_a_saved_plan_is_shown_without_asking_anybody(site: Site, mm2mgr: Command) -> None:
+    page = mm2mgr("plan", "-o", "markdown", "--out", "plan.json").out
+    before = sum(len(fake.requests) for fake in site.fakes.values())
+    assert mm2mgr("plan", "--show", "plan.json").out == page
+    assert mm2mgr("plan", "--show", "plan.json", "-o", "json").json["counts"]["create"] == ALL
+    assert sum(len(fake.requests) for fake in site.fakes.values()) == before, "no cluster is asked"
+    file = Path("plan.json")
+    file.write_text(file.read_text().replace("### mm2mgr plan", "\\u001b[2J"))
+    assert "\x1b" not in mm2mgr("plan", "--show", "plan.json").out
+    for more in ("orders", "--prune", "--detailed-exitcode"):
+        assert "--show prints a saved plan as it is" in mm2mgr("plan", "--show", "plan.json", more, code=64).err
+    Path("other.json").write_text("{}")
+    assert "not a plan file" in mm2mgr("plan", "--show", "other.json", code=1).err
 
 
 def test_labels_choose_what_is_planned_and_applied(site: Site, mm2mgr: Command) -> None:
