@@ -24,7 +24,8 @@ INVALID = FLOWS.replace(
     "[orders]}", "[orders]}, silence: {invalid-value: a test}, source_consumer: {fetch.max.bytes: -5}"
 )
 RUNNING = Settled("RUNNING", "ok")
-ALL_FAILED = Settled("RUNNING, 1 of 1 tasks FAILED", "failed")
+CAUSE = "org.apache.kafka.common.config.ConfigException: Invalid value -5 for configuration fetch.max.bytes"
+ALL_FAILED = Settled(f"RUNNING, 1 of 1 tasks FAILED: {CAUSE}", "failed")
 
 
 def settled(
@@ -54,7 +55,7 @@ def test_created_connectors_are_settled_in_one_look(site: Site) -> None:
 def test_failed_tasks_are_counted(site: Site) -> None:
     results = site.converge()
     site.east.connectors[LOGS].failed_tasks = {0: "trace"}
-    assert settled(site, results)[LOGS] == ALL_FAILED
+    assert settled(site, results)[LOGS] == Settled("RUNNING, 1 of 1 tasks FAILED: trace", "failed")
 
 
 @pytest.mark.parametrize("lag", [(0, 1), (1, 0), (3, 1), (2, 2)])
