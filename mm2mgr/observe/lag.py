@@ -23,7 +23,7 @@ that wait may be such, and never counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import nlargest
@@ -183,8 +183,11 @@ class FlowLag:
     @property
     def is_lower_bound(self) -> bool:
         """Whether partitions are missing from the total, or no worker mirrors what arrives, as far as is seen."""
-        is_frozen = self.last_stored is not None and not self.last_stored.uncounted
-        return is_frozen or (bool(self.unread) and self.last_stored is None)
+        return self.is_least(self.unread)
+
+    def is_least(self, unread: Collection[TopicPartition]) -> bool:
+        """Return the same of a sum over some partitions, of which these are `unread`."""
+        return bool(unread) if self.last_stored is None else not self.last_stored.uncounted
 
     def age_seconds(self, flush_interval_seconds: float) -> float | None:
         """Return how old the offsets may be that a lag is counted from; None where nothing waits by such an offset."""

@@ -219,7 +219,7 @@ class FlowFacts:
 
     def _row(self, by: LagLevel, name: RowName, of: Sequence[PartitionLag], unread: Sequence[TopicPartition]) -> LagRow:
         behind = [partition for partition in of if partition.lag_records]
-        gone = bool(unread) if self.lag.last_stored is None else not self.lag.last_stored.uncounted
+        gone = self.lag.is_least(unread)
         unknown = {str(partition): self.lag.unread[partition] for partition in unread}
         records = sum(partition.lag_records for partition in of)
         mine = self._trend(_key(by, name), behind)

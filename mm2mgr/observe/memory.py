@@ -260,7 +260,7 @@ def _lag_by_last_stored(reading: Reading, flow: Flow, earlier: Memory) -> FlowLa
         }
     lag = measure_without_workers(reading, flow, stored, remembered, last)
     if old.state != UNREAD and lag.last_stored:
-        return replace(lag, last_stored=last._replace(uncounted=lag.last_stored.uncounted))
+        return replace(lag, last_stored=lag.last_stored._replace(target_moves=None))
     return lag
 
 

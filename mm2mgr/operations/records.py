@@ -197,8 +197,8 @@ def _choose_records(
     messages = [message for group in by_partition.values() for message in group]
     if options.offset is None:
         messages.sort(key=lambda message: (message.timestamp()[1], message.partition(), message.offset()))
-    why = [] if messages else [_unread_text(windows[place]) for place in parts if is_cut(place)]
-    return cut(messages), [*faults.values(), *why, *_beyond_end(parts.values(), options.offset)]
+    reasons = [] if messages else [_unread_text(windows[place]) for place in parts if is_cut(place)]
+    return cut(messages), [*faults.values(), *reasons, *_beyond_end(parts.values(), options.offset)]
 
 
 def _window(

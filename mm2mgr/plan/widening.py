@@ -220,8 +220,8 @@ def topics_ended(widening: Widening, state: MirroredState, desired: Iterable[Sub
     given_up = [topic for topic in listed.topics if before.takes(topic) and not after.takes(topic)]
     if not given_up or former.subject.pair != pair:
         return ()
-    wanted = (subject for subject in desired if subject.type == "source" and not subject.is_off)
-    others = [selection_of(subject) for subject in wanted if subject.pair == pair]
+    sources = (subject for subject in desired if subject.type == "source" and not subject.is_off)
+    others = [selection_of(subject) for subject in sources if subject.pair == pair]
     return tuple(topic for topic in given_up if not any(other is None or other.takes(topic) for other in others))
 
 
@@ -366,8 +366,8 @@ def objection_collides(widening: Widening, state: MirroredState) -> Remark | Non
     if target is None or not begun:
         return None
     alike = {unified_name(name): name for name in target.topics}
-    wanted = (naming for topic in begun if not (naming := widening.new.target_names(topic)).unknown)
-    missing = (naming.text for naming in wanted if naming.text not in target.topics)
+    namings = (naming for topic in begun if not (naming := widening.new.target_names(topic)).unknown)
+    missing = (naming.text for naming in namings if naming.text not in target.topics)
     names = [(name, alike[unified_name(name)]) for name in missing if unified_name(name) in alike]
     if not names:
         return None

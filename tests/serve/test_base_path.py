@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request
@@ -23,6 +22,7 @@ from mm2mgr.serve.app import Login, Site, application, parse_base_path
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr
 from tests.clock import ShownClock
+from tests.http_servers import serving_handler
 from tests.serve.estate import CHROMIUM, NOW, ask_application, nine_flows, serving
 from tests.serve.shop import shop
 
@@ -139,15 +139,8 @@ def proxy(target: str, *, strips: bool) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
+    with serving_handler(Handler) as front:
+        yield front
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
