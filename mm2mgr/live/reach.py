@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ class Limits:
     after the other). `look_seconds` bounds a request of one look of many, `write_seconds` a write. `is_total`:
     `kafka_seconds` bounds all calls of a round to one login. `spares_silent_workers`: where the workers' own Kafka
     cluster did not answer an earlier round, all requests of a round to them end within a few seconds.
+    `silence_seconds` bounds a request to a Connect cluster of which no worker has answered anything yet.
     `report_waits` is called with the clusters that have not answered yet, whenever these change.
     """
 
@@ -42,6 +44,7 @@ class Limits:
     kafka_at_once: int = 64
     is_total: bool = False
     spares_silent_workers: bool = False
+    silence_seconds: float = math.inf
     report_waits: Callable[[tuple[str, ...]], object] | None = None
 
     def after_silence(self) -> Limits:

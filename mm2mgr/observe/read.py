@@ -13,6 +13,7 @@ from pathlib import Path
 from mm2mgr.assignment_text import PLUGIN_CLASS, is_plugin_class
 from mm2mgr.comparison.differences import Named, WorkerClients
 from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.connect.errors import ConnectUnreachable
 from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
 from mm2mgr.connectors import Connector, RunningConnector, type_of, with_statuses
 from mm2mgr.errors import Failure, Mm2mgrError
@@ -44,6 +45,8 @@ from mm2mgr.topology import ConnectCluster, Flow, Topology
 
 LOOK_KAFKA_SECONDS = 8.0
 """Time that a look gives a Kafka cluster: with Connect, `status` and `lag` then answer within ten seconds."""
+LOOK_SILENCE_SECONDS = 6.0
+"""Time that a look gives workers to begin their first answer, which they have in memory also while they rebalance."""
 _CLUSTERS_AT_ONCE = 32
 _GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each
 
@@ -86,6 +89,7 @@ async def read_estate(
         kafka_seconds=how.kafka_seconds,
         kafka_at_once=_CLUSTERS_AT_ONCE,
         spares_silent_workers=True,
+        silence_seconds=LOOK_SILENCE_SECONDS,
         report_waits=how.report_waits,
     )
     steps = reading_of(topology, connectors, flows, how)
@@ -156,7 +160,8 @@ def read_connect(
         connectors = with_statuses(snapshot[Configs(name)], statuses)
     except Mm2mgrError as error:
         stored = yield from _offsets_in_topics(connect, chosen)
-        return SeenConnect(name, failure=Failure.from_error(error), stored=stored)
+        silent_urls = error.silent_urls if isinstance(error, ConnectUnreachable) else ()
+        return SeenConnect(name, failure=Failure.from_error(error), stored=stored, silent_urls=silent_urls)
     live = [LiveConnector(connector, connectors.get(connector.name)) for connector in chosen]
     busy = SilentWorkers(name, tuple(sorted({worker for status in statuses.values() for worker in status.workers})))
     validation = ConfigValidation.from_config(name, ASKED_CONFIG)

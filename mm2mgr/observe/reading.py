@@ -99,7 +99,8 @@ class SeenConnect:
     are only looked for with all flows. `silent_workers` have connectors or tasks by their status, and accept no
     connection (see `connect.client`). `others` are source connectors that are there too, and not among those that were
     asked for, with their state by their tasks (`work_state`). `version` is its workers' Kafka ("": unknown),
-    `exactly_once` whether they write with transactions (None: they do not tell).
+    `exactly_once` whether they write with transactions (None: they do not tell). `silent_urls`: those that accepted
+    the connection and gave no answer, where none did.
     """
 
     name: str
@@ -112,6 +113,7 @@ class SeenConnect:
     version: str = ""
     exactly_once: bool | None = None
     stored: Mapping[str, Mapping[TopicPartition, int]] | None = None
+    silent_urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

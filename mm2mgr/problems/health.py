@@ -337,13 +337,14 @@ def _unread_status(
     reading: Reading, flow: Flow, lost: Iterable[LossEntry], lag: FlowLag | None, memory: FlowMemory
 ) -> FlowStatus:
     """Judge a flow whose workers do not answer, by what they stored last and by both Kafka clusters."""
-    failure = reading.connects[flow.connect.name].failure
+    connect = reading.connects[flow.connect.name]
+    failure = connect.failure
     reason = one_line(failure.message) if failure else "no source connector was rendered for this flow"
     lost, last_lag = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
     points = memory.progress.get(FLOW, ())
     going = lag_trend(points, (), 0.0, frozen=True) if last_lag else None
     problems = (
-        *(workers_silent(flow, last_lag, points) if last_lag and not memory.rest else ()),
+        *(workers_silent(flow, last_lag, points, "", connect.silent_urls) if last_lag and not memory.rest else ()),
         *records_lost(lost, reading.taken_at),
         *audit_differs(lost, reading.taken_at),
     )

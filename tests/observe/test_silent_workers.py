@@ -17,14 +17,17 @@ from mm2mgr.errors import KafkaSilence
 from mm2mgr.live.internal_topics import parse_connect_offsets
 from mm2mgr.live.questions import OffsetsInTopic
 from mm2mgr.live.reach import KafkaReach
+from tests.clock import jumping
+from tests.connect.dead_ends import dead_url, silent_url
 from tests.observe.estate import TREE, Estate, estate, kinds, sentences, topology_of
 
 NOBODY = "http://127.0.0.1:1"
 
 
-def kill_workers(small: Estate, directory: Path, connect: str = "", more: str = "") -> None:
-    """Let the Connect cluster answer no more; `connect`: more of its declaration."""
+def kill_workers(small: Estate, directory: Path, connect: str = "", more: str = "", *urls: str) -> None:
+    """Let the Connect cluster answer no more; `connect`: more of its declaration, `urls`: of its workers."""
     tree = TREE.format(url=NOBODY, more=more).replace("kafka: B}", f"kafka: B{connect}}}")
+    tree = tree.replace(f'"{NOBODY}"', json.dumps(urls or [NOBODY]))
     small.topology = topology_of(tree, directory)
 
 
@@ -56,6 +59,39 @@ def test_lag_is_known_and_grows_while_no_worker_answers(small: Estate, tmp_path:
         "no worker of cb answers: at least 900 records wait, 900 of them new in the last 60 s, and the target does not"
         " move; start its workers: they go on at the stored offsets"
     )
+
+
+def test_workers_that_accept_connections_and_do_not_answer_are_named(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    with silent_url() as hung, dead_url() as dead, jumping() as clock:
+        kill_workers(small, tmp_path, "", "", dead, hung)
+        for end in (400, 1000):
+            began = clock.seconds
+            small.log(0, end)
+            look = small.look(later_seconds=30)
+            assert clock.seconds - began < 6.5, "a look has answered within ten seconds"
+    flow = look.status.flows[0]
+    assert sentences(flow) == [
+        f"no worker of cb answers, though {hung} accepts connections: at least 900 records wait, 900 of them new in the"
+        " last 60 s, and the target does not move; look at process and log there, and restart what stays silent:"
+        " it goes on at the stored offsets"
+    ]
+    assert f"{dead}: All connection attempts failed" in flow.notes[0]
+    assert f"{hung}: accepted the connection, no answer in " in flow.notes[0]
+    failure = look.status.failures["connect cb"]
+    assert "check the brokers that Connect cluster 'cb' lives on" in str(failure.hint)
+    assert "restart it if it stays silent" in str(failure.hint)
+
+
+def test_one_worker_that_hangs_costs_a_look_a_second(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    (alive,) = small.topology.connects["cb"].model.url
+    with silent_url() as hung, jumping() as clock:
+        kill_workers(small, tmp_path, "", "", hung, alive)
+        began = clock.seconds
+        flow = small.flow(later_seconds=30)
+        assert clock.seconds - began < 3
+    assert (flow.state, flow.lag_records, flow.problems) == ("RUNNING", 0, ())
 
 
 def test_a_target_that_grows_shows_that_workers_run(small: Estate, tmp_path: Path) -> None:
