@@ -32,7 +32,7 @@ class RunningKafka:
     login may read. `failure`: why nothing of it could be read.
 
     `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that
-    were read again after all clusters. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in
+    were read again after all clusters. `recordless`: the partitions that have no record from a wanted offset on. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in
     time, so a topic that was created again cannot be told from the one before.
     """
 
@@ -48,6 +48,7 @@ class RunningKafka:
     later_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     cluster_id: str = ""
     ids_unread: bool = False
+    recordless: frozenset[TopicPartition] = frozenset()
 
     @cached_property
     def records(self) -> Counter[str]:
@@ -102,7 +103,8 @@ class WantedLogs:
     """What to read of a cluster: topics that flows mirror from it, whose ids count too; topics that flows mirror to it;
     names of topics whose settings or ACLs are wanted; consumer groups whose committed offsets are; aliases of the
     sources that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else;
-    with `is_probe` nothing but whether it answers, for which it has little time.
+    with `records_from` whether records follow these offsets, and nothing else; with `is_probe` nothing but whether it
+    answers. Both have little time.
     """
 
     away: Callable[[str], bool] = field(default=no_topic, compare=False)
@@ -112,6 +114,7 @@ class WantedLogs:
     groups: tuple[str, ...] = ()
     dedicated: tuple[str, ...] = ()
     ends: tuple[TopicPartition, ...] = ()
+    records_from: tuple[tuple[TopicPartition, int], ...] = ()
     is_probe: bool = field(default=False, compare=False)
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
@@ -123,11 +126,14 @@ class WantedLogs:
 def read_kafka(reach: KafkaReach, part: WantedLogs) -> RunningKafka:
     """Read one Kafka cluster's topics, and the offsets of some of their partitions. Blocks; raises Mm2mgrError."""
     from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
-    from mm2mgr.kafka.records import read_logs
+    from mm2mgr.kafka.records import read_logs, without_records
 
     if part.is_probe:
         with reach.connect(_PROBE_SECONDS) as probe:
             return RunningKafka(cluster_id=probe.identity(while_down=False)[0])
+    if part.records_from:
+        found = without_records(reach.access, dict(part.records_from), _PROBE_SECONDS)
+        return RunningKafka(recordless=frozenset(found))
     kafka = reach.kafka
     if part.ends:
         return RunningKafka(offsets=read_logs(kafka, part.ends, ()).found)
@@ -177,7 +183,7 @@ class KafkaState(KafkaQuestion[RunningKafka]):
 
     def as_stored(self) -> KafkaState:
         """Return it without what only narrows it: a file has the state of all that was wanted."""
-        return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends))
+        return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends, records_from=self.wanted.records_from))
 
     def ask(self, reach: KafkaReach) -> RunningKafka:
         return self.how(reach, self.wanted)

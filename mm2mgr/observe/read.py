@@ -35,7 +35,7 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, run_steps
 from mm2mgr.live.snapshot import Snapshot, Steps, side_by_side
 from mm2mgr.observe.beside_records import COPIED, checkpointing
-from mm2mgr.observe.lag import doubtful
+from mm2mgr.observe.lag import doubtful, seen_offsets, to_search
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Patience, Reading, SeenConnect, Standing
 from mm2mgr.observe.state_file import TimedLooks
 from mm2mgr.partitions import TopicPartition
@@ -130,6 +130,7 @@ def reading_of(
         reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
     reading = replace(reading, clusters=(yield from _read_clusters(reading, how.kafka)))
     reading = yield from _with_later_ends(reading, how)
+    reading = yield from _with_searches(reading, how)
     return replace(reading, taken_at=how.clock())
 
 
@@ -362,6 +363,24 @@ def _with_later_ends(reading: Reading, how: ObserveOptions) -> Steps[Reading]:
         )
         clusters[alias] = replace(clusters[alias], later_ends=ends)
     return replace(reading, clusters=clusters)
+
+
+def _with_searches(reading: Reading, how: ObserveOptions) -> Steps[Reading]:
+    """Look for records in the last offsets of source partitions at which a flow that runs stands still; once for each
+    end of a log."""
+    questions: dict[str, KafkaState] = {}
+    for flow in reading.flows:
+        earlier = how.earlier.flows.get(flow.id) if how.earlier else None
+        if earlier and (places := [*to_search(reading, flow, seen_offsets(reading, flow, earlier.topics))]):
+            questions[flow.id] = KafkaState(flow.source.alias, WantedLogs(records_from=tuple(places)), how.kafka)
+    snapshot = yield questions.values()
+    answers = {flow: snapshot.get(question) for flow, question in questions.items()}
+    searches = {
+        flow: (frozenset(partition for partition, _ in questions[flow].wanted.records_from), answer)
+        for flow, answer in answers.items()
+        if not isinstance(answer, Mm2mgrError)
+    }
+    return replace(reading, searches=searches)
 
 
 def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:

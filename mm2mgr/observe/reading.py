@@ -123,7 +123,8 @@ class Reading:
 
     `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all
     flows of the tree. `desired`: the declared source connector of each flow in the reading, by its id. `moves`: what
-    the tree has under `moved:`.
+    the tree has under `moved:`. `searches`: the partitions of each flow whose last offsets were searched for records,
+    by its id, and what was found.
     """
 
     taken_at: float
@@ -136,6 +137,7 @@ class Reading:
     declared: tuple[Flow, ...] = ()
     desired: Mapping[str, Connector] = field(default_factory=dict)
     moves: tuple[Moved, ...] = ()
+    searches: Mapping[str, tuple[frozenset[TopicPartition], RunningKafka]] = field(default_factory=dict)
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

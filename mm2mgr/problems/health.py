@@ -33,7 +33,7 @@ from mm2mgr.problems.failover import failover_problems, rehearsal_problems
 from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.text import few, one_line, span_text
+from mm2mgr.text import few, number_of, one_line, span_text
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
 
@@ -498,7 +498,7 @@ def offsets_note(case: FlowCase, grown: str) -> str:
         every = span_text(case.flow.connect.model.flush_interval)
         parts.append(f"workers store offsets every {every} (flush_interval), so the true lag may be lower")
     parts += [
-        part for part in (grown, _nothing_stored(case), _past_end(case), _marker(case), _unread_note(case)) if part
+        part for part in (grown, _nothing_stored(case), _past_end(case), _markers(case), _unread_note(case)) if part
     ]
     target = case.reading.clusters.get(case.flow.target.alias)
     if target and target.failure:
@@ -572,7 +572,10 @@ def _at_most(case: FlowCase, end_offsets: int) -> str:
     return f"{end_offsets} records{unknown if case.exactly_once is None else ''}"
 
 
-def _marker(case: FlowCase) -> str:
+def _markers(case: FlowCase) -> str:
+    if markers := sum(partition.markers for partition in case.lag.counted_partitions):
+        level = "" if case.lag.total_records else "level: "
+        return f"{level}{number_of(markers, 'offset')} at the ends of its logs {'hold' if markers > 1 else 'holds'} no record, as transaction markers do"
     single = case.lag.total_records and all(partition.lag_records <= 1 for partition in case.lag.counted_partitions)
     return "one record behind can be a transaction's end marker, which is never mirrored" if single else ""
 
