@@ -283,6 +283,10 @@ class WorkersSilent(ProblemEvidence):
     silent_urls: tuple[str, ...] = ()
     "those of the workers' URLs that accepted the connection all the same, and gave no answer"
 
+    def place(self, connect: str) -> str:
+        """Return the cluster whose silence it is, as the failures of a status name it."""
+        return f"kafka {self.own_kafka}" if self.own_kafka else f"connect {connect}"
+
     def command(self, problem: LiveProblem) -> str:
         return problem.check_command
 

@@ -30,7 +30,7 @@ from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan, companion_rests_by_hand, find_orphans
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
-from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
+from mm2mgr.problems.flows import Resting, WorkersSilent, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
 from mm2mgr.text import few, number_of, one_line, span_text
@@ -159,6 +159,13 @@ class Status:
             *(offsets.problem for offsets in self.stale_offsets if offsets.is_problem),
             *records_lost((loss for loss in self.losses if loss.flow not in declared), self.taken_at),
         )
+
+    def told_failures(self) -> dict[str, Failure]:
+        """Return the failures that a problem of flows is about: workers that nobody can read are one thing wrong, as
+        often as it is told."""
+        silent = ((problem.subject.connect, problem.evidence) for flow in self.flows for problem in flow.problems)
+        places = {evidence.place(connect) for connect, evidence in silent if isinstance(evidence, WorkersSilent)}
+        return {where: failure for where, failure in self.failures.items() if where in places}
 
     def counts(self) -> dict[str, int]:
         """Return how many flows have each health, worst first."""
