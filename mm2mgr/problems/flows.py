@@ -279,13 +279,16 @@ class WorkersSilent(ProblemEvidence):
     target_read: bool
     "whether the target's end offsets could be read"
     own_kafka: str = ""
-    "the Kafka cluster that the workers live on, where they answer and it does not; empty: the workers do not answer"
+    "the Kafka cluster that the workers live on, where it does not answer"
     silent_urls: tuple[str, ...] = ()
     "those of the workers' URLs that accepted the connection all the same, and gave no answer"
+    workers_answer: bool = False
+    "whether the workers answer, so that only their Kafka cluster does not"
 
-    def place(self, connect: str) -> str:
-        """Return the cluster whose silence it is, as the failures of a status name it."""
-        return f"kafka {self.own_kafka}" if self.own_kafka else f"connect {connect}"
+    def places(self, connect: str) -> tuple[str, ...]:
+        """Return the clusters whose silence it is, as the failures of a status name them."""
+        workers = () if self.workers_answer else (f"connect {connect}",)
+        return (*workers, *([f"kafka {self.own_kafka}"] if self.own_kafka else ()))
 
     def command(self, problem: LiveProblem) -> str:
         return problem.check_command
@@ -294,7 +297,10 @@ class WorkersSilent(ProblemEvidence):
         still = "the target does not move" if self.target_read else "the target could not be read"
         connect, own = problem.subject.connect, self.own_kafka
         silent, remedy = f"no worker of {connect} answers", "start its workers: they go on at the stored offsets"
-        if own:
+        if own and not self.workers_answer:
+            silent += f", nor does {own}, on which they live"
+            remedy = "start its brokers first, then the workers that stay silent: they go on at the stored offsets"
+        elif own:
             silent = f"{own}, on which the workers of {connect} live, does not answer"
             remedy = "start its brokers, restart nothing: workers and tasks go on by themselves"
         elif self.silent_urls:
@@ -307,19 +313,21 @@ class WorkersSilent(ProblemEvidence):
 
 
 def workers_silent(
-    flow: Flow, lag: FlowLag, points: Points, own_kafka: str = "", silent_urls: tuple[str, ...] = ()
+    flow: Flow, lag: FlowLag, points: Points, own_kafka: str = "", silent_urls: tuple[str, ...] | None = None
 ) -> Iterator[LiveProblem]:
     """Judge a flow whose workers know nothing, by its lag since, as `points` of looks have it: a target that moves
     shows that they run. Where what arrived cannot be counted, only what came since the last look is sure to wait.
-    `own_kafka`: where they answer, and the Kafka cluster that they live on does not. `silent_urls`: where they accept
-    connections and do not answer."""
+    `own_kafka`: the Kafka cluster that they live on, where it does not answer. `silent_urls`: where they accept
+    connections and do not answer (None: they answer)."""
     uncounted = lag.last_stored is not None and lag.last_stored.uncounted
     going = lag_trend(points[-2:] if uncounted else points, (), 0.0, frozen=True)
     is_still = lag.last_stored is not None and lag.last_stored.target_moves is False
     rests = flow.settings.state in RESTING_WORDS
     if going and going.direction == "growing" and is_still and not rests and lag.total_records:
         waiting = going.records if uncounted else lag.total_records
-        evidence = WorkersSilent(waiting, going.records, not lag.blind, own_kafka, silent_urls)
+        evidence = WorkersSilent(
+            waiting, going.records, not lag.blind, own_kafka, silent_urls or (), silent_urls is None
+        )
         yield LiveProblem(evidence, ProblemSubject(flow.connect.name, flow=flow.id), going.seconds)
 
 

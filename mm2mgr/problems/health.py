@@ -164,8 +164,8 @@ class Status:
         """Return the failures that a problem of flows is about: workers that nobody can read are one thing wrong, as
         often as it is told."""
         silent = ((problem.subject.connect, problem.evidence) for flow in self.flows for problem in flow.problems)
-        places = {evidence.place(connect) for connect, evidence in silent if isinstance(evidence, WorkersSilent)}
-        return {where: failure for where, failure in self.failures.items() if where in places}
+        places = [evidence.places(connect) for connect, evidence in silent if isinstance(evidence, WorkersSilent)]
+        return {where: failure for where, failure in self.failures.items() if any(where in each for each in places)}
 
     def counts(self) -> dict[str, int]:
         """Return how many flows have each health, worst first."""
@@ -345,13 +345,13 @@ def _unread_status(
 ) -> FlowStatus:
     """Judge a flow whose workers do not answer, by what they stored last and by both Kafka clusters."""
     connect = reading.connects[flow.connect.name]
-    failure = connect.failure
+    failure, own = connect.failure, flow.connect.kafka if reading.home_failure(connect.name) else ""
     reason = one_line(failure.message) if failure else "no source connector was rendered for this flow"
     lost, last_lag = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
     points = memory.progress.get(FLOW, ())
     going = lag_trend(points, (), 0.0, frozen=True) if last_lag else None
     problems = (
-        *(workers_silent(flow, last_lag, points, "", connect.silent_urls) if last_lag and not memory.rest else ()),
+        *(workers_silent(flow, last_lag, points, own, connect.silent_urls) if last_lag and not memory.rest else ()),
         *records_lost(lost, reading.taken_at),
         *audit_differs(lost, reading.taken_at),
     )

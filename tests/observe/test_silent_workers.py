@@ -83,6 +83,21 @@ def test_workers_that_accept_connections_and_do_not_answer_are_named(small: Esta
     assert "restart it if it stays silent" in str(failure.hint)
 
 
+def test_workers_whose_own_kafka_is_silent_too_are_not_to_be_restarted_first(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    kill_workers(small, tmp_path)
+    small.kafka.down.add("B")
+    for end in (400, 1000):
+        small.log(0, end)
+        status = small.status(later_seconds=30)
+    assert sentences(status.flows[0]) == [
+        "no worker of cb answers, nor does B, on which they live: at least 900 records wait, 900 of them new in the last"
+        " 60 s, and the target could not be read; start its brokers first, then the workers that stay silent: they go"
+        " on at the stored offsets"
+    ]
+    assert status.told_failures().keys() == {"connect cb", "kafka B"}
+
+
 def test_one_worker_that_hangs_costs_a_look_a_second(small: Estate, tmp_path: Path) -> None:
     level(small)
     (alive,) = small.topology.connects["cb"].model.url

@@ -163,7 +163,8 @@ def test_silent_workers_are_one_thing_that_is_wrong(own_kafka: str) -> None:
     flows = []
     for number in range(2):
         flow = f"f{number}:a->b"
-        silent = LiveProblem(WorkersSilent(7, 7, True, own_kafka), ProblemSubject("main", flow=flow), 60.0)
+        evidence = WorkersSilent(7, 7, True, own_kafka, workers_answer=bool(own_kafka))
+        silent = LiveProblem(evidence, ProblemSubject("main", flow=flow), 60.0)
         flows.append(flow_status(flow, "a->b", state="unknown", health="problem", problems=(silent,), lag_records=7))
     failures = {"connect main": Failure("refused"), "kafka b": Failure("no broker answered", "Start it.")}
     view = view_of(look_of(flows, failures=failures))

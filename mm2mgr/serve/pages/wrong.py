@@ -78,8 +78,8 @@ def _entry_of_group(group: ProblemGroup, told: Mapping[str, Failure]) -> WrongEn
     noun = "flow" if all(problem.subject.flow for problem in group.problems) else "connector"
     count = number_of(len(parts), noun) if len(parts) > 1 else ""
     first = group.problems[0]
-    place = first.evidence.place(first.subject.connect) if isinstance(first.evidence, WorkersSilent) else ""
-    why = f". {place}: {_reason(told[place])}" if place in told else ""
+    places = first.evidence.places(first.subject.connect) if isinstance(first.evidence, WorkersSilent) else ()
+    why = "".join(f". {place}: {_reason(told[place])}" for place in places if place in told)
     return WrongEntry(
         group.trouble, f"{first.sentence}{why}", group.command, parts, is_danger=group.is_danger, count=count
     )
