@@ -32,7 +32,7 @@ class RunningKafka:
     login may read. `failure`: why nothing of it could be read.
 
     `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that
-    were read again after all clusters. `recordless`: the partitions that have no record from a wanted offset on. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in
+    were read again after all clusters. `recordless`: the partitions that have no record between two wanted offsets. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in
     time, so a topic that was created again cannot be told from the one before.
     """
 
@@ -103,8 +103,8 @@ class WantedLogs:
     """What to read of a cluster: topics that flows mirror from it, whose ids count too; topics that flows mirror to it;
     names of topics whose settings or ACLs are wanted; consumer groups whose committed offsets are; aliases of the
     sources that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else;
-    with `records_from` whether records follow these offsets, and nothing else; with `is_probe` nothing but whether it
-    answers. Both have little time.
+    with `between` whether there are records from an offset of a partition on to another, and nothing else (`committed`:
+    such as readers of committed records get); with `is_probe` nothing but whether it answers. Both have little time.
     """
 
     away: Callable[[str], bool] = field(default=no_topic, compare=False)
@@ -114,7 +114,8 @@ class WantedLogs:
     groups: tuple[str, ...] = ()
     dedicated: tuple[str, ...] = ()
     ends: tuple[TopicPartition, ...] = ()
-    records_from: tuple[tuple[TopicPartition, int], ...] = ()
+    between: tuple[tuple[TopicPartition, int, int], ...] = ()
+    committed: bool = False
     is_probe: bool = field(default=False, compare=False)
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
@@ -126,14 +127,13 @@ class WantedLogs:
 def read_kafka(reach: KafkaReach, part: WantedLogs) -> RunningKafka:
     """Read one Kafka cluster's topics, and the offsets of some of their partitions. Blocks; raises Mm2mgrError."""
     from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
-    from mm2mgr.kafka.records import read_logs, without_records
+    from mm2mgr.kafka.records import read_logs
 
     if part.is_probe:
         with reach.connect(_PROBE_SECONDS) as probe:
             return RunningKafka(cluster_id=probe.identity(while_down=False)[0])
-    if part.records_from:
-        found = without_records(reach.access, dict(part.records_from), _PROBE_SECONDS)
-        return RunningKafka(recordless=frozenset(found))
+    if part.between:
+        return RunningKafka(recordless=frozenset(_recordless(reach, part)))
     kafka = reach.kafka
     if part.ends:
         return RunningKafka(offsets=read_logs(kafka, part.ends, ()).found)
@@ -153,6 +153,17 @@ def read_kafka(reach: KafkaReach, part: WantedLogs) -> RunningKafka:
         dedicated=_if_readable(lambda _, names: find_running(reach, names, topics), kafka, part.dedicated),
         cluster_id=cluster_id,
     )
+
+
+def _recordless(reach: KafkaReach, part: WantedLogs) -> set[TopicPartition]:
+    from mm2mgr.kafka.records import read_logs, without_records
+
+    begins = {partition: begin for partition, begin, _ in part.between}
+    if part.committed:  # what an open transaction has may be committed yet
+        stable = read_logs(reach.kafka, list(begins), (), committed=True).found
+        open_ = [one for one, _, end in part.between if one not in stable or stable[one].end < end]
+        begins = {partition: begin for partition, begin in begins.items() if partition not in open_}
+    return without_records(reach.access, begins, _PROBE_SECONDS, committed=part.committed) if begins else set()
 
 
 def _topic_ids(kafka: Kafka, topics: Collection[str]) -> dict[str, str] | None:
@@ -183,7 +194,7 @@ class KafkaState(KafkaQuestion[RunningKafka]):
 
     def as_stored(self) -> KafkaState:
         """Return it without what only narrows it: a file has the state of all that was wanted."""
-        return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends, records_from=self.wanted.records_from))
+        return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends, between=self.wanted.between))
 
     def ask(self, reach: KafkaReach) -> RunningKafka:
         return self.how(reach, self.wanted)

@@ -470,9 +470,10 @@ _MOST_SEARCHED = 50
 
 def to_search(
     reading: Reading, flow: Flow, remembered: Mapping[str, Mapping[int, SeenOffset]]
-) -> Iterator[tuple[TopicPartition, int]]:
+) -> Iterator[tuple[TopicPartition, int, int]]:
     """Yield partitions whose few last offsets may hold no record, as markers of transactions do, with the first of
-    these: their stored offset has stood still for longer than a flush takes, and nobody has looked up to this end."""
+    these and their end: the stored offset has stood still for longer than a flush takes, and nobody has looked up to
+    this end."""
     connector, source = reading.source_connector(flow), reading.clusters.get(flow.source.alias, RunningKafka())
     if connector is None or not connector.runs or connector.running is None or reading.workers_failure(flow):
         return
@@ -489,7 +490,7 @@ def to_search(
             is_little = log.start <= offset + 1 < log.end <= offset + 1 + _MOST_SEARCHED_OFFSETS
             if is_little and still > flow.connect.model.flush_interval and count < _MOST_SEARCHED:
                 count += 1
-                yield partition, max(offset + 1, before.recordless_to or 0)
+                yield partition, max(offset + 1, before.recordless_to or 0), log.end
 
 
 def follow(

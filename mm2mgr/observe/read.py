@@ -42,6 +42,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import OWNER_KEY, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.topology import ConnectCluster, Flow, Topology
+from mm2mgr.truth.reach import text_of
 
 LOOK_KAFKA_SECONDS = 8.0
 """Time that a look gives a Kafka cluster: with Connect, `status` and `lag` then answer within ten seconds."""
@@ -372,15 +373,22 @@ def _with_searches(reading: Reading, how: ObserveOptions) -> Steps[Reading]:
     for flow in reading.flows:
         earlier = how.earlier.flows.get(flow.id) if how.earlier else None
         if earlier and (places := [*to_search(reading, flow, seen_offsets(reading, flow, earlier.topics))]):
-            questions[flow.id] = KafkaState(flow.source.alias, WantedLogs(records_from=tuple(places)), how.kafka)
+            wanted = WantedLogs(between=tuple(places), committed=_reads_committed(reading, flow))
+            questions[flow.id] = KafkaState(flow.source.alias, wanted, how.kafka)
     snapshot = yield questions.values()
     answers = {flow: snapshot.get(question) for flow, question in questions.items()}
     searches = {
-        flow: (frozenset(partition for partition, _ in questions[flow].wanted.records_from), answer)
+        flow: (frozenset(partition for partition, *_ in questions[flow].wanted.between), answer)
         for flow, answer in answers.items()
         if not isinstance(answer, Mm2mgrError)
     }
     return replace(reading, searches=searches)
+
+
+def _reads_committed(reading: Reading, flow: Flow) -> bool:
+    connector = reading.source_connector(flow)
+    config = connector.running.config if connector and connector.running else {}
+    return text_of("source", config, "source consumer", "isolation.level") == "read_committed"
 
 
 def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:

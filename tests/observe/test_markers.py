@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mm2mgr.errors import KafkaSilence
 from mm2mgr.live.kafka_state import RunningKafka, WantedLogs
 from mm2mgr.live.reach import KafkaReach
 from mm2mgr.partitions import TopicPartition
-from tests.observe.estate import Estate, FakeKafka, kinds
+from tests.observe.estate import Estate, FakeKafka, estate, kinds
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -27,8 +29,18 @@ def test_markers_at_the_end_of_a_log_are_no_lag(small: Estate) -> None:
     standing(small, end=113, records_to=100)
     flow = small.flow(later_seconds=30)
     assert (flow.lag_records, flow.health, kinds(flow)) == (0, "ok", [])
-    assert "level: 13 offsets at the ends of its logs hold no record, as transaction markers do" in flow.offsets_note
-    assert small.kafka.searched == [("A", ORDERS, 100)], "looked for once, however often a look sees the same end"
+    assert (
+        "level: 13 offsets at the ends of its logs hold no record to mirror, such as transaction markers"
+        in flow.offsets_note
+    )
+    assert small.kafka.searched == [("A", ORDERS, 100, 113)], "looked for once, however often a look sees the same end"
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_records_of_aborted_transactions_are_records_to_who_reads_them(tmp_path: Path, isolation: str) -> None:
+    with estate(tmp_path, more=f"source_consumer: {{isolation.level: {isolation}}}") as small:
+        standing(small, end=113, records_to=100)
+        assert small.kafka.searched_committed == [isolation == "read_committed"]
 
 
 def test_records_that_wait_stay_a_lag_and_are_looked_for_once(small: Estate) -> None:
@@ -36,7 +48,7 @@ def test_records_that_wait_stay_a_lag_and_are_looked_for_once(small: Estate) -> 
     flow = small.flow(later_seconds=30)
     assert (flow.lag_records, kinds(flow)) == (13, ["no-progress"])
     assert "no record" not in flow.offsets_note
-    assert small.kafka.searched == [("A", ORDERS, 100)]
+    assert small.kafka.searched == [("A", ORDERS, 100, 113)]
 
 
 def test_records_after_markers_count_without_these(small: Estate) -> None:
@@ -83,7 +95,7 @@ def test_a_search_that_fails_says_nothing_and_is_repeated(small: Estate, monkeyp
     read, failing = FakeKafka.__call__, [True]
 
     def unless_failing(self: FakeKafka, reach: KafkaReach, choose: WantedLogs) -> RunningKafka:
-        if choose.records_from and failing.pop():
+        if choose.between and failing.pop():
             raise KafkaSilence("A: no broker answered in time")
         return read(self, reach, choose)
 
