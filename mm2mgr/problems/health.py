@@ -582,7 +582,8 @@ def _at_most(case: FlowCase, end_offsets: int) -> str:
 def _markers(case: FlowCase) -> str:
     if markers := sum(partition.markers for partition in case.lag.counted_partitions):
         level = "" if case.lag.total_records else "level: "
-        return f"{level}{number_of(markers, 'offset')} at the ends of its logs {'hold' if markers > 1 else 'holds'} no record to mirror, such as transaction markers"
+        offsets = f"{number_of(markers, 'offset')} at the end of its logs"
+        return f"{level}{offsets} {'hold' if markers > 1 else 'holds'} nothing to mirror, such as transaction markers"
     single = case.lag.total_records and all(partition.lag_records <= 1 for partition in case.lag.counted_partitions)
     return "one record behind can be a transaction's end marker, which is never mirrored" if single else ""
 
