@@ -13,6 +13,7 @@ from typing import Self
 
 from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.errors import ConnectUnreachable
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.wire import ConnectHttp
 from mm2mgr.errors import KafkaSilence, Mm2mgrError
@@ -103,11 +104,17 @@ async def _read(
         answered = _ask_connect(clients.client(name, seconds, limits.silence_seconds), asked, limits.at_once, ends_at)
         return waits.until_answered(f"connect {name}", answered)
 
+    if limits.spares_silent_workers and any(map(_is_silence, snapshot.answers.values())):
+        limits = limits.after_silent_workers()
     waits = _Waits(limits.report_waits, (f"connect {name}" for name in connects))
     parts = (ask_workers(name, asked) for name, asked in connects.items())
     for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits, silent, waits), *parts, *of_schemas):
         answers.update(part)
     return snapshot.with_answers(answers)
+
+
+def _is_silence(answer: object) -> bool:
+    return isinstance(answer, ConnectUnreachable) and bool(answer.silent_urls)
 
 
 class _Waits:

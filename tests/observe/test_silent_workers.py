@@ -15,11 +15,12 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import KafkaSilence
 from mm2mgr.live.internal_topics import parse_connect_offsets
+from mm2mgr.live.kafka_state import RunningKafka, WantedLogs
 from mm2mgr.live.questions import OffsetsInTopic
 from mm2mgr.live.reach import KafkaReach
 from tests.clock import jumping
 from tests.connect.dead_ends import dead_url, silent_url
-from tests.observe.estate import TREE, Estate, estate, kinds, sentences, topology_of
+from tests.observe.estate import TREE, Estate, FakeKafka, estate, kinds, sentences, topology_of
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -96,6 +97,27 @@ def test_workers_whose_own_kafka_is_silent_too_are_not_to_be_restarted_first(sma
         " on at the stored offsets"
     ]
     assert status.told_failures().keys() == {"connect cb", "kafka B"}
+
+
+def test_a_source_and_workers_that_all_hang_are_told_within_ten_seconds(
+    small: Estate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level(small)
+    read = FakeKafka.__call__
+    with silent_url() as hung, jumping() as clock:
+
+        def hang(self: FakeKafka, reach: KafkaReach, choose: WantedLogs) -> RunningKafka:
+            if reach.access.alias != "A":
+                return read(self, reach, choose)
+            clock.sleep(reach.limits.kafka_seconds)
+            raise KafkaSilence("A: no broker answered")
+
+        monkeypatch.setattr(FakeKafka, "__call__", hang)
+        kill_workers(small, tmp_path, "", "", hung)
+        began = clock.seconds
+        status = small.status(later_seconds=30)
+        assert clock.seconds - began < 10
+    assert status.failures.keys() == {"connect cb", "kafka A"}
 
 
 def test_one_worker_that_hangs_costs_a_look_a_second(small: Estate, tmp_path: Path) -> None:
