@@ -32,8 +32,9 @@ class RunningKafka:
     login may read. `failure`: why nothing of it could be read.
 
     `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that
-    were read again after all clusters. `recordless`: the partitions that have no record between two wanted offsets. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in
-    time, so a topic that was created again cannot be told from the one before.
+    were read again after all clusters. `recordless`: the partitions that have no record between two wanted offsets.
+    `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in time, so a topic that was created again
+    cannot be told from the one before.
     """
 
     topics: Mapping[str, int] = field(default_factory=dict)
@@ -161,8 +162,8 @@ def _recordless(reach: KafkaReach, part: WantedLogs) -> set[TopicPartition]:
     begins = {partition: begin for partition, begin, _ in part.between}
     if part.committed:  # what an open transaction has may be committed yet
         stable = read_logs(reach.kafka, list(begins), (), committed=True).found
-        open_ = [one for one, _, end in part.between if one not in stable or stable[one].end < end]
-        begins = {partition: begin for partition, begin in begins.items() if partition not in open_}
+        ends = {partition: log.end for partition, log in stable.items()}
+        begins = {partition: begin for partition, begin, end in part.between if ends.get(partition, -1) >= end}
     return without_records(reach.access, begins, _PROBE_SECONDS, committed=part.committed) if begins else set()
 
 

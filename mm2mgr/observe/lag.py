@@ -250,7 +250,7 @@ def measure(
     remotes = {topic: flow.remote_topic(topic) for topic in {partition.topic for partition in every}}
     assigned = assignment.topics & remotes.keys()
 
-    def partition_lag(partition: TopicPartition, log: Offsets) -> PartitionLag:
+    def lag_of(partition: TopicPartition, log: Offsets) -> PartitionLag:
         topic, number = partition
         offset, remote = stored.get(partition), target.offsets.get(TopicPartition(remotes[topic], number))
         arrived, before = remote.end if remote else None, remembered.get(topic, {}).get(number)
@@ -266,7 +266,7 @@ def measure(
         if partition in searched:
             searched_to = log.end
             recordless_to = log.end if partition in searched_now.recordless else recordless_to
-        found = PartitionLag(
+        partition_lag = PartitionLag(
             partition,
             log,
             offset,
@@ -280,12 +280,12 @@ def measure(
             searched_to,
             recordless_to,
         )
-        return found._replace(position=max(reached, least + markers)) if (markers := found.markers) else found
+        if markers := partition_lag.markers:
+            return partition_lag._replace(position=max(reached, least + markers))
+        return partition_lag
 
     return FlowLag(
-        tuple(
-            partition_lag(partition, source.offsets[partition]) for partition in every if partition in source.offsets
-        ),
+        tuple(lag_of(partition, source.offsets[partition]) for partition in every if partition in source.offsets),
         matched=len(matched),
         defects=assignment.defects(mirrored, source.topics, running.is_held) if running else Defects(),
         unread={
@@ -458,9 +458,9 @@ def seen_offsets(reading: Reading, flow: Flow, topics: Mapping[str, SeenTopic]) 
     """Return what is remembered of stored offsets; those of a topic that was created again are of no use."""
     ids = reading.clusters.get(flow.source.alias, RunningKafka()).topic_ids
     return {
-        name: seen.places
-        for name, seen in topics.items()
-        if not seen.ids or ids.get(name, seen.ids[-1]) == seen.ids[-1]
+        name: topic_looks.places
+        for name, topic_looks in topics.items()
+        if not topic_looks.ids or ids.get(name, topic_looks.ids[-1]) == topic_looks.ids[-1]
     }
 
 

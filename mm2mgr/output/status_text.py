@@ -48,9 +48,9 @@ def say_status(status: Status, *, notes: bool = False) -> None:
     for name, text, is_problem in beside:
         if is_problem:
             say(f"! {name}: {text}", STYLES["problem"])
-    told = status.told_failures()
-    say_failures(told, sign=" ")
-    say_failures({where: failure for where, failure in status.failures.items() if where not in told})
+    told_failures = status.told_failures()
+    say_failures(told_failures, sign=" ")
+    say_failures({where: failure for where, failure in status.failures.items() if where not in told_failures})
     failures = {one_line(failure.message) for failure in status.failures.values()}
     if not notes:  # why a flow is unknown is no note
         unknown = [flow for flow in status.flows if flow.health == "unknown"]

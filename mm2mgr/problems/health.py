@@ -165,7 +165,11 @@ class Status:
         often as it is told."""
         silent = ((problem.subject.connect, problem.evidence) for flow in self.flows for problem in flow.problems)
         places = [evidence.places(connect) for connect, evidence in silent if isinstance(evidence, WorkersSilent)]
-        return {where: failure for where, failure in self.failures.items() if any(where in each for each in places)}
+        return {
+            where: failure
+            for where, failure in self.failures.items()
+            if any(where in silent_places for silent_places in places)
+        }
 
     def counts(self) -> dict[str, int]:
         """Return how many flows have each health, worst first."""

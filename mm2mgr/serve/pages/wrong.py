@@ -57,8 +57,8 @@ def wrong(view: EstateView) -> Context:
     """Return what `wrong.html.j2` shows: entries, the first of them open, and what an empty list means."""
     status = view.look.status if view.look else None
     groups = order_problems(status.problems()) if status else []
-    told = status.told_failures() if status else {}
-    entries = [_entry_of_group(group, told) for group in groups if group.trouble != "not ready"]
+    told_failures = status.told_failures() if status else {}
+    entries = [_entry_of_group(group, told_failures) for group in groups if group.trouble != "not ready"]
     if status:
         entries += [*_late(view), *_unread_clusters(status), *_plan_changes(view)]
     entries.sort(key=lambda entry: (_ORDER[entry.word], not entry.is_danger))  # else as they are ordered
@@ -72,16 +72,16 @@ def _quiet(view: EstateView) -> str:
     return f"No problem in {number_of(view.quiet_looks, 'look')} since {utc(view.quiet_since)[:16]} UTC."
 
 
-def _entry_of_group(group: ProblemGroup, told: Mapping[str, Failure]) -> WrongEntry:
+def _entry_of_group(group: ProblemGroup, told_failures: Mapping[str, Failure]) -> WrongEntry:
     """Return the entry of problems; why a cluster could not be read whose silence they are is told with them."""
     parts = [_part(problem) for problem in group.problems]
     noun = "flow" if all(problem.subject.flow for problem in group.problems) else "connector"
     count = number_of(len(parts), noun) if len(parts) > 1 else ""
     first = group.problems[0]
     places = first.evidence.places(first.subject.connect) if isinstance(first.evidence, WorkersSilent) else ()
-    why = "".join(f". {place}: {_reason(told[place])}" for place in places if place in told)
+    reasons = "".join(f". {place}: {_reason(told_failures[place])}" for place in places if place in told_failures)
     return WrongEntry(
-        group.trouble, f"{first.sentence}{why}", group.command, parts, is_danger=group.is_danger, count=count
+        group.trouble, f"{first.sentence}{reasons}", group.command, parts, is_danger=group.is_danger, count=count
     )
 
 
@@ -127,9 +127,9 @@ def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
     """
     alike: dict[tuple[str, str], list[_Line]] = {}
     dangerous: set[tuple[str, str]] = set()
-    told = status.told_failures()
+    told_failures = status.told_failures()
     for where, failure in status.failures.items():
-        if where in told:
+        if where in told_failures:
             continue
         kind, _, name = where.partition(" ")
         flows = [flow for flow in status.flows if kind == "connect" and flow.connect == name]
