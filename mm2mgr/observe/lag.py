@@ -47,7 +47,8 @@ class SeenOffset(NamedTuple):
     """A stored offset (-1: none) and the remote end offset at which it was reached, at the latest (None: unknown); when
     it was first seen, in seconds since 1970 (None: not remembered); and the remote end offset of the last look.
     `searched_to`: the end of the source's log at which records behind the stored offset were looked for (None: never),
-    `recordless_to`: the offset before which there is none.
+    `recordless_to`: the offset before which there is none. `still_end`: the source's log end at the first look that saw
+    the remote end where it still was at the last one (None: it had moved): nothing behind it can have been mirrored.
     """
 
     stored: int
@@ -56,6 +57,7 @@ class SeenOffset(NamedTuple):
     latest: int | None = None
     searched_to: int | None = None
     recordless_to: int | None = None
+    still_end: int | None = None
 
 
 def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_end: int) -> int | None:
@@ -262,6 +264,8 @@ def measure(
             reached = min(log.end, max(least, last + 1 + max(0, arrived - base)))
         searched_to = recordless_to = None
         if before and before.stored == last:
+            if before.still_end is not None and arrived == before.latest:
+                reached = min(reached, max(least, before.still_end))
             searched_to, recordless_to = before.searched_to, before.recordless_to
         if partition in searched:
             searched_to = log.end

@@ -63,11 +63,16 @@ def _place(partition_lag: PartitionLag, old: SeenTopic, now: float) -> SeenOffse
     arrived = reached_at(before, stored, partition_lag.arrived, partition_lag.log.end)
     if before is None or before.stored != stored:
         return SeenOffset(stored, arrived, now, partition_lag.arrived)  # nobody has searched behind it
+    still_end = before.still_end
+    if partition_lag.arrived is not None:
+        stands = partition_lag.arrived == before.latest
+        still_end = (partition_lag.log.end if still_end is None else still_end) if stands else None
     return before._replace(
         arrived=before.arrived if arrived is None else arrived,
         latest=before.latest if partition_lag.arrived is None else partition_lag.arrived,
         searched_to=partition_lag.searched_to,
         recordless_to=partition_lag.recordless_to,
+        still_end=still_end,
     )
 
 

@@ -131,6 +131,20 @@ def test_one_worker_that_hangs_costs_a_look_a_second(small: Estate, tmp_path: Pa
     assert (flow.state, flow.lag_records, flow.problems) == ("RUNNING", 0, ())
 
 
+def test_records_that_came_twice_before_workers_died_do_not_hide_what_waits(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    small.log(0, 120)
+    small.log(0, 1100, alias="B", topic="A.orders")  # a worker that was lost sends again, and nothing is flushed
+    assert small.flow(later_seconds=10).lag_records == 0
+    kill_workers(small, tmp_path)
+    lags = []
+    for end in (320, 520, 720):
+        small.log(0, end)
+        lags.append((flow := small.flow(later_seconds=10)).lag_records)
+    assert lags == [0, 200, 400]
+    assert kinds(flow) == ["workers-silent"]
+
+
 def test_a_target_that_grows_shows_that_workers_run(small: Estate, tmp_path: Path) -> None:
     level(small)
     kill_workers(small, tmp_path)
