@@ -258,13 +258,15 @@ def measure(
         arrived, before = remote.end if remote else None, remembered.get(topic, {}).get(number)
         last = -1 if offset is None else offset
         least = reached = goes_on(log, offset, begins_at)
-        same_count = target.topics.get(remotes[topic]) == source.topics[topic]
-        base = reached_at(before, last, arrived, log.end)
-        if base is not None and arrived is not None and counts_arrivals and same_count and last < log.end:
-            reached = min(log.end, max(least, last + 1 + max(0, arrived - base)))
+        same_count = bool(target.failure) or target.topics.get(remotes[topic]) == source.topics[topic]
+        # What had arrived at the last look has also arrived while the target cannot be read.
+        seen_end = before.latest if arrived is None and before and before.stored == last else arrived
+        base = reached_at(before, last, seen_end, log.end)
+        if base is not None and seen_end is not None and counts_arrivals and same_count and last < log.end:
+            reached = min(log.end, max(least, last + 1 + max(0, seen_end - base)))
         searched_to = recordless_to = None
         if before and before.stored == last:
-            if before.still_end is not None and arrived == before.latest:
+            if before.still_end is not None and seen_end == before.latest:
                 reached = min(reached, max(least, before.still_end))
             searched_to, recordless_to = before.searched_to, before.recordless_to
         if partition in searched:

@@ -145,6 +145,20 @@ def test_records_that_came_twice_before_workers_died_do_not_hide_what_waits(smal
     assert kinds(flow) == ["workers-silent"]
 
 
+def test_what_had_arrived_counts_also_while_the_target_is_down(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    small.log(0, 300)
+    small.log(0, 280, alias="B", topic="A.orders")
+    assert small.flow(later_seconds=10).lag_records == 20
+    kill_workers(small, tmp_path)
+    assert small.flow(later_seconds=10).lag_records == 20
+    small.kafka.down.add("B")
+    small.log(0, 330)
+    assert small.flow(later_seconds=10).lag_records == 50
+    small.kafka.down.clear()
+    assert small.flow(later_seconds=10).lag_records == 50
+
+
 def test_a_target_that_grows_shows_that_workers_run(small: Estate, tmp_path: Path) -> None:
     level(small)
     kill_workers(small, tmp_path)
