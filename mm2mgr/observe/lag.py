@@ -286,7 +286,7 @@ def measure(
             searched_to,
             recordless_to,
         )
-        if markers := partition_lag.markers:
+        if recordless_to is not None and (markers := partition_lag.markers):
             return partition_lag._replace(position=max(reached, least + markers))
         return partition_lag
 
