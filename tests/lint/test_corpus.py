@@ -36,7 +36,7 @@ REPOSITORY = Path(__file__).parents[2]
 SECRET = "s3cr3t"  # every made-up secret of the corpus holds this mark
 CONVERTERS = tuple(f"{part}.converter" for part in ("key", "value", "header"))
 MACRO = re.compile(r"@(?P<type>source|checkpoint|heartbeat) (?P<from>\S+) (?P<to>\S+)(?: without (?P<without>.+))?")
-HEALTHY_CONNECTOR = "name=m\n@source A B\ntopics=orders\n"
+HEALTHY_CONNECTOR = {"m.properties": "name=m\n@source A B\ntopics=orders\n"}
 HEALTHY_WORKER = {
     "bootstrap.servers": "w1:9092",
     "group.id": "connect",
@@ -75,7 +75,7 @@ class Case:
 
     def texts(self, *, fixed: bool = False) -> dict[str, str]:
         """Return the files of the case; `fixed` has each old text of its `fixed` replaced by the new one."""
-        texts = dict(self.data.get("files", {} if "tree" in self.data else {"m.properties": HEALTHY_CONNECTOR}))
+        texts = dict(self.data.get("files", HEALTHY_CONNECTOR if "healthy_worker_with" in self.data else {}))
         for old, new in self.data["fixed"].items() if fixed else ():
             assert any(old in text for text in texts.values()), f"{self.name}: nothing to fix at {old!r}"
             texts = {file: text.replace(old, new) for file, text in texts.items()}
@@ -435,7 +435,7 @@ def test_cases_are_told_apart_and_complete() -> None:
     for case in FAULTY + VALID:
         assert case.data.get("why"), case.name
         assert case.origin, case.name
-        assert ("files" in case.data) != ("tree" in case.data), case.name
+        assert len({"files", "tree", "healthy_worker_with"} & case.data.keys()) == 1, case.name
     assert all(case.expected for case in FAULTY)
 
 
