@@ -35,7 +35,9 @@ HERE = Path(__file__).parent / "corpus"
 REPOSITORY = Path(__file__).parents[2]
 SECRET = "s3cr3t"  # every made-up secret of the corpus holds this mark
 CONVERTERS = tuple(f"{part}.converter" for part in ("key", "value", "header"))
-MACRO = re.compile(r"@(?P<type>source|checkpoint|heartbeat) (?P<from>\S+) (?P<to>\S+)(?: without (?P<without>.+))?")
+MACRO = re.compile(
+    r"@(?P<type>source|checkpoint|heartbeat|pair) (?P<from>\S+) (?P<to>\S+)(?: without (?P<without>.+))?"
+)
 HEALTHY_CONNECTOR = {"m.properties": "name=m\n@source A B\ntopics=orders\n"}
 HEALTHY_WORKER = {
     "bootstrap.servers": "w1:9092",
@@ -105,7 +107,12 @@ def expanded(text: str, form: str = "properties") -> str:
 def _lines(line: str, written: str) -> Iterator[str]:
     if line.strip() == "@bytes":
         yield from (written.format(key, "org.apache.kafka.connect.converters.ByteArrayConverter") for key in CONVERTERS)
-    elif found := MACRO.fullmatch(line.strip()):
+    elif (found := MACRO.fullmatch(line.strip())) and found["type"] == "pair":
+        source, target = found["from"], found["to"]
+        yield f"clusters = {source}, {target}"
+        yield from (f"{alias}.bootstrap.servers = {alias.lower()}1:9092" for alias in (source, target))
+        yield f"{source}->{target}.enabled = true"
+    elif found:
         left_out = (found["without"] or "").split()
         yield from (written.format(key, value) for key, value in _healthy(found).items() if key not in left_out)
     else:
