@@ -174,7 +174,7 @@ def test_what_is_no_plan_file_is_refused_with_the_way_to_make_one(tmp_path: Path
     file.write_text(text, encoding="utf-8")
     with pytest.raises(Mm2mgrError, match=r"plan\.json: ") as caught:
         read_plan(file)
-    assert caught.value.hint == "make one with mm2mgr plan --out FILE"
+    assert (caught.value.hint or "").endswith("make one with mm2mgr plan --out FILE")
 
 
 @pytest.mark.parametrize("name", ["[]", "{}", "0", "null"])
