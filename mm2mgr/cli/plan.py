@@ -88,7 +88,8 @@ def plan(
     from mm2mgr.output.console import talk
 
     if saved:
-        if flows or labels or out or detailed_exitcode or options != operations.PlanOptions():
+        is_bare = not (flows or labels or out or detailed_exitcode or workspace.snapshot)
+        if not is_bare or options != operations.PlanOptions():
             raise click.UsageError("--show prints a saved plan as it is: no other option of planning goes with it")
         _show_saved(saved, output, full=full, explain=explain)
         return ExitCode.YES

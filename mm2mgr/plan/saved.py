@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, get_args
 
 from mm2mgr.comparison.differences import KeyChange
@@ -178,9 +177,8 @@ def _check_object(value: JsonObject, shape: Mapping[Any, object], place: str) ->
 
 
 def _is_of_type(value: object, kind: type) -> bool:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        is_number = kind is float or (kind is int and isinstance(value, int))
-        return is_number and isfinite(value) and abs(value) < _LARGEST
+    if kind in {int, float}:
+        return type(value) in {int, kind} and -_LARGEST < value < _LARGEST  # type: ignore[operator]
     return isinstance(value, kind)
 
 
@@ -220,9 +218,11 @@ def parse_plan(values: JsonObject) -> Plan:
         tuple(map(_quota, values["quotas"])),
     )
     written = to_json(plan)
-    for part, again in zip(values["clusters"], written["clusters"], strict=True):
-        for change, again_written in zip(part["changes"], again["changes"], strict=True):
-            again_written |= {key: change[key] for key in ("saw", "start") if key in change}
+    for part, written_part in zip(values["clusters"], written["clusters"], strict=True):
+        for change, again in zip(part["changes"], written_part["changes"], strict=True):
+            again |= {key: change[key] for key in ("saw", "start") if key in change}
+            for key, key_again in zip(change["keys"], again["keys"], strict=True):
+                key_again |= {"before": key["before"], "after": key["after"]}  # masked once more, a few differ
     other = next(_differing_places(values, written, "plan"), "")
     _demand(not other, other, "it does not fit the rest of the plan")
     return plan
