@@ -127,7 +127,6 @@ def _shown_as(
     """Return what prints a plan in this form, and adds it to those that were shown."""
     from mm2mgr.output.console import say_json, say_lines
     from mm2mgr.output.plan_text import say_plan, say_topology
-    from mm2mgr.plan.saved import flow_matrix
 
     def show(plan: Plan) -> None:
         if output == "json":
@@ -138,7 +137,7 @@ def _shown_as(
             say_lines(plan_markdown(plan))
         else:
             if not (options.flows or options.labels):
-                say_topology(flow_matrix(workspace.topology, workspace.connectors))
+                say_topology(workspace.flow_matrix)
             say_plan(plan, full=full, explain=explain)
         shown.append(plan)
 

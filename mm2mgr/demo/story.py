@@ -30,7 +30,6 @@ from mm2mgr.output.console import say, talk
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.saved import flow_matrix
 from mm2mgr.samples.schema import PARTITIONED_BY
 from mm2mgr.sandbox.folder import as_written, claim, is_claimed, only_one, write_tree, writing
 from mm2mgr.sandbox.layout import Sandbox
@@ -110,7 +109,7 @@ class Story(ABC):
 
     def apply(self, workspace: Workspace) -> None:
         """Apply as the command does, but end at the first interrupt: the sandbox is stopped then."""
-        say_topology(flow_matrix(workspace.topology, workspace.connectors))
+        say_topology(workspace.flow_matrix)
 
         def show(plan: Plan) -> bool:
             say_plan(plan)

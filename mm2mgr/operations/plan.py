@@ -28,7 +28,7 @@ from mm2mgr.plan.history import HistoryEntry, read_history
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.planfile import ANEW, PLAN, PlanFile, as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import plan_steps
-from mm2mgr.plan.saved import FlowMatrix, Making, flow_matrix
+from mm2mgr.plan.saved import Making
 from mm2mgr.plan.schedule import (
     UNCHANGED_SECONDS,
     RestartRules,
@@ -97,10 +97,9 @@ def plan(
     planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only))
     report(planned)
     if out:
-        templates = str(workspace.templates) if workspace.templates else None
-        write_plan(
-            out, planned, list(map(str, workspace.files)), templates, only, _matrix(workspace, only), _making(workspace)
-        )
+        files, templates = list(map(str, workspace.files)), str(workspace.templates) if workspace.templates else None
+        matrix = workspace.flow_matrix if only is None else None
+        write_plan(out, planned, files, templates, only, matrix, _making(workspace))
     return planned
 
 
@@ -110,10 +109,6 @@ def saved_plan(path: Path) -> PlanFile:
     Its `as_shown` is made of what `apply` compares, so that it reads as what that would do.
     """
     return read_plan(path)
-
-
-def _matrix(workspace: Workspace, only: Sequence[str] | None) -> FlowMatrix | None:
-    return flow_matrix(workspace.topology, workspace.connectors) if only is None else None
 
 
 def _making(workspace: Workspace) -> Making:
@@ -278,7 +273,7 @@ def _plan_as_reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Works
     planned = read_plan_of(workspace, document.wish, document.only, {}, lambda _: document.waiting)
     planned = with_waiting(planned, document.waiting)
     planned = as_reviewed(document.plan, planned)
-    if document.matrix and document.matrix != _matrix(workspace, None):
+    if document.matrix and document.matrix != workspace.flow_matrix:
         raise StalePlan("the plan is stale: the tree has other flows than reviewed", hint=ANEW)
     return planned, workspace
 

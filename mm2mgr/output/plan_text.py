@@ -55,9 +55,9 @@ def say_plan(plan: Plan, *, full: bool = False, explain: bool = False) -> None:
 def making_texts(saved: PlanFile) -> Iterator[str]:
     """Yield what a plan was saved with: when, by whom, of which tree, for which flows, with which options; and the
     digest of its file."""
-    made, wish = saved.made, saved.as_shown.wish
-    by = (f"by {made.who}" if made.who else "", f"commit {made.commit}" if made.commit else "")
-    yield f"Saved: {', '.join(filter(None, (made.when, *by)))}"
+    making, wish = saved.making, saved.as_shown.wish
+    by = (f"by {making.who}" if making.who else "", f"commit {making.commit}" if making.commit else "")
+    yield f"Saved: {', '.join(filter(None, (making.when, *by)))}"
     parts = [f"owner {saved.as_shown.owner}", f"tree {few(saved.clusters, _SAVED_NAMES)}"]
     parts += [f"templates {saved.templates}"] if saved.templates is not None else []
     parts.append("all flows" if saved.only is None else f"flows {few(saved.only, _SAVED_NAMES)}")

@@ -48,7 +48,7 @@ class PlanFile:
     plan: JsonObject
     as_shown: Plan
     matrix: FlowMatrix | None
-    made: Making
+    making: Making
     sha256: str
 
     def to_dict(self) -> JsonObject:
@@ -58,7 +58,7 @@ class PlanFile:
             for part in self.plan["clusters"]
         ]
         saved = {"clusters": list(self.clusters), "templates": self.templates, "only": self.only and list(self.only)}
-        return {**self.plan, "clusters": clusters, "saved": {**to_json(self.made), **saved, "sha256": self.sha256}}
+        return {**self.plan, "clusters": clusters, "saved": {**to_json(self.making), **saved, "sha256": self.sha256}}
 
     @property
     def waiting(self) -> dict[Named, str]:
@@ -88,7 +88,7 @@ def write_plan(  # noqa: PLR0913, PLR0917 - the plan, how it was made, and of wh
     templates: str | None,
     only: Sequence[str] | None,
     matrix: FlowMatrix | None = None,
-    made: Making = UNKNOWN,
+    making: Making = UNKNOWN,
 ) -> None:
     """Write the plan so that the file is either whole or not there; a file that is no plan is not overwritten."""
     content = to_json(plan)
@@ -97,7 +97,7 @@ def write_plan(  # noqa: PLR0913, PLR0917 - the plan, how it was made, and of wh
             written["saw"] = _digests_of(change)
     document = {
         "mm2mgr-plan": FORMAT,
-        "made": to_json(made),
+        "made": to_json(making),
         "clusters": list(clusters),
         "templates": templates,
         "only": None if only is None else list(only),

@@ -261,7 +261,7 @@ def _change(connect: str, values: JsonObject) -> Change:
         values["action"],
         keys=tuple(KeyChange(key["key"], key["before"], key["after"], key["origin"] or "") for key in values["keys"]),
         remarks=tuple(_remarks(values)),
-        takes=values["takes"] and _taken(values["takes"]),
+        takes=values["takes"] and _topics(values["takes"]),
         renames=tuple(_rename(renamed) for renamed in values["renames"]),
         before=None if saw["config"] is None else {},
         tasks=saw["tasks"],
@@ -285,7 +285,7 @@ def _remarks(values: JsonObject) -> Iterator[Remark]:
     yield from (Remark(values[name], name) for name in ("waits", "rests") if values[name] is not None)
 
 
-def _taken(values: JsonObject) -> Taken:
+def _topics(values: JsonObject) -> Taken:
     topics = {topic: (counts["partitions"], counts["records"]) for topic, counts in values["topics"].items()}
     return Taken(topics, values["of"], frozenset(values["stored"]), frozenset(values["moved"]))
 
