@@ -18,7 +18,7 @@ from mm2mgr.comparison.ownership import Journal, without_journal
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.json_values import JsonObject, to_json
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Price, Wish
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.plan.saved import UNKNOWN, FlowMatrix, Making, check_shape, parse_matrix, parse_plan
 from mm2mgr.remarks import Remark
@@ -227,14 +227,24 @@ def _changes_of(name: str, old: JsonObject, new: ClusterPlan) -> Iterator[str]:
             yield f"{name}/{connector}: reviewed as {actions}"
         elif _essence(was) != _essence(now):
             yield f"{name}/{connector}: other keys would change than reviewed"
-        elif was.get("saw") and (was["saw"].get("config"), was["saw"].get("wanted")) != (
+        elif (was["saw"]["config"], was["saw"]["wanted"]) != (
             _digest(_without_journal(change)),
             _digest(change.config),
         ):
             yield f"{name}/{connector}: its config was changed since the plan was made"
+        elif change.action in WRITES and (costs := _unreviewed_costs(was["price"] or {}, change.price)):
+            yield f"{name}/{connector}: {costs}, which was not reviewed"
+
+
+def _unreviewed_costs(reviewed: JsonObject, now: Price) -> str:
+    """Say what a change has come to cost since; figures alone are none of it, since they grow while connectors run."""
+    if now.again and not reviewed.get("again"):
+        return "records would be mirrored again"
+    return now.irreversible[-1] if len(now.irreversible) > len(reviewed.get("irreversible", ())) else ""
 
 
 _QuotaKey = tuple[str, str, str]
+_COMPARED_OF_QUOTAS = ("action", "before", "after", "bytes_per_second", "brokers")
 
 
 def _by_entity(quotas: Sequence[JsonObject]) -> dict[_QuotaKey, JsonObject]:
@@ -243,11 +253,11 @@ def _by_entity(quotas: Sequence[JsonObject]) -> dict[_QuotaKey, JsonObject]:
 
 def _changed_quotas(before: Sequence[JsonObject], after: Sequence[JsonObject]) -> Iterator[str]:
     """Yield the quotas that would be written otherwise than reviewed; blocked ones, then or now, are not."""
-    old, new, none = _by_entity(before), _by_entity(after), {"before": None, "after": None, "action": ""}
+    old, new, none = _by_entity(before), _by_entity(after), dict.fromkeys(_COMPARED_OF_QUOTAS)
     for named in sorted(old.keys() | new.keys()):
         was, now = old.get(named, none), new.get(named, none)
         is_done = now["before"] == now["after"] == was["after"]
-        is_same = (was["before"], was["after"]) == (now["before"], now["after"])
+        is_same = all(was[key] == now[key] for key in _COMPARED_OF_QUOTAS)
         if not (is_same or is_done or "blocked" in (was["action"], now["action"])):
             yield f"{named[0]}: the quota of client id {named[1]} is not as reviewed"
 
@@ -256,8 +266,8 @@ def _is_done(was: JsonObject, now: Change | None) -> bool:
     """Tell whether a reviewed change was carried out, or begun by an apply that did not come to its end."""
     if was["action"] == "delete":
         return now is None
-    saw = was.get("saw") or {}
-    if now is None or was["action"] not in WRITES or not saw.get("wanted"):
+    saw = was["saw"]
+    if now is None or was["action"] not in WRITES or not saw["wanted"]:
         return False
     if now.action == "no-op":
         rests = was["state"] is None or was["state"]["after"] == now.shown

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mm2mgr.comparison.ownership import Journal, Ownership
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
+from mm2mgr.plan.changes import ClusterPlan, Plan, Price, Volume, Wish
 from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.stages import explain, stages
@@ -133,6 +133,25 @@ def test_many_differences_are_counted(tmp_path: Path) -> None:
     now = plan_of(plan_cluster(Ownership("team"), "w", [wanted(name) for name in names], {}))
     with pytest.raises(StalePlan, match="and 4 more"):
         as_reviewed(reviewed(tmp_path, plan_of(ClusterPlan("w"))), now)
+
+
+@pytest.mark.parametrize(
+    ("price", "says"),
+    [
+        (Price(again=Volume(5, 50)), "w/n: records would be mirrored again, which was not reviewed"),
+        (Price(irreversible=("topics of other names",)), "w/n: topics of other names, which was not reviewed"),
+    ],
+)
+def test_a_plan_that_has_come_to_cost_more_is_refused(tmp_path: Path, price: Price, says: str) -> None:
+    costly = part().each(lambda change: replace(change, price=price))
+    with pytest.raises(StalePlan) as caught:
+        as_reviewed(reviewed(tmp_path, plan_of(part())), plan_of(costly))
+    assert says in caught.value.message
+    more = part().each(
+        lambda change: replace(change, price=price + Price(again=Volume(9, 90)) if price.again else price)
+    )
+    as_reviewed(reviewed(tmp_path, plan_of(costly)), plan_of(more))
+    as_reviewed(reviewed(tmp_path, plan_of(costly)), plan_of(part()))
 
 
 def test_what_happened_to_others_connectors_makes_no_plan_stale(tmp_path: Path) -> None:
