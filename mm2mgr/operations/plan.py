@@ -271,7 +271,7 @@ def _plan_as_reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Works
         )
     workspace = Workspace(tuple(Path(file) for file in document.clusters), templates)
     planned = read_plan_of(workspace, document.wish, document.only, {}, lambda _: document.waiting)
-    planned = with_waiting(planned, document.waiting)
+    planned = with_many_changes_held(with_waiting(planned, document.waiting))
     planned = as_reviewed(document.plan, planned)
     if document.matrix and document.matrix != workspace.flow_matrix:
         raise StalePlan("the plan is stale: the tree has other flows than reviewed", hint=ANEW)

@@ -72,12 +72,13 @@ class PlanFile:
 
     @property
     def wish(self) -> Wish:
-        """How the plan was made. All its changes and deletes were reviewed, so no number of them needs another word."""
+        """How the plan was made. All its deletes were reviewed, so no number of them needs another word."""
         deletes = sum(change["action"] == "delete" for part in self.plan["clusters"] for change in part["changes"])
         return Wish(
             prune=self.plan["prune"],
             allow=frozenset(self.plan["allow"]),
             allow_deletes=max(deletes, self.plan["allow_deletes"]),
+            max_changes=self.plan["max_changes"],
         )
 
 

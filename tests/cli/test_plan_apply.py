@@ -199,7 +199,14 @@ def test_more_changes_than_meant_are_not_written(site: Site, mm2mgr: Command) ->
     said = mm2mgr("apply", "--yes", "--max-changes", str(ALL - 1), code=1)
     assert f"blocked {len(ON_EAST)} connectors" in said.out
     assert f"too many changes: {ALL}, and --max-changes allows {ALL - 1}" in said.out
+    mm2mgr("plan", "--max-changes", str(ALL - 1), "--out", "plan.json", code=1)
+    reviewed = mm2mgr("apply", "plan.json", code=1)
+    assert f"too many changes: {ALL}, and --max-changes allows {ALL - 1}" in reviewed.out
+    assert "stale" not in reviewed.err
     assert site.east.writes == site.west.writes == []
+    mm2mgr("plan", "--max-changes", str(ALL), "--out", "plan.json")
+    mm2mgr("apply", "plan.json")
+    assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
     mm2mgr("apply", "--yes", "--max-changes", str(ALL))
 
 
