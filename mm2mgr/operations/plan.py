@@ -115,7 +115,7 @@ def _making(workspace: Workspace) -> Making:
     from mm2mgr.apply.history import author
 
     by = author(workspace.files)
-    when = datetime.fromtimestamp(workspace.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Making(when, mask_text(by.who), by.commit)
 
 

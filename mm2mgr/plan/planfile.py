@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,8 +138,8 @@ def _object(pairs: Sequence[tuple[str, object]]) -> JsonObject:
     """Return an object of JSON; ValueError for one that says two things under the same key."""
     values = dict(pairs)
     if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in values if keys.count(key) > 1)}: it is there twice")
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"{key}: it is there twice")
     return values
 
 

@@ -144,7 +144,9 @@ _WORDS: Mapping[object, str] = {str: "a text", bool: "true or false", int: "a wh
 def check_shape(value: object, shape: Any = DOCUMENT, place: str = "") -> None:
     """ValueError, with the key, where a document is not of a shape: a type, texts to choose from, an object with just
     these keys or with any of them (`{str: …}`), a list of any length (`[…]`) or of this one (`(…, …)`), or null."""
-    if isinstance(shape, _OrNull):
+    if isinstance(shape, type):
+        _demand(_is_of_type(value, shape), place, f"{_WORDS[shape]} expected")
+    elif isinstance(shape, _OrNull):
         if value is not None:
             check_shape(value, shape.shape, place)
     elif isinstance(shape, frozenset):
@@ -152,15 +154,13 @@ def check_shape(value: object, shape: Any = DOCUMENT, place: str = "") -> None:
     elif isinstance(shape, dict):
         _demand(isinstance(value, dict), place, "an object expected")
         _check_object(value, shape, place)  # type: ignore[arg-type]
-    elif isinstance(shape, list | tuple):
+    else:
         is_fitting = isinstance(value, list) and (isinstance(shape, list) or len(value) == len(shape))
         _demand(is_fitting, place, "a list expected" if isinstance(shape, list) else f"{len(shape)} values expected")
         assert isinstance(value, list)
         shapes = shape * len(value) if isinstance(shape, list) else shape
         for number, (part, of_part) in enumerate(zip(value, shapes, strict=True)):
             check_shape(part, of_part, f"{place}[{number}]")
-    else:
-        _demand(_is_of_type(value, shape), place, f"{_WORDS[shape]} expected")
 
 
 def _check_object(value: JsonObject, shape: Mapping[Any, object], place: str) -> None:
@@ -172,8 +172,8 @@ def _check_object(value: JsonObject, shape: Mapping[Any, object], place: str) ->
             check_shape(value[key], of_key, below + key)
         else:
             _demand(isinstance(of_key, _OrNull) and of_key.or_absent, below + key, "it is missing")
-    unknown = next(iter(value.keys() - shape.keys()), "")
-    _demand(not unknown, below + unknown, "no plan has this key")
+    for key in value.keys() - shape.keys():
+        raise ValueError(f"{below}{key}: no plan has this key")
 
 
 def _is_of_type(value: object, kind: type) -> bool:
@@ -223,7 +223,7 @@ def parse_plan(values: JsonObject) -> Plan:
             again |= {key: change[key] for key in ("saw", "start") if key in change}
             for key, key_again in zip(change["keys"], again["keys"], strict=True):
                 key_again |= {"before": key["before"], "after": key["after"]}  # masked once more, a few differ
-    other = next(_differing_places(values, written, "plan"), "")
+    other = "" if values == written else next(_differing_places(values, written, "plan"))
     _demand(not other, other, "it does not fit the rest of the plan")
     return plan
 

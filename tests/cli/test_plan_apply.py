@@ -141,6 +141,7 @@ def test_what_is_no_saved_plan_is_one_error(mm2mgr: Command, content: bytes | No
         ('"prune": false', '"prune": 0', "plan.prune: true or false expected"),
         ('"action": "create"', '"action": "drop"', "plan.clusters[0].changes[0].action: one of blocked, create,"),
         ('"flows": [', '"flow": [', "plan.clusters[0].changes[0].flows: it is missing"),
+        ('"owner": "team"', '"owner": "team", "": ""', "plan.: no plan has this key"),
         ('"create": 7', '"create": 6', "plan.counts.create: it does not fit the rest of the plan"),
         ('"connect": "west"', '"connect": "east"', "plan.clusters[1]: it is there twice"),
     ],
