@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mm2mgr.comparison.ownership import Journal, Ownership
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
+from mm2mgr.output.plan_text import say_plan
 from mm2mgr.plan.changes import ClusterPlan, Plan, Price, Volume, Wish
 from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
@@ -312,6 +313,19 @@ def test_a_move_that_was_killed_is_finished_with_the_same_file(tmp_path: Path, k
             break
         workers.apply(after)
         assert as_reviewed(saved, workers.plan(after)).writes == ()
+
+
+@pytest.mark.parametrize("kind", ["renamed", "a topic to another flow"])
+def test_a_saved_move_names_the_topics_that_are_taken_over(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = begin(KINDS[kind]).plan(KINDS[kind].after)
+    write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
+    say_plan(plan)
+    fresh = capsys.readouterr().out
+    assert "0 to copy; goes on at the stored offsets: " in fresh
+    say_plan(read_plan(tmp_path / "plan.json").as_shown)
+    assert capsys.readouterr().out == fresh
 
 
 def test_no_secret_can_be_guessed_from_a_digest(tmp_path: Path) -> None:
