@@ -266,6 +266,7 @@ def test_a_plan_lists_the_topics_that_a_new_flow_will_take(site: Site) -> None:
         "topics": {"orders": {"partitions": 2, "records": 70}, "logs.web": {"partitions": 1, "records": 5}},
         "of": 3,
         "stored": [],
+        "moved": [],
     }
 
 
@@ -289,6 +290,7 @@ def test_a_topic_that_is_left_out_ends_and_goes_on_where_it_was(site: Site) -> N
         "topics": {"logs.web": {"partitions": 1, "records": 2}},
         "of": 3,
         "stored": ["logs.web"],
+        "moved": [],
     }
 
 
