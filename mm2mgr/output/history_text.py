@@ -106,8 +106,8 @@ def say_drift(report: DriftReport) -> None:
     unread = [number_of(len(report.failed), "Connect cluster")] if report.failed else []
     unread += [f"quotas of {number_of(len(report.failed_quotas), 'Kafka cluster')}"] if report.failed_quotas else []
     unknown = " and ".join(unread)
-    known = f"{changed} changed by hand" if changed else "none seen" if unknown else "none"
-    say(f"Drift: {known}{f'; {unknown} could not be read' if unknown else ''}", style="bold")
+    seen_drift = f"{changed} changed by hand" if changed else "none seen" if unknown else "none"
+    say(f"Drift: {seen_drift}{f'; {unknown} could not be read' if unknown else ''}", style="bold")
 
 
 def _compared_with(source: str) -> str:
