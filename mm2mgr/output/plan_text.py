@@ -126,12 +126,16 @@ def _held_parts(plan: Plan) -> list[str]:
     """Say what stays as it is: what is blocked, and what runs where nothing could be read."""
     blocked = [change for change in plan.changes if change.action == "blocked"]
     flows = [change for change in blocked if change.type == "source"]
-    new = sum(change.before is None and not change.shown for change in flows)
-    stay = ("stays as it is", "stay as they are")
+    companions = [change for change in blocked if change.type != "source"]
+    new, new_companions = (
+        sum(change.before is None and not change.shown for change in changes) for changes in (flows, companions)
+    )
+    begin, stay = ("does not begin", "do not begin"), ("stays as it is", "stay as they are")
     counts = (
-        (new, "blocked flow", ("does not begin", "do not begin")),
+        (new, "blocked flow", begin),
         (len(flows) - new, "blocked flow", stay),
-        (len(blocked) - len(flows), "blocked checkpoint or heartbeat connector", stay),
+        (new_companions, "blocked checkpoint or heartbeat connector", begin),
+        (len(companions) - new_companions, "blocked checkpoint or heartbeat connector", stay),
         (sum(1 for cluster in plan.clusters if cluster.error), "unread Connect cluster", stay),
     )
     return [_count_text(count, noun, *verbs) for count, noun, verbs in counts if count]

@@ -207,7 +207,9 @@ def _say_problems(connector: ConnectorState) -> None:
 
 def _tasks(flow: FlowStatus) -> str:
     states = Counter(task.state for task in flow.tasks)
-    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "0"
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or (
+        "unknown" if flow.state == "unknown" else "0"
+    )
 
 
 def _is_growing(flow: FlowStatus) -> bool:

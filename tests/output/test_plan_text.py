@@ -231,8 +231,10 @@ def test_what_is_held_back_stays_as_it_is() -> None:
     checkpoint = Change("east", "mm2.a.b.checkpoint", "checkpoint", "blocked", remarks=(held,))
     assert data(source("x", "no-op")) == NOTHING_WRITTEN
     assert data(absent) == f"{NOTHING_WRITTEN}; 1 blocked flow does not begin"
-    assert data(others, source("old", "blocked", before={"topics": "t"}), checkpoint) == (
-        f"{NOTHING_WRITTEN}; 2 blocked flows stay as they are; 1 blocked checkpoint or heartbeat connector stays as it is"
+    runs = replace(checkpoint, shown="RUNNING")
+    assert data(others, source("old", "blocked", before={"topics": "t"}), checkpoint, runs) == (
+        f"{NOTHING_WRITTEN}; 2 blocked flows stay as they are; 1 blocked checkpoint or heartbeat connector does not"
+        " begin; 1 blocked checkpoint or heartbeat connector stays as it is"
     )
     plan = Plan("team", (NORTH,))
     assert data_text(plan) == f"{NOTHING_WRITTEN}; 1 unread Connect cluster stays as it is"

@@ -59,6 +59,14 @@ def test_a_renamed_flow_is_blocked_and_the_old_connector_named(site: Site) -> No
     assert plan.has_failed
 
 
+def test_a_renamed_flow_is_told_once_that_its_records_would_arrive_again(site: Site) -> None:
+    site.converge(ONE)
+    change = next(change for change in site.plan(RENAMED).changes if change.connector == NEW)
+    assert (change.action, change.reason.count("mirrored-already"), change.reason.count("overlap")) == ("blocked", 1, 0)
+    assert "moved: [{from: " in change.remedy
+    assert "exclude" not in change.remedy, "nothing can be excluded in a flow that is not declared"
+
+
 def test_a_flow_that_runs_elsewhere_now_is_blocked_there(site: Site) -> None:
     site.converge(ONE)
     assert action(site.plan(ELSEWHERE), SOURCE, "west") == "blocked"
