@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.connectors import Connector
+from mm2mgr.expand import expand
 from mm2mgr.formats import properties
 from mm2mgr.formats.mm2_properties import Dedicated, connectors
 from mm2mgr.lint.classify import what_is
@@ -20,7 +20,9 @@ from mm2mgr.lint.findings import Hit, rules_of
 from mm2mgr.lint.reading import read_files, subject_of
 from mm2mgr.lint.rules import keys, lint, security, values, worker
 from mm2mgr.lint.subject import Spot, Subject, WorkerFacts
+from mm2mgr.render import render
 from mm2mgr.secrets import is_secret
+from mm2mgr.spec.files import load as load_tree
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS
 from tests.lint import made
@@ -355,15 +357,18 @@ def test_security_at_the_top_of_mm2_properties_is_for_every_cluster() -> None:
 
 def test_what_mm2mgr_renders_is_not_told() -> None:
     golden = Path(__file__).parent.parent / "render" / "golden"
-    for file in sorted(golden.glob("*/out.json")):
-        for name, connector in json.loads(file.read_text(encoding="utf-8")).items():
-            config = connector["config"]
-            type_ = next(type_ for type_ in CLIENTS if type_.capitalize() in config["connector.class"])
+    trees = sorted(golden.glob("*/in.yaml"))
+    assert trees
+    for tree in trees:
+        for connector in render(expand(load_tree([tree]))):
             for version in (None, "4.3.1"):
                 subject = Subject(
-                    Connector(name, type_, config=config), Spot(), form="tree", worker=WorkerFacts(version=version)
+                    Connector(connector.name, connector.type, config=dict(connector.config)),
+                    Spot(),
+                    form="tree",
+                    worker=WorkerFacts(version=version),
                 )
-                assert found(subject) == {}, (file, name)
+                assert found(subject) == {}, (tree, connector.name)
 
 
 PREFIXES = sorted({layer.prefix for each in CLIENTS.values() for client in each for layer in client.layers})
