@@ -139,9 +139,11 @@ def audit(
     if not counts:
         talk(f"compared {report.engine}")
     warnings = [] if counts or compare else operations.record_audit(workspace, report, store=store)
-    _say(report, warnings, output, operations.repair_plan(report) if repair_plan else None)
-    if page:
-        _write_page(workspace, report, page, store)
+    try:
+        if page:
+            _write_page(workspace, report, page, store)
+    finally:
+        _say(report, warnings, output, operations.repair_plan(report) if repair_plan else None)
     return report.exit_code
 
 

@@ -86,17 +86,20 @@ def plan(
     """Compare the tree with what the Connect clusters run; a cluster that cannot be read has an error in the plan.
 
     `out` is a file for review and `apply`: it is refused before any cluster is asked when it holds something else.
-    `report` gets the plan before that file is written, and `page` makes the text that `saved_plan` shows again.
+    `report` gets the plan once that file is written, or could not be; `page` makes the text that `saved_plan` shows
+    again.
     """
     only = options.only(workspace)
     if out:
         workspace.refuse_as_output(out, "--out")
         check_free(out, PLAN)
     planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only))
-    report(planned)
-    if out:
-        templates = str(workspace.templates) if workspace.templates else None
-        write_plan(out, planned, [str(file) for file in workspace.files], templates, only, page(planned))
+    try:
+        if out:
+            templates = str(workspace.templates) if workspace.templates else None
+            write_plan(out, planned, [str(file) for file in workspace.files], templates, only, page(planned))
+    finally:
+        report(planned)
     return planned
 
 
