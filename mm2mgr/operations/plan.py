@@ -23,7 +23,7 @@ from mm2mgr.off_peak import OffPeak
 from mm2mgr.operations.workspace import Workspace, seconds_of
 from mm2mgr.plan.changes import KINDS, Change, Plan, Wish, count_deletes
 from mm2mgr.plan.draft import Declared
-from mm2mgr.plan.history import HistoryEntry, read_history
+from mm2mgr.plan.history import HistoryEntry, read_history, rested_by_hand
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.planfile import PLAN, PlanFile, as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import plan_steps
@@ -112,18 +112,16 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
     connects = {change.connect for change in plan.changes if change.rests}
     if not connects:
         return plan
-    newest: dict[Named, HistoryEntry] = {}
-    for entry in workspace.ask(read_history(workspace.topology, connects)).entries:
-        if entry.state and entry.outcome != "failed":
-            newest[entry.connect, entry.connector] = entry
+    held = rested_by_hand(workspace.ask(read_history(workspace.topology, connects)).entries)
 
     def explain(change: Change) -> Change:
-        entry = newest.get(change.full_name)
-        if not change.rests or entry is None or not entry.state or entry.state["after"] != change.rests:
+        entry = held.get(change.full_name)
+        if not change.rests or entry is None or not entry.state:
             return change
         since = entry.when[:16].replace("T", " ")
         why = f": {entry.reason}" if entry.reason else ""
-        text = f"{change.rests} by {entry.who} since {since} UTC{why}"
+        state = change.rests if entry.state["after"] == change.rests else f"{change.rests}, {entry.state['after']}"
+        text = f"{state} by {entry.who} since {since} UTC{why}"
         remarks = (replace(remark, text=text) if remark.effect == "rests" else remark for remark in change.remarks)
         return replace(change, remarks=tuple(remarks))
 
