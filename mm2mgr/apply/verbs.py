@@ -8,7 +8,7 @@ error for the connectors of that Connect cluster and never holds up another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -60,11 +60,11 @@ class Choice:
     """Which connectors are meant, by any of these.
 
     `names`: flows (id or name: their source connectors), pairs (every connector of the pair) and `connect/connector`.
-    `labels`: flows whose source or target cluster has all of these labels. `everything`: all that the tree declares.
+    `labels`: flows whose source or target cluster has each of these, pairs of key and value. `everything`: all that the tree declares.
     """
 
     names: Sequence[str] = ()
-    labels: Mapping[str, str] | None = None
+    labels: Collection[tuple[str, str]] = ()
     everything: bool = False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 class PlanOptions:
     """What a plan is about, and what it may change.
 
-    `flows` limits it to flows by id, pair or declared name, `labels` to those whose clusters have all of them, too.
-    `allow`, `allow_deletes` and `max_changes` are for costly changes.
+    `flows` limits it to flows by id, pair or declared name, and `labels`, pairs of key and value, to those whose
+    clusters have all of them beside these. `allow`, `allow_deletes` and `max_changes` are for costly changes.
     """
 
     flows: Sequence[str] = ()
@@ -61,7 +61,7 @@ class PlanOptions:
     allow: Sequence[str] = ()
     allow_deletes: int = 0
     max_changes: int | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Collection[tuple[str, str]] = ()
 
     def only(self, workspace: Workspace) -> list[str] | None:
         """Return the ids of the flows that it is about, None for all; Mm2mgrError where a name or label means none."""

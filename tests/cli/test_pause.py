@@ -137,7 +137,7 @@ def test_labels_choose_flows_by_their_clusters(applied: Site, mm2mgr: Command) -
     none = mm2mgr("pause", "--label", "dc=nowhere", code=1)
     assert none.err.splitlines()[-2:] == [
         "error: no flow has clusters with the labels dc=nowhere",
-        "hint: labels here: dc=west",
+        "hint: did you mean dc=west?",
     ]
     assert "'west' is not a label such as tier=local" in mm2mgr("pause", "--label", "west", code=64).err
     assert "no connector is named" in mm2mgr("pause", code=1).err
