@@ -60,7 +60,8 @@ class Choice:
     """Which connectors are meant, by any of these.
 
     `names`: flows (id or name: their source connectors), pairs (every connector of the pair) and `connect/connector`.
-    `labels`: flows whose source or target cluster has each of these, pairs of key and value. `everything`: all that the tree declares.
+    `labels`: flows whose source or target cluster has each of these, pairs of key and value.
+    `everything`: all that the tree declares.
     """
 
     names: Sequence[str] = ()
