@@ -345,9 +345,11 @@ class WrittenConnector:
 
     @property
     def has_arrived(self) -> bool | None:
-        """Tell whether a record was seen to arrive since the write, of a source connector that is to run; None where
-        that is no question, or cannot be known."""
-        if self.change.type != "source" or self._shown != "RUNNING" or (self.arrivals and self.arrivals.unknown):
+        """Tell whether a record was seen to arrive since the write, of a source connector that runs; None where that
+        is no question, or cannot be known."""
+        if self.change.type != "source" or self._shown != "RUNNING" or self.is_without_tasks:
+            return None
+        if self.arrivals and self.arrivals.unknown:
             return None
         return self.arrivals.has_arrived if self.arrivals else self._awaited and self.arrived
 

@@ -133,7 +133,7 @@ def _write(
     options: EvidenceOptions,
     evidence: Evidence,
     result: SizingReport,
-    file: tuple[Path, Mapping[str, object]],
+    file: tuple[Path, Mapping[str, Mapping[str, object]]],
 ) -> SizingReport:
     since = {flow_id: decision.changed_seconds for flow_id, decision in result.decisions.items()}
     changed = {flow_id: utc_text(seconds) for flow_id, seconds in since.items() if seconds is not None}
