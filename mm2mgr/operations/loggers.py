@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from mm2mgr.apply.loggers import LEVELS, ROOT, WorkerLoggers, read_loggers, set_levels
 from mm2mgr.errors import Mm2mgrError
@@ -82,12 +82,18 @@ def _order(entry: tuple[str, str]) -> tuple[bool, str]:
 
 
 def loggers(
-    workspace: Workspace, connect: str, levels: Mapping[str, str] | None = None, *, only: tuple[str, ...] = ()
+    workspace: Workspace,
+    connect: str,
+    levels: Mapping[str, str] | None = None,
+    *,
+    only: tuple[str, ...] = (),
+    interrupted: Callable[[LoggersReport], None] = lambda report: None,
 ) -> LoggersReport:
     """Read the loggers of each worker that is known, and set `levels` (logger: level) where some are given.
 
     `only`: workers by URL or id (`host:port`); all by default. Mm2mgrError where a name or a level is unknown, or no
-    status could be read; a worker that does not answer is in the result.
+    status could be read; a worker that does not answer is in the result. `interrupted` gets what may have been set when
+    an interrupt cuts that short.
     """
     levels = {name: level.upper() for name, level in (levels or {}).items()}
     for name, level in levels.items():
@@ -120,7 +126,12 @@ def loggers(
     answering = [worker for worker, failure in silent.items() if not failure]
     workers = wait_for(read_loggers(target, answering, levels))
     if levels and any(not worker.failure for worker in workers):
-        workers = wait_for(set_levels(target, workers, levels))
+        try:
+            workers = wait_for(set_levels(target, workers, levels))
+        except KeyboardInterrupt:
+            begun = (worker if worker.failure else replace(worker, written=tuple(levels)) for worker in workers)
+            interrupted(LoggersReport(connect, tuple(begun), levels, only=only))
+            raise
     workers += [WorkerLoggers(worker, failure=failure) for worker, failure in silent.items() if failure]
     return LoggersReport(connect, tuple(workers), levels, asked.no_group, only)
 

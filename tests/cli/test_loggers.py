@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 
@@ -122,3 +123,16 @@ def test_a_logger_that_is_set_twice_or_that_nobody_uses_is_told(site: Site, mm2m
     assert MIRROR in said.out
     assert "has logged" not in mm2mgr("loggers", "east", "--set", f"{MIRROR}=DEBUG").out
     assert "hint: did you mean west, east?" in mm2mgr("loggers", "eest", code=1).err
+
+
+def test_an_interrupt_says_how_to_set_back_what_may_be_set(
+    site: Site, second: tuple[FakeConnect, str], mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut_short(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    second[0].loggers[MIRROR] = "WARN"
+    monkeypatch.setattr(import_module("mm2mgr.operations.loggers"), "set_levels", cut_short)
+    said = mm2mgr("loggers", "east", "--set", f"{MIRROR}=DEBUG", code=130)
+    assert "interrupted: levels may be set on some workers" in said.err
+    assert f"mm2mgr loggers east --worker {second[1]} --set {MIRROR}=WARN" in said.err.splitlines()
