@@ -130,8 +130,8 @@ class Applied:
         for result in self.results:
             settled = self.states.get(result.full_name, Settled("", "ok"))
             verdict = settled.verdict if result.full_name in self.states else ""
-            seen = {"state": settled.state, "verdict": verdict, "arrived": settled.arrived}
-            results.append({**to_json(result), **seen})
+            verified = {"state": settled.state, "verdict": verdict, "arrived": settled.arrived}
+            results.append({**to_json(result), **verified})
         return {
             "results": results,
             "quotas": to_json(self.quotas),

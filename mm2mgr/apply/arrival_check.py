@@ -286,8 +286,8 @@ def _doubt(arrivals: Arrivals) -> str:
         return f"not known whether records arrive ({arrivals.unknown})"
     if arrivals.uncreated:
         names = few([flow.remote_topic(topic) for topic in arrivals.uncreated])
-        why = "the brokers may refuse the name, or a right is missing"
-        return f"nothing arrives in {names}: not on {flow.target.alias} ({why})"
+        cause = "the brokers may refuse the name, or a right is missing"
+        return f"nothing arrives in {names}: not on {flow.target.alias} ({cause})"
     if not arrivals.sees_target:
         return f"not known whether records arrive (mm2mgr sees none of its topics on {flow.target.alias})"
     return ""

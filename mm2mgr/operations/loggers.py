@@ -47,13 +47,13 @@ class LoggersReport:
 
     def unknown_names(self) -> dict[str, list[str]]:
         """Return the loggers that were set and under which no worker has logged so far, each with the nearest ones."""
-        there = sorted({name for worker in self.workers for name in worker.logged})
+        logged = sorted({name for worker in self.workers for name in worker.logged})
         unknown = [
             name
             for name in self.set
-            if name != ROOT and there and not any(known == name or known.startswith(f"{name}.") for known in there)
+            if name != ROOT and logged and not any(f"{logger}.".startswith(f"{name}.") for logger in logged)
         ]
-        parents = {".".join(name.split(".")[:depth]) for name in there for depth in range(2, name.count(".") + 2)}
+        parents = {".".join(name.split(".")[:depth]) for name in logged for depth in range(2, name.count(".") + 2)}
         return {name: nearest(name, sorted(parents), 0.8, count=3) for name in unknown}
 
     def commands_back(self) -> list[str]:
