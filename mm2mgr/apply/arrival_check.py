@@ -101,14 +101,14 @@ class Arrivals:
         self.base, self.now, self.due, self.latest, self.arrived, self.unseen = None, {}, {}, None, set(), ()
 
     @property
-    def uncreated(self) -> tuple[str, ...]:
+    def missing_topics(self) -> tuple[str, ...]:
         """The topics that have no mirror of their new name since the tasks run with it."""
         return self.unseen if self.renames else ()
 
     @property
     def has_arrived(self) -> bool:
         """Tell whether records that came since it was first seen after the update arrived, of any topic."""
-        return set(self.fresh) > set(self.waiting) and not self.uncreated
+        return set(self.fresh) > set(self.waiting) and not self.missing_topics
 
     @property
     def fresh(self) -> list[str]:
@@ -284,8 +284,8 @@ def _doubt(arrivals: Arrivals) -> str:
     flow = arrivals.flow
     if arrivals.unknown:
         return f"not known whether records arrive ({arrivals.unknown})"
-    if arrivals.uncreated:
-        names = few([flow.remote_topic(topic) for topic in arrivals.uncreated])
+    if arrivals.missing_topics:
+        names = few([flow.remote_topic(topic) for topic in arrivals.missing_topics])
         cause = "the brokers may refuse the name, or a right is missing"
         return f"nothing arrives in {names}: not on {flow.target.alias} ({cause})"
     if not arrivals.sees_target:

@@ -334,7 +334,7 @@ class WrittenConnector:
             return Settled("RUNNING", "ok")
         arrivals = describe_arrivals(self.arrivals)
         self.is_broken_if_late = self.arrivals.is_broken
-        is_missing = bool(self.arrivals.uncreated)
+        is_missing = bool(self.arrivals.missing_topics)
         self.is_on_its_way = self.is_good_if_late = (
             bool(self.arrivals.waiting) and not self.arrivals.overdue and not is_missing
         )

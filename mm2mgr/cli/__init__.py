@@ -180,7 +180,8 @@ _GONE = {
     "--off-peak": _in_the_tree("off_peak: 22-5", "windows: 22-5"),
     "--move-budget": {
         **dict.fromkeys(_SAVE_TASKS, f"{_NOW} `defaults: {{move_budget: 40}}`"),
-        "rebalance": f"{_NOW} `balance: {{rounds_per_day: 1}}` for a flow, or `defaults: {{move_budget: 40}}` for `size`",
+        "rebalance": f"{_NOW} `balance: {{rounds_per_day: 1}}` for a flow, "
+        "or `defaults: {move_budget: 40}` for `size`",
     },
 }
 """Options that are gone: by command, what to write instead."""

@@ -137,7 +137,7 @@ def choose_flows(workspace: Workspace, names: Iterable[str], topics: Iterable[st
     flows = {flow.id: flow for flow in workspace.topology.flows}
     chosen = []
     for flow_id, own in flows_meant(workspace.topology, names).items():
-        chosen.append(replace(_audited(workspace, flows[flow_id]), topics=own or frozenset(topics) or None))
+        chosen.append(replace(_audited_flow(workspace, flows[flow_id]), topics=own or frozenset(topics) or None))
     return chosen
 
 
@@ -152,7 +152,7 @@ def choose_topic(workspace: Workspace, name: str) -> tuple[str, list[AuditedFlow
     mirrors = [(flow, topic) for flow in flows if (topic := flow.selection.upstream(name)) and flow.assigns(topic)]
     mirrors = [(flow, topic) for flow, topic in mirrors if topic != name]
     if not taking or mirrors:
-        entries = [_audited(workspace, flow) for flow in flows]
+        entries = [_audited_flow(workspace, flow) for flow in flows]
         renaming = [entry for entry in entries if entry.connector.config.get("transforms")]
         names = _source_topics(workspace, {flow.source.alias for flow in (*taking, *(e.flow for e in renaming))})
         renamed = {entry.flow.id for entry in renaming}
@@ -166,16 +166,16 @@ def choose_topic(workspace: Workspace, name: str) -> tuple[str, list[AuditedFlow
         if mirrors:
             taking = [flow for flow in taking if (there := names[flow.source.alias]) is None or name in there]
     if taking:
-        return name, [_audited(workspace, flow, name) for flow in taking]
+        return name, [_audited_flow(workspace, flow, name) for flow in taking]
     if not mirrors:
         raise _no_topic(workspace.topology, name)
     if len(topics := sorted({topic for _, topic in mirrors})) > 1:
         message = f"'{name}' is the mirror of {len(topics)} topics: {few(topics)}"
         raise Mm2mgrError(message, hint=f"name one of them, such as mm2mgr records {topics[0]}")
-    return topics[0], [_audited(workspace, flow, topics[0]) for flow, _ in mirrors]
+    return topics[0], [_audited_flow(workspace, flow, topics[0]) for flow, _ in mirrors]
 
 
-def _audited(workspace: Workspace, flow: Flow, topic: str = "") -> AuditedFlow:
+def _audited_flow(workspace: Workspace, flow: Flow, topic: str = "") -> AuditedFlow:
     (connector,) = (entry for entry in workspace.connectors_of([flow]) if entry.type == "source")
     return AuditedFlow(flow, connector, frozenset({topic}) if topic else None)
 

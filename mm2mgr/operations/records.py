@@ -27,8 +27,9 @@ _IDENTITY = ("key", "timestamp")
 
 @dataclass(frozen=True)
 class RecordsOptions:
-    """Which records: the newest `count`, 1 000 at most; with an `offset`, or a time `since_ms` (milliseconds since 1970), the first
-    `count` from there on. `key`: only records with this key, among 10 000 offsets of each partition."""
+    """Which records: the newest `count`, 1 000 at most; with an `offset`, or a time `since_ms` (milliseconds since
+    1970), the first `count` from there on. `key`: only records with this key, among 10 000 offsets of each
+    partition."""
 
     partitions: tuple[int, ...] = ()
     offset: int | None = None
