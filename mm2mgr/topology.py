@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -321,6 +321,14 @@ class Moved:
     """Whether the entry is for a whole pair, and this is one flow of it."""
 
 
+def _nearest_labels(label: str, there: Sequence[str]) -> list[str]:
+    """Return the labels, KEY=VALUE, that a misspelt one may mean: those of its key first."""
+    key, _, value = label.partition("=")
+    of_key = [text for text in there if text.startswith(f"{key}=")]
+    near = nearest(value, (text.partition("=")[2] for text in of_key), count=3)
+    return [f"{key}={text}" for text in near] or of_key[:3] or nearest(label, there, count=3)
+
+
 @dataclass(frozen=True)
 class Topology:
     """The expanded estate."""
@@ -374,22 +382,23 @@ class Topology:
             raise Mm2mgrError(f"no flow '{name}'", hint=hint)
         return flows
 
-    def with_labels(self, labels: Mapping[str, str]) -> list[Flow]:
-        """Return the flows whose source or target cluster has each of these labels; Mm2mgrError for none."""
+    def with_labels(self, labels: Collection[tuple[str, str]]) -> list[Flow]:
+        """Return the flows whose source or target cluster has each of these labels, pairs of key and value; Mm2mgrError
+        for none, with the nearest."""
 
         def has(flow: Flow, label: tuple[str, str]) -> bool:
             return any(label in end.model.labels.items() for end in (flow.source, flow.target))
 
-        flows = [flow for flow in self.flows if all(has(flow, label) for label in labels.items())]
+        flows = [flow for flow in self.flows if all(has(flow, label) for label in labels)]
         if not flows:
-            asked = ", ".join(f"{key}={value}" for key, value in labels.items())
-            declared = {
-                f"{key}={value}" for cluster in self.clusters.values() for key, value in cluster.model.labels.items()
-            }
-            raise Mm2mgrError(
-                f"no flow has clusters with the labels {asked}",
-                hint=f"labels here: {', '.join(sorted(declared)) or 'none'}",
+            ends = {end.alias: end.model.labels for flow in self.flows for end in (flow.source, flow.target)}
+            there = sorted({"=".join(label) for of_end in ends.values() for label in of_end.items()})
+            asked = dict.fromkeys(map("=".join, labels))
+            near = dict.fromkeys(
+                text for label in asked if label not in there for text in _nearest_labels(label, there)
             )
+            hint = f"did you mean {' or '.join(near)}?" if near else f"labels here: {few(there, 10) or 'none'}"
+            raise Mm2mgrError(f"no flow has clusters with the labels {', '.join(asked)}", hint=hint)
         return flows
 
 

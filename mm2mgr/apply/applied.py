@@ -90,6 +90,17 @@ class Applied:
         return replace(self.plan, clusters=tuple(clusters), quotas=quotas)
 
     @property
+    def awaiting_flows(self) -> list[str]:
+        """Flows that run with what was written, and of which no record was seen to arrive since."""
+        waiting = [
+            flow
+            for change in self.plan.writes
+            if (settled := self.states.get(change.full_name)) and settled.verdict == "ok" and settled.arrived is False
+            for flow in change.flows
+        ]
+        return sorted(set(waiting))
+
+    @property
     def unread_connects(self) -> list[str]:
         """Connect clusters that could not be read, so that they have no changes."""
         return [cluster.connect for cluster in self.plan.clusters if cluster.error]
@@ -119,7 +130,8 @@ class Applied:
         for result in self.results:
             settled = self.states.get(result.full_name, Settled("", "ok"))
             verdict = settled.verdict if result.full_name in self.states else ""
-            results.append({**to_json(result), "state": settled.state, "verdict": verdict})
+            verified = {"state": settled.state, "verdict": verdict, "arrived": settled.arrived}
+            results.append({**to_json(result), **verified})
         return {
             "results": results,
             "quotas": to_json(self.quotas),

@@ -47,6 +47,10 @@ class Arrivals:
     patience_seconds: float = 0.0
     """How long a record has to arrive."""
     sees_target: bool = True
+    renames: bool = False
+    """Whether the update gives its topics other names on the target: MirrorMaker creates all of them at once."""
+    unseen: tuple[str, ...] = ()
+    """The topics of which the target has no mirror, in the newest reading."""
     partitions: set[TopicPartition] = field(default_factory=set)
     first: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     base: Ends | None = None
@@ -94,7 +98,17 @@ class Arrivals:
 
     def forget(self) -> None:
         """Forget what was read, as one of its clusters cannot be read any more."""
-        self.base, self.now, self.due, self.latest, self.arrived = None, {}, {}, None, set()
+        self.base, self.now, self.due, self.latest, self.arrived, self.unseen = None, {}, {}, None, set(), ()
+
+    @property
+    def missing_topics(self) -> tuple[str, ...]:
+        """The topics that have no mirror of their new name since the tasks run with it."""
+        return self.unseen if self.renames else ()
+
+    @property
+    def has_arrived(self) -> bool:
+        """Tell whether records that came since it was first seen after the update arrived, of any topic."""
+        return set(self.fresh) > set(self.waiting) and not self.missing_topics
 
     @property
     def fresh(self) -> list[str]:
@@ -138,6 +152,8 @@ class Arrivals:
 
 
 DROPS = "its transforms may drop records, or rename their topics"
+_NAMING = frozenset({"source.cluster.alias", "replication.policy.class", "replication.policy.separator"})
+"""The keys of a connector that decide how topics are called on the target."""
 _UNKNOWN_POLICY = "its replication policy, which names the topics, is none of Kafka's"
 
 
@@ -156,7 +172,8 @@ class LogReader:
             return None
         unknown = DROPS if change.written_config.get("transforms") else "" if flow.selection.policy else _UNKNOWN_POLICY
         isolation = text_of("source", change.written_config, "source consumer", "isolation.level")
-        return Arrivals(flow, unknown, isolation == "read_committed")
+        renames = any(key.key in _NAMING for key in change.keys)
+        return Arrivals(flow, unknown, isolation == "read_committed", renames=renames)
 
     def _flow(self, change: Change) -> Flow | None:
         return next((self._flows[flow_id] for flow_id in change.flows if flow_id in self._flows), None)
@@ -238,6 +255,10 @@ def _both(
     """Return both ends of its partitions, none where mm2mgr sees none of its topics there: 0 would be no reading."""
     remotes = {partition: _remote(arrivals.flow, partition) for partition in arrivals.partitions}
     arrivals.sees_target = any(target.get(remote) is not None for remote in remotes.values())
+    topics = {partition.topic for partition, remote in remotes.items() if target.get(remote) is not None}
+    arrivals.unseen = tuple(
+        sorted({partition.topic for partition in remotes if source.get(partition) is not None} - topics)
+    )
     return {
         partition: (source[partition] or 0, target[remote] or 0)
         for partition, remote in remotes.items()
@@ -247,10 +268,8 @@ def _both(
 
 def describe_arrivals(arrivals: Arrivals) -> str:
     """Return what is seen of records, in words; nothing where they arrive."""
-    if arrivals.unknown:
-        return f"not known whether records arrive ({arrivals.unknown})"
-    if not arrivals.sees_target:
-        return f"not known whether records arrive (mm2mgr sees none of its topics on {arrivals.flow.target.alias})"
+    if doubt := _doubt(arrivals):
+        return doubt
     if arrivals.base is None:
         return ""
     if not arrivals.fresh:
@@ -258,6 +277,20 @@ def describe_arrivals(arrivals: Arrivals) -> str:
     if not arrivals.waiting:
         return ""
     return f"no record of {few(arrivals.waiting)} arrives, although the source has new ones (a right may be missing)"
+
+
+def _doubt(arrivals: Arrivals) -> str:
+    """Return why log ends do not say whether records arrive; "" where they do."""
+    flow = arrivals.flow
+    if arrivals.unknown:
+        return f"not known whether records arrive ({arrivals.unknown})"
+    if arrivals.missing_topics:
+        names = few([flow.remote_topic(topic) for topic in arrivals.missing_topics])
+        cause = "the brokers may refuse the name, or a right is missing"
+        return f"nothing arrives in {names}: not on {flow.target.alias} ({cause})"
+    if not arrivals.sees_target:
+        return f"not known whether records arrive (mm2mgr sees none of its topics on {flow.target.alias})"
+    return ""
 
 
 def _remote(flow: Flow, partition: TopicPartition) -> TopicPartition:

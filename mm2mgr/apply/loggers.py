@@ -29,6 +29,9 @@ class WorkerLoggers:
     levels: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""
     written: tuple[str, ...] = ()
+    logged: tuple[str, ...] = ()
+    """The loggers that the worker lists: those of classes that were loaded, and what was set before."""
+    json_keys = "worker levels failure written"
 
     def level_of(self, name: str) -> str:
         """Return the level of a logger, of the nearest one above it where it has none of its own."""
@@ -55,13 +58,14 @@ async def read_loggers(target: ConnectTarget, workers: Collection[str], names: C
         try:
             async with open_worker(target, worker, _SECONDS) as client:
                 levels = await client.loggers()
+                logged = tuple(levels)
                 for name in names:
                     await _add_level(client, name, levels)
         except Unsupported:
             return WorkerLoggers(worker, failure=_NO_ADMIN)
         except Mm2mgrError as error:
             return WorkerLoggers(worker, failure=error.one_line)
-        return WorkerLoggers(worker, levels)
+        return WorkerLoggers(worker, levels, logged=logged)
 
     return list(await asyncio.gather(*map(read, workers)))
 

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from mm2mgr import timing
@@ -50,6 +50,8 @@ class Settled:
 
     state: str
     verdict: Verdict
+    arrived: bool | None = field(default=None, compare=False)
+    """Whether a record was seen to arrive since a write; None where that is no question, or not known."""
 
 
 States = dict[Named, Settled]
@@ -254,7 +256,8 @@ class WrittenConnector:
         self.change = change
         self.name = change.connector
         self.written = {"name": self.name, **(change.config or change.before or {})}
-        self.arrived = not _has_records_to_copy(change)
+        self._awaited = _has_records_to_copy(change)
+        self.arrived = not self._awaited
         self.may_drop = bool(self.written.get("transforms"))
         self.takes_topics = bool(change.takes.topics) if change.takes and change.action == "create" else None
         self._hold_seconds = hold_seconds
@@ -268,6 +271,7 @@ class WrittenConnector:
         self.is_without_tasks = False
         self._seen: tuple[Settled, bool] | None = None
         self._since = 0.0
+        self._shown = ""
 
     @property
     def asks_tasks(self) -> bool:
@@ -289,6 +293,7 @@ class WrittenConnector:
     def look(self, shown: RunningConnector | None, now: float) -> tuple[Settled, bool]:
         """Return its state in this reading, and whether it is reliable."""
         settled, status = self.judge(shown), shown.status if shown else None
+        self._shown = status.state if status else ""
         # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
         alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
         lost = shown is None or shown.config != self.written
@@ -329,10 +334,24 @@ class WrittenConnector:
             return Settled("RUNNING", "ok")
         arrivals = describe_arrivals(self.arrivals)
         self.is_broken_if_late = self.arrivals.is_broken
-        self.is_on_its_way = self.is_good_if_late = bool(self.arrivals.waiting) and not self.arrivals.overdue
-        return Settled(
-            f"RUNNING, {arrivals}" if arrivals else "RUNNING", "inconclusive" if self.arrivals.waiting else "ok"
+        is_missing = bool(self.arrivals.missing_topics)
+        self.is_on_its_way = self.is_good_if_late = (
+            bool(self.arrivals.waiting) and not self.arrivals.overdue and not is_missing
         )
+        return Settled(
+            f"RUNNING, {arrivals}" if arrivals else "RUNNING",
+            "inconclusive" if self.arrivals.waiting or is_missing else "ok",
+        )
+
+    @property
+    def has_arrived(self) -> bool | None:
+        """Tell whether a record was seen to arrive since the write, of a source connector that runs; None where that
+        is no question, or cannot be known."""
+        if self.change.type != "source" or self._shown != "RUNNING" or self.is_without_tasks:
+            return None
+        if self.arrivals and self.arrivals.unknown:
+            return None
+        return self.arrivals.has_arrived if self.arrivals else self._awaited and self.arrived
 
     def judge(self, shown: RunningConnector | None) -> Settled:  # noqa: PLR0911
         """Return what a reading shows, whether or not it belongs to the new config."""
@@ -469,6 +488,9 @@ class Verification:
             )
         for connector in unsettled if not self._halt.is_set() else ():
             self._set(connector, await self._ask(self._judge_late(connector, None if is_canary else written_at)))
+        for connector in written:
+            if settled := self.states.get(self._key_of(connector)):
+                self._set(connector, replace(settled, arrived=connector.has_arrived))
         return worst(self.states[named].verdict for named in concerned)
 
     def _judge_late(self, connector: WrittenConnector, written_at: float | None) -> Steps[Settled]:

@@ -8,7 +8,7 @@ error for the connectors of that Connect cluster and never holds up another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -28,6 +28,7 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import ask_all, open_client
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.plan.changes import Change
+from mm2mgr.plan.history import read_history, rested_by_hand
 from mm2mgr.plan.resets import FlowReset
 from mm2mgr.remarks import Remark
 from mm2mgr.render import LANE_OF_KEY, connectors_of, flow_of_lane
@@ -59,11 +60,12 @@ class Choice:
     """Which connectors are meant, by any of these.
 
     `names`: flows (id or name: their source connectors), pairs (every connector of the pair) and `connect/connector`.
-    `labels`: flows whose source or target cluster has all of these labels. `everything`: all that the tree declares.
+    `labels`: flows whose source or target cluster has each of these, pairs of key and value.
+    `everything`: all that the tree declares.
     """
 
     names: Sequence[str] = ()
-    labels: Mapping[str, str] | None = None
+    labels: Collection[tuple[str, str]] = ()
     everything: bool = False
 
 
@@ -88,10 +90,12 @@ class StateChange:
     kind: str = ""
     settled: Settled | None = None
     written: bool = False
+    noted: bool = False
+    """Whether it rests already, and the history gets to know that a person wants it so: it stays until `resume`."""
     doubt: str = ""
     with_lanes: bool = False
     """Whether lanes of its flow are meant, too, that run and that the tree has no more."""
-    json_keys = "connect connector flows action written before detail hint warning doubt state verdict"
+    json_keys = "connect connector flows action written noted before detail hint warning doubt state verdict"
 
     @property
     def full_name(self) -> tuple[str, str]:
@@ -181,7 +185,7 @@ def decide(
         return replace(change, action="none", detail="not resting but FAILED", hint=hint)
     if before != request.goal:
         return change
-    return replace(change, action="none", detail=f"already {before}", warning=_by_the_tree(chosen, before))
+    return replace(change, action="none", detail=f"already {before}")
 
 
 def untouchable(config: Mapping[str, str], named: tuple[str, str], owners: Ownership) -> Remark | None:
@@ -237,14 +241,6 @@ def _against_tree(request: StateRequest, chosen: StateChange) -> str:
     )
 
 
-def _by_the_tree(chosen: StateChange, state: str) -> str:
-    """Say that the tree rests it, so that it goes on with the tree: the verb changed nothing, and nothing keeps it."""
-    if chosen.declared is None or state not in RESTING:
-        return ""
-    line = f"state: {state.lower()} ({chosen.declared[1]})"
-    return f"the tree declares {line}: an apply without that line resumes it"
-
-
 def _instead(chosen: StateChange, live: Mapping[str, RunningConnector]) -> str:
     if chosen.flows:
         return "run mm2mgr apply, which creates it"
@@ -269,8 +265,28 @@ def plan_states(topology: Topology, request: StateRequest, chosen: Iterable[Stat
             continue
         meant = (*mine, *_lanes_beside(name, mine, owners, live))
         changes += [decide(request, change, owners, live) for change in meant]
-    stopped = any(change.action == "write" and change.before == "STOPPED" for change in changes)
-    return (yield from _refuse_givers(topology, changes)) if stopped else changes
+    if any(change.action == "write" and change.before == "STOPPED" for change in changes):
+        changes = yield from _refuse_givers(topology, changes)
+    return (yield from _note_wishes(topology, request, changes))
+
+
+def _note_wishes(topology: Topology, request: StateRequest, changes: Sequence[StateChange]) -> Steps[list[StateChange]]:
+    """Have the history note that a person wants what rests already, so that an apply of the tree that once brought it
+    there does not resume it; what a person brought there needs no note."""
+    resting = [
+        change
+        for change in changes
+        if change.action == "none"
+        and change.before == request.goal in RESTING
+        and topology.connects[change.connect].model.history
+    ]
+    if not resting:
+        return list(changes)
+    history = yield from read_history(topology, {change.connect for change in resting})
+    held = rested_by_hand(history.entries)
+    detail = f"already {request.goal}; noted as {request.goal} by hand: it stays so until mm2mgr resume"
+    new = {change.full_name for change in resting if change.full_name not in held}
+    return [replace(change, noted=True, detail=detail) if change.full_name in new else change for change in changes]
 
 
 def _lanes_beside(

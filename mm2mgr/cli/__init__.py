@@ -162,16 +162,29 @@ _COMMANDS_ELSEWHERE = {
 }
 """Commands of other tools, each with what does that here."""
 _NO_COMMAND = re.compile(r"No such command '([^']*)'\.?")
-_IN_THE_TREE = frozenset({"plan", "apply", "reconcile", "size"})
+_SAVE_TASKS = ("plan", "apply", "reconcile", "size")
+_NOW = "it is in the tree now: write"
+
+
+def _in_the_tree(of_tasks: str, of_balance: str) -> dict[str, str]:
+    """Return by command what to write in the tree instead of an option: under `tasks`, or `balance`."""
+    words = dict.fromkeys(_SAVE_TASKS, f"{_NOW} `tasks: {{{of_tasks}}}` for a flow")
+    return {**words, "rebalance": f"{_NOW} `balance: {{{of_balance}}}` for a flow"}
+
+
 _GONE = {
-    "--mirror-again": (frozenset({"plan", "apply", "reconcile"}), "write --allow mirror-again"),
-    "--ack": (frozenset({"status"}), "write mm2mgr losses --ack ID"),
-    "--watchdog": (frozenset({"serve"}), "write --with watch"),
-    "--cool-down": (_IN_THE_TREE, "it is in the tree now: write `tasks: {cool_down: 1d}` for a flow"),
-    "--off-peak": (_IN_THE_TREE, "it is in the tree now: write `tasks: {off_peak: 22-5}` for a flow"),
-    "--move-budget": (_IN_THE_TREE, "it is in the tree now: write `defaults: {move_budget: 40}`"),
+    "--mirror-again": dict.fromkeys(("plan", "apply", "reconcile"), "write --allow mirror-again"),
+    "--ack": {"status": "write mm2mgr losses --ack ID"},
+    "--watchdog": {"serve": "write --with watch"},
+    "--cool-down": _in_the_tree("cool_down: 1d", "cool_down: 1h"),
+    "--off-peak": _in_the_tree("off_peak: 22-5", "windows: 22-5"),
+    "--move-budget": {
+        **dict.fromkeys(_SAVE_TASKS, f"{_NOW} `defaults: {{move_budget: 40}}`"),
+        "rebalance": f"{_NOW} `balance: {{rounds_per_day: 1}}` for a flow, "
+        "or `defaults: {move_budget: 40}` for `size`",
+    },
 }
-"""Options that are gone: of which commands, and what to write instead."""
+"""Options that are gone: by command, what to write instead."""
 
 
 def _say_usage(error: click.ClickException) -> None:
@@ -183,8 +196,7 @@ def _say_usage(error: click.ClickException) -> None:
     elif isinstance(error, click.NoSuchOption) and error.ctx:
         known_options = {name for option in error.ctx.command.params for name in option.opts}
         hints = (words for needed, words in _ELSEWHERE.get(error.option_name, ()) if needed in known_options)
-        commands, instead = _GONE.get(error.option_name, ((), ""))
-        if error.ctx.info_name in commands:
+        if instead := _GONE.get(error.option_name, {}).get(error.ctx.info_name or ""):
             message = f"{error.option_name} is gone; {instead}"
             vars(error)["possibilities"] = None
         elif hint := next(hints, ""):

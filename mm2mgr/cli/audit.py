@@ -139,15 +139,19 @@ def audit(
     if not counts:
         talk(f"compared {report.engine}")
     warnings = [] if counts or compare else operations.record_audit(workspace, report, store=store)
-    _say(report, warnings, output, operations.repair_plan(report) if repair_plan else None)
-    if page:
-        _write_page(workspace, report, page, store)
+    try:
+        if page:
+            _write_page(workspace, report, page, store)
+    finally:
+        _say(report, warnings, output, operations.repair_plan(report) if repair_plan else None)
     return report.exit_code
 
 
 @command("Every day", 11)
 @click.argument("topic")
-@option("--last", "count", type=Count(1), default=5, show_default=True, metavar="N", help="So many records.")
+@option(
+    "--last", "count", type=Count(1), default=5, show_default=True, metavar="N", help="So many records, 1000 at most."
+)
 @option(
     "--since", "since_ms", type=_MOMENT, metavar="TIME|2h", help="The first ones with this timestamp or a later one."
 )
@@ -172,9 +176,10 @@ def records(
 ) -> int:
     """Show the newest records of TOPIC, each beside its mirror.
 
-    TOPIC is a name on a source. For each flow that takes it the records are looked for on the target: the offsets of
-    equal ones, "not yet" for what the flow has not stored, "not found", or what differs. Nothing is committed. Of keys
-    and values only the sizes are shown.
+    TOPIC is a name on a source, or that of its mirror. For each flow that takes it the records are looked for on the
+    target: the offsets of equal ones, "not yet" for what the flow has not stored, "not found", or what differs. Of two
+    equal records with a single mirror the second is "not found". Nothing is committed. Of keys and values only the
+    sizes are shown.
 
     \b
     Example:

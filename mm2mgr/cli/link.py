@@ -183,9 +183,11 @@ def explain(
     from mm2mgr.output.load_text import say_forecasts
 
     flows = operations.link_explain(workspace, flow, partitions=partitions, record_bytes=record_size)
-    say_as(output, {"flows": flows}, lambda _: say_forecasts(flows))
-    if page:
-        from mm2mgr.output.page import LINK_TITLE, link_page
+    try:
+        if page:
+            from mm2mgr.output.page import LINK_TITLE, link_page
 
-        write_html(page, LINK_TITLE, lambda origin: link_page(flows, origin))
+            write_html(page, LINK_TITLE, lambda origin: link_page(flows, origin))
+    finally:
+        say_as(output, {"flows": flows}, lambda _: say_forecasts(flows))
     return 0

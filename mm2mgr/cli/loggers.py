@@ -44,9 +44,12 @@ def loggers(
       mm2mgr loggers agg-east --set org.apache.kafka.connect.mirror=DEBUG
     """
     from mm2mgr.output.console import say_as, working
-    from mm2mgr.output.loggers_text import say_loggers
+    from mm2mgr.output.loggers_text import say_cut_short, say_loggers
 
+    if len(names := [name for name, _ in levels]) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise click.UsageError(f"--set: {twice} is set twice")
     with working("asking each worker"):
-        report = operations.loggers(workspace, connect, dict(levels), only=workers)
+        report = operations.loggers(workspace, connect, dict(levels), only=workers, interrupted=say_cut_short)
     say_as(output, report, say_loggers)
     return 1 if report.has_failed else 0

@@ -481,7 +481,7 @@ def label_option(command: Decorated) -> Decorated:
         type=Parsed("label", _label),
         multiple=True,
         metavar="KEY=VALUE",
-        help="Flows whose source or target has this label (repeatable; all must match).",
+        help="Flows whose source or target has this label, beside those that are named (repeatable; all must match).",
     )(command)
 
 
@@ -494,7 +494,7 @@ def connector_options(function: Callable[..., object]) -> Callable[..., object]:
     ) -> object:
         from mm2mgr.operations import Choice
 
-        return function(*values, choice=Choice(names, dict(labels), everything), **more)
+        return function(*values, choice=Choice(names, labels, everything), **more)
 
     return with_options(
         command,

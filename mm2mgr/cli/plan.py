@@ -93,7 +93,7 @@ def plan(
             raise click.UsageError("--show prints a saved plan as it is: no other option of planning goes with it")
         _show_saved(saved, output, full=full, explain=explain)
         return ExitCode.YES
-    options = replace(options, flows=(*flows, *options.flows), labels=dict(labels))
+    options = replace(options, flows=(*flows, *options.flows), labels=labels)
     with _error_as_page(output) as shown:
         plan = _make_plan(
             workspace, options, out, _shown_as(output, workspace, options, shown, full=full, explain=explain)
@@ -261,7 +261,7 @@ def apply(
         applied = operations.apply(
             workspace,
             planfile,
-            replace(options, labels=dict(labels)),
+            replace(options, labels=labels),
             wait_seconds=wait,
             at_once=at_once,
             canary=canary,

@@ -100,15 +100,17 @@ def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: P
     from mm2mgr.output.console import complain, say_json
     from mm2mgr.output.load_text import say_sizings, say_ways
 
-    if output == "json":
-        say_json(report)
-    else:
-        say_sizings(report.sizings, {flow.id: flow.tasks for flow in workspace.topology.flows}, report.forecasts)
-        say_ways(report.ways)
-    for message in report.failures.values():
-        complain(f"{message}; its flows are not sized", "their entries stay as they are")
-    if page:
-        write_page(page, report.views, measured=report.measured)
+    try:  # before a reader of stdout can leave
+        if page:
+            write_page(page, report.views, measured=report.measured)
+    finally:
+        if output == "json":
+            say_json(report)
+        else:
+            say_sizings(report.sizings, {flow.id: flow.tasks for flow in workspace.topology.flows}, report.forecasts)
+            say_ways(report.ways)
+        for message in report.failures.values():
+            complain(f"{message}; its flows are not sized", "their entries stay as they are")
 
 
 def _say_written(report: SizingReport) -> int:
@@ -184,9 +186,11 @@ def fleet(
     failover = Failover(session_timeout, rebalance_delay, lose)
     asked = Lag(lag, lag_records, within)
     report = judge_fleet(workspace, evidence, lag=asked, worker_counts=workers, failover=failover)
-    say_as(output, report, say_fleet)
-    if page:
-        write_page(page, report.views, report, report.measured)
+    try:
+        if page:
+            write_page(page, report.views, report, report.measured)
+    finally:
+        say_as(output, report, say_fleet)
     return complain_of_sources(report.failures)
 
 

@@ -77,7 +77,7 @@ def status(
     def show(look: Status) -> None:
         say_look(output, look, lambda look: say_status(look, notes=notes), watching=watching)
 
-    flows = workspace.flow_names(flows, dict(labels))
+    flows = workspace.flow_names(flows, labels)
     looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
     return show_looks(workspace, looks, show, lambda look: exit_code(look.health), watching=watching)
 
@@ -252,7 +252,7 @@ def lag(
     def show(report: LagReport) -> None:
         say_look(output, report, lambda look: say_lag(look, rows, notes=notes), watching=watching)
 
-    flows = workspace.flow_names(flows, dict(labels))
+    flows = workspace.flow_names(flows, labels)
     options = operations.LagOptions(operations.LagLevel(by), timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
@@ -306,7 +306,7 @@ def history(
             )
         report = (
             operations.history(
-                workspace, workspace.flow_names(flows, dict(labels)), connects=connects, since_seconds=since, last=last
+                workspace, workspace.flow_names(flows, labels), connects=connects, since_seconds=since, last=last
             )
             if forget is None
             else operations.forget_history(workspace, forget, connects=connects)

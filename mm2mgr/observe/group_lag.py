@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.failover.check import Unread
 from mm2mgr.failover.syncs import CheckpointLog
@@ -31,7 +32,7 @@ from mm2mgr.live.snapshot import Snapshot, Steps
 from mm2mgr.observe.pair_look import OF_TOOLS, ClustersLook, is_listed, synced_groups, take_internal, take_offsets
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.spec.scalars import java_pattern
-from mm2mgr.text import few
+from mm2mgr.text import few, nearest
 from mm2mgr.topics.names import NameFilter, readable
 from mm2mgr.topology import Flow, by_pair
 
@@ -166,6 +167,8 @@ class GroupsReport:
     clusters: tuple[str, ...]
     groups: tuple[GroupLag, ...] = ()
     unread: tuple[Unread, ...] = ()
+    nearest: tuple[str, ...] | None = None
+    """Where no group there is called, or matches, what was asked for: those with the nearest names."""
 
     json_keys = "taken_at clusters is_known groups unread"
 
@@ -260,7 +263,10 @@ def list_groups(
                 )
             )  # fmt: skip
     _note_other_logs(look, groups)
-    return GroupsReport(clock(), tuple(aliases), tuple(sorted(groups, key=_badness)), tuple(look.unread))
+    near = None
+    if order.group is not None and not any(names.values()):
+        near = tuple(nearest(order.group, {group for groups_of in states.values() for group in groups_of}, count=3))
+    return GroupsReport(clock(), tuple(aliases), tuple(sorted(groups, key=_badness)), tuple(look.unread), near)
 
 
 def _badness(group: GroupLag) -> tuple[bool, int, str, str]:
@@ -349,7 +355,11 @@ def _choose_places(
         if commits is None or group not in commits.offsets:
             chosen[group] = None
             continue
-        places = {place: offset for place, offset in commits.offsets[group].items() if counts(place.topic)}
+        places = {
+            place: offset
+            for place, offset in commits.offsets[group].items()
+            if counts(place.topic) and place.topic != HISTORY_TOPIC  # a lease of mm2mgr, which commits no position
+        }
         if places or (order.with_all and order.topic is None):
             chosen[group] = places
     return chosen

@@ -36,7 +36,7 @@ from mm2mgr.live.snapshot import Question, ask
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.spec.scalars import is_name
-from mm2mgr.text import list_names, nearest, one_line
+from mm2mgr.text import few, list_names, nearest, one_line
 from mm2mgr.truth.reach import text_of
 
 if TYPE_CHECKING:
@@ -137,9 +137,61 @@ def choose_flows(workspace: Workspace, names: Iterable[str], topics: Iterable[st
     flows = {flow.id: flow for flow in workspace.topology.flows}
     chosen = []
     for flow_id, own in flows_meant(workspace.topology, names).items():
-        (connector,) = (entry for entry in workspace.connectors_of([flows[flow_id]]) if entry.type == "source")
-        chosen.append(AuditedFlow(flows[flow_id], connector, own or frozenset(topics) or None))
+        chosen.append(replace(_audited_flow(workspace, flows[flow_id]), topics=own or frozenset(topics) or None))
     return chosen
+
+
+def choose_topic(workspace: Workspace, name: str) -> tuple[str, list[AuditedFlow]]:
+    """Return the topic of the sources that a name means, and the flows that take it: a topic's own name or, where no
+    source has such a topic, that of its mirror on a target.
+
+    Mm2mgrError where no flow takes it, and where the mirrors of several topics have the name.
+    """
+    flows = workspace.topology.flows
+    taking = [flow for flow in flows if flow.assigns(name)]
+    mirrors = [(flow, topic) for flow in flows if (topic := flow.selection.upstream(name)) and flow.assigns(topic)]
+    mirrors = [(flow, topic) for flow, topic in mirrors if topic != name]
+    if not taking or mirrors:
+        entries = [_audited_flow(workspace, flow) for flow in flows]
+        renaming = [entry for entry in entries if entry.connector.config.get("transforms")]
+        names = _source_topics(workspace, {flow.source.alias for flow in (*taking, *(e.flow for e in renaming))})
+        renamed = {entry.flow.id for entry in renaming}
+        mirrors = [(flow, topic) for flow, topic in mirrors if flow.id not in renamed]
+        mirrors += [
+            (entry.flow, topic)
+            for entry in renaming
+            for topic in sorted(names[entry.flow.source.alias] or ())
+            if topic != name and entry.takes(topic) and entry.target_topic(topic) == name
+        ]
+        if mirrors:
+            taking = [flow for flow in taking if (there := names[flow.source.alias]) is None or name in there]
+    if taking:
+        return name, [_audited_flow(workspace, flow, name) for flow in taking]
+    if not mirrors:
+        raise _no_topic(workspace.topology, name)
+    if len(topics := sorted({topic for _, topic in mirrors})) > 1:
+        message = f"'{name}' is the mirror of {len(topics)} topics: {few(topics)}"
+        raise Mm2mgrError(message, hint=f"name one of them, such as mm2mgr records {topics[0]}")
+    return topics[0], [_audited_flow(workspace, flow, topics[0]) for flow, _ in mirrors]
+
+
+def _audited_flow(workspace: Workspace, flow: Flow, topic: str = "") -> AuditedFlow:
+    (connector,) = (entry for entry in workspace.connectors_of([flow]) if entry.type == "source")
+    return AuditedFlow(flow, connector, frozenset({topic}) if topic else None)
+
+
+def _source_topics(workspace: Workspace, aliases: Iterable[str]) -> dict[str, frozenset[str] | None]:
+    """Return by cluster the names of its topics, None where it cannot be read."""
+    questions = {alias: PartitionCounts(alias) for alias in aliases}
+    snapshot = workspace.ask(ask(questions.values()), _LIMITS)
+    answers = {alias: snapshot.get(question) for alias, question in questions.items()}
+    return {alias: None if isinstance(answer, Mm2mgrError) else frozenset(answer) for alias, answer in answers.items()}
+
+
+def _no_topic(topology: Topology, name: str) -> Mm2mgrError:
+    if any(flow.is_meant(name) for flow in topology.flows):
+        return Mm2mgrError(f"'{name}' is a flow, and no flow takes such a topic", hint=f"mm2mgr topics {name}")
+    return _unknown_name(topology, name)
 
 
 # --- what is asked of the clusters ------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from mm2mgr.apply.loggers import LEVELS, ROOT, WorkerLoggers, read_loggers, set_levels
 from mm2mgr.errors import Mm2mgrError
@@ -12,9 +13,11 @@ from mm2mgr.live.each_worker import EachWorker, ask_each_worker
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.live.reach import Limits
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.text import few, nearest
+from mm2mgr.text import few, nearest, visible
 from mm2mgr.timing import wait_for
 
+_NO_NAME = re.compile(r"[\s/\\%;?#\x00-\x1f\x7f]")
+"""What no name of a logger has, and no path of a request may have."""
 _LIMITS = Limits(connect_seconds=10.0, kafka_seconds=5.0)
 
 
@@ -42,6 +45,17 @@ class LoggersReport:
         ordered = sorted(names, key=lambda name: (name != ROOT, name))
         return {name: {worker.worker: worker.level_of(name) for worker in workers} for name in ordered}
 
+    def unknown_names(self) -> dict[str, list[str]]:
+        """Return the loggers that were set and under which no worker has logged so far, each with the nearest ones."""
+        logged = sorted({name for worker in self.workers for name in worker.logged})
+        unknown = [
+            name
+            for name in self.set
+            if name != ROOT and logged and not any(f"{logger}.".startswith(f"{name}.") for logger in logged)
+        ]
+        parents = {".".join(name.split(".")[:depth]) for name in logged for depth in range(2, name.count(".") + 2)}
+        return {name: nearest(name, sorted(parents), 0.8, count=3) for name in unknown}
+
     def commands_back(self) -> list[str]:
         """Return the commands that set the levels from before again."""
         before: dict[str, list[str]] = {}
@@ -68,32 +82,42 @@ def _order(entry: tuple[str, str]) -> tuple[bool, str]:
 
 
 def loggers(
-    workspace: Workspace, connect: str, levels: Mapping[str, str] | None = None, *, only: tuple[str, ...] = ()
+    workspace: Workspace,
+    connect: str,
+    levels: Mapping[str, str] | None = None,
+    *,
+    only: tuple[str, ...] = (),
+    interrupted: Callable[[LoggersReport], None] = lambda report: None,
 ) -> LoggersReport:
     """Read the loggers of each worker that is known, and set `levels` (logger: level) where some are given.
 
     `only`: workers by URL or id (`host:port`); all by default. Mm2mgrError where a name or a level is unknown, or no
-    status could be read; a worker that does not answer is in the result.
+    status could be read; a worker that does not answer is in the result. `interrupted` gets what may have been set when
+    an interrupt cuts that short.
     """
     levels = {name: level.upper() for name, level in (levels or {}).items()}
     for name, level in levels.items():
         if level not in LEVELS or not name.strip():
             raise Mm2mgrError(f"{name}={level}: no level of a logger", hint=f"NAME=LEVEL; levels: {', '.join(LEVELS)}")
+        if _NO_NAME.search(name):
+            raise Mm2mgrError(
+                f"{visible(name)!r}: no name of a logger", hint="such as org.apache.kafka.connect.mirror, or root"
+            )
     if levels:
         workspace.refuse_snapshot()
     connects = workspace.topology.connects
     if connect not in connects:
-        near = nearest(connect, connects)
-        raise Mm2mgrError(
-            f"no Connect cluster is called '{connect}'", hint=f"declared: {few(near or sorted(connects), 5)}"
-        )
+        near = nearest(connect, connects, count=3)
+        hint = f"did you mean {few(near)}?" if near else f"declared: {few(sorted(connects), 5) or 'none'}"
+        raise Mm2mgrError(f"no Connect cluster is called '{connect}'", hint=hint)
     asked = workspace.ask(ask_each_worker([connects[connect]]), _LIMITS)[connect]
     if isinstance(asked, Mm2mgrError):
         raise asked
     target = connect_target(connects[connect])
     silent = _workers(asked, target.urls)
     if only:
-        chosen = {name if name in silent else name.partition("://")[2].rstrip("/") or name for name in only}
+        by_address = {_address(worker): worker for worker in silent}
+        chosen = {by_address.get(_address(name), name) for name in only}
         if unknown := sorted(chosen - silent.keys()):
             raise Mm2mgrError(
                 f"'{connect}' has no worker {few(unknown)}", hint=f"its workers: {few(sorted(silent), 9)}"
@@ -102,9 +126,19 @@ def loggers(
     answering = [worker for worker, failure in silent.items() if not failure]
     workers = wait_for(read_loggers(target, answering, levels))
     if levels and any(not worker.failure for worker in workers):
-        workers = wait_for(set_levels(target, workers, levels))
+        try:
+            workers = wait_for(set_levels(target, workers, levels))
+        except KeyboardInterrupt:
+            begun = (worker if worker.failure else replace(worker, written=tuple(levels)) for worker in workers)
+            interrupted(LoggersReport(connect, tuple(begun), levels, only=only))
+            raise
     workers += [WorkerLoggers(worker, failure=failure) for worker, failure in silent.items() if failure]
     return LoggersReport(connect, tuple(workers), levels, asked.no_group, only)
+
+
+def _address(worker: str) -> str:
+    """Return `host:port` of a worker that is named by it, or by its URL."""
+    return worker.rpartition("://")[2].rstrip("/").lower()
 
 
 def _workers(asked: EachWorker, urls: tuple[str, ...]) -> dict[str, str]:

@@ -132,6 +132,8 @@ def turn(workspace: Workspace, request: StateRequest, choice: Choice, how: How) 
     for change in changes:
         if change.action == "write":
             recorder.begin(_as_recorded(change, request))  # an interrupt leaves that
+        elif change.noted:
+            recorder.end(_as_recorded(change, request), "done")
     try:
         changes = wait_for(send_requests(topology, request, changes, how.get("report", lambda change: None)))
         _record(recorder, request, changes)

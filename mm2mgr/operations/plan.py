@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from mm2mgr.off_peak import OffPeak
 from mm2mgr.operations.workspace import Workspace, seconds_of
 from mm2mgr.plan.changes import KINDS, Change, Plan, Wish, count_deletes
 from mm2mgr.plan.draft import Declared
-from mm2mgr.plan.history import HistoryEntry, read_history
+from mm2mgr.plan.history import HistoryEntry, read_history, rested_by_hand
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.planfile import ANEW, PLAN, PlanFile, as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import plan_steps
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 class PlanOptions:
     """What a plan is about, and what it may change.
 
-    `flows` limits it to flows by id, pair or declared name, `labels` to those whose clusters have all of them, too.
-    `allow`, `allow_deletes` and `max_changes` are for costly changes.
+    `flows` limits it to flows by id, pair or declared name, and `labels`, pairs of key and value, to those whose
+    clusters have all of them beside these. `allow`, `allow_deletes` and `max_changes` are for costly changes.
     """
 
     flows: Sequence[str] = ()
@@ -64,7 +64,7 @@ class PlanOptions:
     allow: Sequence[str] = ()
     allow_deletes: int = 0
     max_changes: int | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Collection[tuple[str, str]] = ()
 
     def only(self, workspace: Workspace) -> list[str] | None:
         """Return the ids of the flows that it is about, None for all; Mm2mgrError where a name or label means none."""
@@ -88,18 +88,23 @@ def plan(
     """Compare the tree with what the Connect clusters run; a cluster that cannot be read has an error in the plan.
 
     `out` is a file for review and `apply`: it is refused before any cluster is asked when it holds something else.
-    `report` gets the plan before that file is written.
+    `report` gets the plan once that file is written, or could not be.
     """
     only = options.only(workspace)
     if out:
         workspace.refuse_as_output(out, "--out")
         check_free(out, PLAN)
     planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only))
-    report(planned)
-    if out:
-        files, templates = list(map(str, workspace.files)), str(workspace.templates) if workspace.templates else None
-        matrix = workspace.flow_matrix if only is None else None
-        write_plan(out, planned, files, templates, only, matrix, _making(workspace))
+    try:
+        if out:
+            files, templates = (
+                list(map(str, workspace.files)),
+                str(workspace.templates) if workspace.templates else None,
+            )
+            matrix = workspace.flow_matrix if only is None else None
+            write_plan(out, planned, files, templates, only, matrix, _making(workspace))
+    finally:
+        report(planned)
     return planned
 
 
@@ -123,18 +128,16 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
     connects = {change.connect for change in plan.changes if change.rests}
     if not connects:
         return plan
-    newest: dict[Named, HistoryEntry] = {}
-    for entry in workspace.ask(read_history(workspace.topology, connects)).entries:
-        if entry.state and entry.outcome != "failed":
-            newest[entry.connect, entry.connector] = entry
+    held = rested_by_hand(workspace.ask(read_history(workspace.topology, connects)).entries)
 
     def explain(change: Change) -> Change:
-        entry = newest.get(change.full_name)
-        if not change.rests or entry is None or not entry.state or entry.state["after"] != change.rests:
+        entry = held.get(change.full_name)
+        if not change.rests or entry is None or not entry.state:
             return change
         since = entry.when[:16].replace("T", " ")
         why = f": {entry.reason}" if entry.reason else ""
-        text = f"{change.rests} by {entry.who} since {since} UTC{why}"
+        state = change.rests if entry.state["after"] == change.rests else f"{change.rests}, {entry.state['after']}"
+        text = f"{state} by {entry.who} since {since} UTC{why}"
         remarks = (replace(remark, text=text) if remark.effect == "rests" else remark for remark in change.remarks)
         return replace(change, remarks=tuple(remarks))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -13,12 +13,13 @@ from typing import Any
 from mm2mgr.audit.report import content_text, stamp_text
 from mm2mgr.audit.windows import ALL_FIELDS, FlowOrder, LogAccess, LogWindow, Matching, PartitionOrder, as_mirrored
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError
-from mm2mgr.operations.audit_bounds import AuditOptions, choose_flows, read_whole_windows
+from mm2mgr.operations.audit_bounds import AuditOptions, choose_topic, read_whole_windows
 from mm2mgr.operations.audit_windows import offsets_since, with_targets
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.text import one_line
+from mm2mgr.text import few, one_line
 
+MOST_RECORDS = 1_000
 _CONTEXT = 200
 _SEARCHED, _WIDE = 10_000, 50_000
 _IDENTITY = ("key", "timestamp")
@@ -26,8 +27,9 @@ _IDENTITY = ("key", "timestamp")
 
 @dataclass(frozen=True)
 class RecordsOptions:
-    """Which records: the newest `count`; with an `offset`, or a time `since_ms` (milliseconds since 1970), the first
-    `count` from there on. `key`: only records with this key, among 10 000 offsets of each partition."""
+    """Which records: the newest `count`, 1 000 at most; with an `offset`, or a time `since_ms` (milliseconds since
+    1970), the first `count` from there on. `key`: only records with this key, among 10 000 offsets of each
+    partition."""
 
     partitions: tuple[int, ...] = ()
     offset: int | None = None
@@ -119,12 +121,18 @@ def records(workspace: Workspace, topic: str, options: RecordsOptions = RecordsO
     """Read records of a topic from its source and look for each in the mirror, for each flow that takes the topic.
 
     Nothing is committed. A record that the flow has not stored yet is "not yet"; what cannot be read is not judged,
-    with the reason. Mm2mgrError for a topic that no flow mirrors.
+    with the reason. `topic` may be a mirror's name on a target as well, where it is the mirror of a single topic's name
+    and no source has such a topic. Mm2mgrError for a topic that no flow mirrors, and for the mirror of several;
+    InvalidArgument for more than 1 000 records, and for an `offset` beside a mirror's name.
     """
     workspace.refuse_snapshot()
-    chosen = [entry for entry in choose_flows(workspace, (topic,), (topic,)) if entry.takes(topic)]
-    if not chosen:
-        raise Mm2mgrError(f"no flow takes a topic '{topic}'", hint="name a topic as it is on the source: mm2mgr topics")
+    if options.count > MOST_RECORDS:
+        message = f"{options.count} should be at most {MOST_RECORDS}: mm2mgr audit compares more, and keeps none"
+        raise InvalidArgument("last", message)
+    named, (topic, chosen) = topic, choose_topic(workspace, topic)
+    if topic != named and options.offset is not None:
+        message = f"offsets are those of {topic} on the source, and {named} is its mirror: name {topic}"
+        raise InvalidArgument("offset", message)
     order = read_whole_windows(workspace, chosen, AuditOptions(topics=(topic,), partitions=options.partitions))
     starts = offsets_since(workspace, order.flows, options.since_ms) if options.since_ms is not None else {}
     return [
@@ -301,9 +309,7 @@ def _search(
     for part, window in zip(left, windows, strict=True):
         place = window.partition
         look = _Look(window, copies.get(place, ()), part.expectation.fields, faults.get(place, ""), is_last)
-        for entry in due[part.source.partition]:
-            if entry.is_missing:
-                entry.record = _judge(part, entry.message, entry.record, look)
+        _judge(part, sorted(due[part.source.partition], key=lambda entry: entry.message.offset()), look)
 
 
 def _undue(part: PartitionOrder, message: Any) -> MirroredRecord:
@@ -350,24 +356,51 @@ def _group(messages: Iterable[Any], names: Iterable[str]) -> dict[tuple[object, 
     return groups
 
 
-def _judge(part: PartitionOrder, message: Any, record: MirroredRecord, look: _Look) -> MirroredRecord:
-    """Return the record with its mirrors among the records of the target."""
-    window, counted = look.window, look.counted
-    (mirrored,) = as_mirrored([message], part.expectation.steps, Counter())
-    equal = tuple(copy.offset() for copy in look.by_fields.get(_fields(mirrored, counted), ()))
-    if equal:
-        others = sorted({*ALL_FIELDS} - {*counted})
-        reasons = [f"{' and '.join(others)} not compared: by the config they are altered on the way"] if others else []
-        reasons += [f"{len(equal)} records of the target are equal to it"] if len(equal) > 1 else []
-        return replace(record, state=MirrorState.EQUAL, mirrors=equal, reason="; ".join(reasons))
+def _judge(part: PartitionOrder, entries: Sequence[_Sought], look: _Look) -> None:
+    """Judge the records that are still missing, in their order; no record of the target is the mirror of two."""
+    taken = {offset for entry in entries for offset in entry.record.mirrors}
+    groups: dict[tuple[object, ...], list[_Sought]] = {}
+    for entry in entries:
+        if entry.is_missing:
+            (mirrored,) = as_mirrored([entry.message], part.expectation.steps, Counter())
+            groups.setdefault(_fields(mirrored, look.counted), []).append(entry)
+    for fields, group in groups.items():
+        free = [copy.offset() for copy in look.by_fields.get(fields, ()) if copy.offset() not in taken]
+        for place, entry in enumerate(group):
+            if mirrors := tuple(free if len(free) > len(group) else free[place : place + 1]):
+                entry.record = _as_equal(entry.record, mirrors, look)
+        taken.update(free)
+    for fields, group in groups.items():
+        for entry in group:
+            if entry.is_missing:
+                entry.record = _without_equal(part, entry, fields, taken, look)
+                taken.update(entry.record.mirrors)
+
+
+def _as_equal(record: MirroredRecord, mirrors: tuple[int, ...], look: _Look) -> MirroredRecord:
+    others = sorted({*ALL_FIELDS} - {*look.counted})
+    reasons = [f"{' and '.join(others)} not compared: by the config they are altered on the way"] if others else []
+    reasons += [f"{len(mirrors)} records of the target are equal to it"] if len(mirrors) > 1 else []
+    return replace(record, state=MirrorState.EQUAL, mirrors=mirrors, reason="; ".join(reasons))
+
+
+def _without_equal(
+    part: PartitionOrder, entry: _Sought, fields: tuple[object, ...], taken: Collection[int], look: _Look
+) -> MirroredRecord:
+    """Return a record, of which these `fields` are compared, that no record of the target is equal to but those that
+    are `taken`: the mirrors of others."""
+    window, counted, record, message = look.window, look.counted, entry.record, entry.message
     alike = look.by_identity.get(_fields(message, _IDENTITY), ()) if message.key() is not None else ()
+    alike = [copy for copy in alike if copy.offset() not in taken]
     is_latest = part.expectation.matching is Matching.LATEST
     if len(alike) == 1 and not is_latest:
         (copy,) = alike
-        differ = [name for name in counted if _fields(copy, (name,)) != _fields(mirrored, (name,))]
+        differ = [name for name, field in zip(counted, fields, strict=True) if _fields(copy, (name,)) != (field,)]
         reason = f"{' and '.join(differ)} {'differs' if len(differ) == 1 else 'differ'}"
         return replace(record, state=MirrorState.ALTERED, mirrors=(copy.offset(),), reason=reason)
     looked = f"not at offsets {window.first} to {window.end - 1}" if window.end > window.first else "nothing is there"
+    if copies := [str(copy.offset()) for copy in look.by_fields.get(fields, ())]:
+        looked = f"fewer copies than records: what is equal at {few(copies)} mirrors others that are equal"
     doubt = look.fault
     if is_latest:
         doubt = doubt or f"{looked}; the topic is compacted, so a later record of the key may have replaced it"

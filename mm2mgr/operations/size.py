@@ -112,7 +112,7 @@ def size(
     """Size the named flows, or all, and write overrides/sizing.yaml; flows whose source cannot be read keep their
     entries.
 
-    Mm2mgrError when nothing was rolled up, or the file cannot be written; `report` gets the result before that.
+    Mm2mgrError when nothing was rolled up, or the file cannot be written; `report` gets the result all the same.
     `options.notify` gets warnings about the file too.
     """
     chosen = workspace.flows(flows)
@@ -122,9 +122,19 @@ def size(
         override_target(path)  # refused now, not after minutes of work
     evidence = read(workspace, options, chosen)
     result = _judge(workspace, evidence, views=options.views, compare=options.ways)
-    report(result)
-    if not (write and result.sizings):
-        return result
+    try:
+        return _write(workspace, options, evidence, result, (path, before)) if write and result.sizings else result
+    finally:
+        report(result)
+
+
+def _write(
+    workspace: Workspace,
+    options: EvidenceOptions,
+    evidence: Evidence,
+    result: SizingReport,
+    file: tuple[Path, Mapping[str, Mapping[str, object]]],
+) -> SizingReport:
     since = {flow_id: decision.changed_seconds for flow_id, decision in result.decisions.items()}
     changed = {flow_id: utc_text(seconds) for flow_id, seconds in since.items() if seconds is not None}
     source = f"{options.statistic} of {options.store}"
@@ -132,8 +142,8 @@ def size(
     for flow_id, until in result.holds_until.items():
         document["sizing"][flow_id]["holds_until"] = until
     ids = {flow.id for flow in workspace.topology.flows}
-    is_changed, refused = SIZING.write(path, document["sizing"], ids, before, options.notify)
-    return replace(result, path=path, is_changed=is_changed, refused=refused)
+    is_changed, refused = SIZING.write(file[0], document["sizing"], ids, file[1], options.notify)
+    return replace(result, path=file[0], is_changed=is_changed, refused=refused)
 
 
 def _judge(workspace: Workspace, evidence: Evidence, *, views: bool, compare: bool) -> SizingReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -103,7 +103,7 @@ class Workspace:
             return list(self.topology.flows)
         return list({flow.id: flow for name in names for flow in self.topology.select(name)}.values())
 
-    def flow_names(self, names: Sequence[str], labels: Mapping[str, str]) -> tuple[str, ...]:
+    def flow_names(self, names: Sequence[str], labels: Collection[tuple[str, str]]) -> tuple[str, ...]:
         """Return names of flows with the ids of those whose clusters have all of these labels (none: no further ones);
         Mm2mgrError where the labels mean no flow."""
         return (*names, *(flow.id for flow in self.topology.with_labels(labels))) if labels else tuple(names)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from shlex import quote
 
 from mm2mgr.apply.applied import Applied
 from mm2mgr.apply.waves import Event, Halted, LeaseAwaited, Result, RolledBack, Unguarded, Waiting, WaveVerified
@@ -12,6 +13,7 @@ from mm2mgr.output.plan_text import ALIKE, data_text
 from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.text import few, number_of, span_text
 
+_NAMED = 3
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
 
 
@@ -90,6 +92,7 @@ def say_applied(applied: Applied) -> None:
         say(f"unfinished: {change.action} {change.connect}/{change.connector}", style="bold red")
     for change in applied.left_changes:
         say(f"left: {change.action} {change.connect}/{change.connector}", style="bold yellow")
+    _say_awaiting(applied.awaiting_flows)
     count = f"Applied: {len(applied.done_results)} of {len(applied.plan.writes)} changes{_say_applied_quotas(applied)}"
     say("; ".join((count, *_not_in_count(applied))), style="bold")
     _say_done_data(applied)
@@ -112,6 +115,13 @@ def say_applied(applied: Applied) -> None:
         or applied.left_quotas
     ):
         say("Apply again to converge; what is done already will not be written a second time.")
+
+
+def _say_awaiting(flows: Sequence[str]) -> None:
+    """Print of which flows no record was seen to arrive since they run with what was written, and what shows it."""
+    if flows:
+        names = f" {' '.join(map(quote, flows))}" if len(flows) <= _NAMED else ""
+        say(f"No record was seen to arrive yet of {few(flows)}; this shows whether they do: mm2mgr lag{names}")
 
 
 def _say_done_data(applied: Applied) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mm2mgr.output.console import say, say_table
 from mm2mgr.output.failover_text import say_unread
 from mm2mgr.output.tables import Table, or_dash
-from mm2mgr.text import number_of, span_text
+from mm2mgr.text import number_of, span_text, visible
 
 if TYPE_CHECKING:
     from mm2mgr.observe.group_lag import GroupLag, GroupOnTarget, GroupsReport
@@ -20,6 +20,9 @@ def say_groups(report: GroupsReport, most: int) -> None:
     """Print the groups, most behind first (as many as `most`), and what could not be read."""
     if report.groups:
         say_table(groups_table(report, most))
+    elif report.is_known and report.nearest is not None:
+        near = f"; did you mean {' or '.join(map(visible, report.nearest))}?" if report.nearest else ""
+        say(f"No consumer group there has this name, or matches it{near}")
     elif report.is_known:
         say("No consumer group has committed offsets on these topics (--all: every group).")
     if len(report.groups) > most:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mm2mgr.operations.loggers import LoggersReport
-from mm2mgr.output.console import STYLES, say, say_command
+from mm2mgr.output.console import STYLES, say, say_command, talk
+from mm2mgr.text import visible
 
 
 def say_loggers(report: LoggersReport) -> None:
@@ -20,6 +21,9 @@ def say_loggers(report: LoggersReport) -> None:
             say(f"! {worker.worker}: {worker.failure}", STYLES["failed"])
         elif not report.set and not worker.levels:
             say(f"! {worker.worker}: it has no loggers to show", STYLES["warning"])
+    for name, near in report.unknown_names().items():
+        meant = f"; did you mean {' or '.join(near)}?" if near else ""
+        say(f"no class of these workers has logged under {visible(name)} so far{meant}", STYLES["warning"])
     if report.unlisted:
         say(f"idle workers may be missing: {report.unlisted}")
     if commands := report.commands_back():
@@ -28,6 +32,13 @@ def say_loggers(report: LoggersReport) -> None:
             say_command(command)
     elif not report.set:
         say("Loggers below have the same level. Levels that were set end when the worker restarts.")
+
+
+def say_cut_short(report: LoggersReport) -> None:
+    """Print on stderr how to set back what may have been set before an interrupt."""
+    talk("interrupted: levels may be set on some workers. To set back what was before:", STYLES["warning"])
+    for command in report.commands_back():
+        talk(command, None)
 
 
 def _say_levels(levels: dict[str, dict[str, str]]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.connectors import RESTING
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import TextsByKey
@@ -143,13 +144,38 @@ def newest_applies(entries: Iterable[HistoryEntry]) -> dict[str, float]:
     return times
 
 
+def rested_by_hand(entries: Iterable[HistoryEntry]) -> dict[Named, HistoryEntry]:
+    """Return the entry of the newest pause or stop of each connector that a person asked for and that still holds: no
+    person, and no `state: running` of the tree, has resumed it since, and it is the same connector.
+
+    `entries`: oldest first. That the tree pauses or stops it too, or in its place, ends nothing.
+    """
+    held: dict[Named, HistoryEntry] = {}
+    for entry in entries:
+        named = entry.connect, entry.connector
+        if entry.outcome == "failed" and not entry.was_written:
+            continue
+        if entry.action in {"create", "delete"}:
+            held.pop(named, None)
+        if not entry.state:
+            continue
+        by_tree, before = entry.command in _BY_TREE, entry.state.get("before")
+        if entry.state["after"] not in RESTING or (by_tree and before and before not in RESTING):
+            held.pop(named, None)  # where the tree found it running, somebody had resumed it
+        if entry.state["after"] in RESTING and not by_tree:
+            held[named] = entry
+    return held
+
+
 def rested_by_tree(entries: Iterable[HistoryEntry], resting: Mapping[Named, str]) -> dict[Named, str]:
     """Return which of these connectors, each with the state in which it rests, an apply of the tree brought there, and
-    why they go on now: the newest change of their state was an apply's."""
+    why they go on now: the newest change of their state was an apply's, and no person wants it to rest."""
+    entries = list(entries)
     newest = {(entry.connect, entry.connector): entry for entry in entries if entry.state and entry.outcome != "failed"}
+    held = rested_by_hand(entries)
     reasons = {}
     for named, shown in resting.items():
-        entry = newest.get(named)
+        entry = None if named in held else newest.get(named)
         if entry and entry.state and entry.command in _BY_TREE and entry.state["after"] == shown:
             since = entry.when[:16].replace("T", " ")
             reasons[named] = (

@@ -12,7 +12,7 @@ import pytest
 
 from mm2mgr import operations
 from mm2mgr.audit.windows import Expectation, Matching
-from mm2mgr.errors import ExitCode
+from mm2mgr.errors import ExitCode, InvalidArgument
 from mm2mgr.operations import FlowRecords, MirrorState, RecordsOptions, Workspace
 from mm2mgr.partitions import TopicPartition
 from tests.clock import jumping
@@ -48,7 +48,7 @@ def shown(logs: FakeLogs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shown]:  
         target_topic=lambda topic: f"src.{topic}",
         flow=SimpleNamespace(target=SimpleNamespace(alias="tgt")),
     )
-    monkeypatch.setattr(module, "choose_flows", lambda *_: [entry])
+    monkeypatch.setattr(module, "choose_topic", lambda *_: ("t", [entry]))
     monkeypatch.setattr(module, "read_whole_windows", lambda *_: logs.order(logs.part(shown.expected)))
     with jumping():
         yield shown
@@ -176,3 +176,46 @@ def test_a_partition_that_fails_leaves_the_others(shown: Shown) -> None:
     flow = shown(offset=48, count=4)
     assert [record.state for record in flow.records] == ["equal", "equal", "not judged", "not judged"]
     assert "src.t-0 on tgt was read up to offset 50" in flow.records[2].reason
+
+
+@pytest.mark.parametrize(("sent", "arrived"), [(2, 1), (3, 2), (2, 2), (5, 0), (1, 3)])
+def test_equal_records_have_a_mirror_each(shown: Shown, sent: int, arrived: int) -> None:
+    twin = Message(0, b"k", b"v", (), START_MS)
+    shown.logs.put([twin] * sent, [twin] * arrived)
+    flow = shown(offset=0, count=sent)
+    missing = max(0, sent - arrived)
+    assert [record.state for record in flow.records] == ["equal"] * (sent - missing) + ["not found"] * missing
+    mirrors = [record.mirrors for record in flow.records[: sent - missing]]
+    assert mirrors == ([(0, 1, 2)] if arrived > sent else [(at,) for at in range(sent - missing)])
+    assert flow.exit_code == (ExitCode.DIFFERS if missing else ExitCode.YES)
+    if missing and arrived:
+        assert flow.records[-1].reason.startswith("fewer copies than records: what is equal at 0")
+
+
+def test_the_mirror_of_an_equal_record_is_no_altered_one(shown: Shown) -> None:
+    first, second = (Message(0, b"k", value, (), START_MS) for value in (b"v", b"w"))
+    shown.logs.put([first, second], [first])
+    assert [record.state for record in shown(offset=0, count=2).records] == ["equal", "not found"]
+    shown.logs.put([first, second], [first, replace(second, value=b"x")])
+    flow = shown(offset=0, count=2)
+    assert [(record.state, record.mirrors) for record in flow.records] == [("equal", (0,)), ("altered", (1,))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_record_of_the_target_is_the_mirror_of_two(shown: Shown, seed: int) -> None:
+    chance = random.Random(seed)
+    kinds = [Message(0, b"k%d" % kind, b"v", (), START_MS + kind // 2) for kind in range(4)]
+    log = [chance.choice(kinds) for _ in range(30)]
+    arrived = [record for record in log if chance.random() < 0.7]
+    shown.logs.put(log, arrived)
+    flow = shown(count=30)
+    mirrors = [at for record in flow.records for at in record.mirrors]
+    assert sorted(mirrors) == list(range(len(arrived)))
+    assert sum(record.state is MirrorState.MISSING for record in flow.records) == 30 - len(arrived)
+
+
+def test_no_more_than_a_thousand_records_are_read(shown: Shown) -> None:
+    shown.logs.put(log := plain(1_100), log)
+    assert len(shown(count=1_000).records) == 1_000
+    with pytest.raises(InvalidArgument, match="1001 should be at most 1000: mm2mgr audit compares more"):
+        shown(count=1_001)

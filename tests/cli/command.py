@@ -116,6 +116,20 @@ def start(
     return subprocess.Popen(command, cwd=folder, env=env, stdin=stdin, stdout=pipe, stderr=pipe, text=True)
 
 
+def left_early(mm2mgr: Command, *arguments: str) -> None:
+    """Run a command whose reader is gone before it prints, as `| head` may be, to its end."""
+    running = start(mm2mgr.folder, *arguments)
+    assert running.stdout
+    running.stdout.close()
+    assert running.stderr
+    try:
+        said = running.stderr.read()
+        assert running.wait(DEADLINE_SECONDS) == 1, said
+    finally:
+        running.kill()
+    assert "Traceback" not in said
+
+
 def finish(running: subprocess.Popen[str], timeout_seconds: float = DEADLINE_SECONDS) -> Said:
     """Wait for the end of a process, and end it by its own id when it does not come."""
     try:

@@ -15,11 +15,12 @@ from confluent_kafka import Producer
 from mm2mgr import operations
 from mm2mgr.audit.report import AuditReport
 from mm2mgr.audit.run import AuditProgress
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import TopicSettings
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations import AuditOptions, AuditRound, Workspace
-from mm2mgr.operations.audit_bounds import AuditedFlow, flows_meant
+from mm2mgr.operations.audit_bounds import AuditedFlow, choose_topic, flows_meant
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.store import AuditStore
 from tests.audit.reports import DIFFERS, EQUAL, MISSING, NOT_JUDGED, report
@@ -403,6 +404,102 @@ def test_an_offset_needs_its_partition_and_a_topic_its_flow(mm2mgr: Command, mir
     said = mm2mgr("records", "orders", "--offset", "3", code=64)
     assert "offset 3 of which partition? orders has 4: name it with --partition" in said.err
     assert "'ordrs' is no flow, and no flow mirrors such a topic" in mm2mgr("records", "ordrs", code=1).err
+
+
+def test_a_mirrors_name_means_its_topic(mm2mgr: Command, mirrored: FakeConnect) -> None:
+    mirrored.add_offsets(ORDERS_SOURCE, "orders", {0: 99}, alias="a")
+    named, by_mirror = (mm2mgr("records", name, "--last", "3") for name in ("orders", "a.orders"))
+    assert by_mirror.lines == named.lines
+    assert named.lines[0] == "orders:a->b: orders on a, a.orders on b"
+    said = mm2mgr("records", "a.orders", "--partition", "0", "--offset", "3", code=64).err
+    assert "--offset: offsets are those of orders on the source, and a.orders is its mirror: name orders" in said
+    assert "'a.ordrs' is no flow, and no flow mirrors such a topic" in mm2mgr("records", "a.ordrs", code=1).err
+    said = mm2mgr("records", "orders:a->b", code=1).err
+    assert "'orders:a->b' is a flow, and no flow takes such a topic" in said
+    assert (
+        "1001 should be at most 1000: mm2mgr audit compares more"
+        in mm2mgr("records", "orders", "--last", "1001", code=64).err
+    )
+
+
+MESH = """\
+owner: team
+clusters:
+  a: {bootstrap_servers: ["a:9092"]}
+  b: {bootstrap_servers: ["b:9092"]}
+  c: {bootstrap_servers: ["c:9092"]}
+  d: {bootstrap_servers: ["d:9092"]}
+connect:
+  main: {url: "http://127.0.0.1:1", kafka: b}
+  next: {url: "http://127.0.0.1:2", kafka: d}
+flows:
+  orders: {sources: [a], targets: [b], run_on: main, topics: {include: [".*"]}}
+  pay: {sources: [c], targets: [b], run_on: main, topics: {include: [".*"]}}
+  further: {sources: [b], targets: [d], run_on: next, topics: {include: ["a[.].*"]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "meant"),
+    [
+        ("orders", {}, ("orders", ["orders:a->b", "pay:c->b"])),
+        ("a.orders", {"a": [], "b": ["a.orders"], "c": []}, ("a.orders", ["further:b->d"])),
+        ("a.orders", {"a": [], "b": [], "c": []}, ("orders", ["orders:a->b"])),
+        ("a.orders", {"a": [], "b": None, "c": []}, ("a.orders", ["further:b->d"])),
+        ("c.orders", {"a": [], "b": [], "c": []}, ("orders", ["pay:c->b"])),
+        ("b.a.orders", {"a": [], "b": ["a.orders"], "c": []}, ("a.orders", ["further:b->d"])),
+    ],
+)
+def test_a_name_means_a_topic_of_a_source_before_a_mirror(
+    mm2mgr: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    there: dict[str, list[str] | None],
+    meant: tuple[str, list[str]],
+) -> None:
+    def listed(_: object, aliases: Iterable[str]) -> dict[str, frozenset[str] | None]:
+        return {alias: None if (names := there[alias]) is None else frozenset(names) for alias in aliases}
+
+    monkeypatch.setattr("mm2mgr.operations.audit_bounds._source_topics", listed)
+    write(mm2mgr.tree, x=MESH)
+    topic, chosen = choose_topic(Workspace((mm2mgr.tree,)), name)
+    assert (topic, [entry.flow.id for entry in chosen]) == meant
+    assert all(entry.takes(topic) for entry in chosen)
+
+
+ROUTED = """\
+owner: team
+clusters:
+  a: {bootstrap_servers: ["a:9092"]}
+  b: {bootstrap_servers: ["b:9092"]}
+connect:
+  main: {url: "http://127.0.0.1:1", kafka: b}
+flows:
+  orders:
+    sources: [a]
+    targets: [b]
+    run_on: main
+    topics: {include: ["(orders|pay).v[0-9]"]}
+    source_connector:
+      transforms: route
+      transforms.route.type: org.apache.kafka.connect.transforms.RegexRouter
+      transforms.route.regex: 'a[.](.*)[.]v[0-9]'
+      transforms.route.replacement: $1
+"""
+
+
+def test_a_mirror_by_a_transform_is_known_by_the_sources_topics(
+    mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = frozenset({"orders.v1", "orders.v2", "pay.v1"})
+    monkeypatch.setattr(
+        "mm2mgr.operations.audit_bounds._source_topics", lambda _, aliases: dict.fromkeys(aliases, there)
+    )
+    write(mm2mgr.tree, x=ROUTED)
+    topic, chosen = choose_topic(Workspace((mm2mgr.tree,)), "pay")
+    assert (topic, [entry.flow.id for entry in chosen]) == ("pay.v1", ["orders:a->b"])
+    with pytest.raises(Mm2mgrError, match=r"'orders' is the mirror of 2 topics: orders\.v1, orders\.v2"):
+        choose_topic(Workspace((mm2mgr.tree,)), "orders")
 
 
 def test_real_logs_are_compared_in_this_process(mm2mgr: Command, mirrored: FakeConnect) -> None:

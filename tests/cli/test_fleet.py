@@ -14,7 +14,7 @@ import yaml
 from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect, serving
 
-from .command import Command
+from .command import Command, left_early
 from .load import addresses, declare, measured, produce
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -432,6 +432,14 @@ def test_partitions_that_are_gone_are_not_among_the_hottest(ready: Command, comm
     ready(*command, *STORE, "--page", "page.html")
     named = re.findall(r'<td class="name">(logs\.[^<]*-\d+)</td>', (ready.folder / "page.html").read_text())
     assert named == ["logs.web-0"]
+
+
+@pytest.mark.parametrize("command", ["fleet", "size --dry-run", "size"])
+def test_files_are_written_though_the_reader_leaves(ready: Command, command: str) -> None:
+    left_early(ready, *command.split(), *STORE, "--page", "page.html")
+    assert Balanced.of((ready.folder / "page.html").read_text()).open == []
+    sizing = [name for name in ready.files() if name.endswith("sizing.yaml")]
+    assert bool(sizing) == (command == "size")
 
 
 def test_a_page_that_cannot_be_written_is_an_error(ready: Command) -> None:

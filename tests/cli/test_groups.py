@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.failover.syncs import CheckpointLog
 from mm2mgr.kafka.acls import Right
 from mm2mgr.kafka.groups import GroupState
@@ -189,3 +190,17 @@ def test_a_name_of_a_group_steers_no_terminal(estate: Estate) -> None:
     text = estate.text("a")
     assert "evil" in text
     assert not {"\x1b", "\u202e"} & set(text)
+
+
+def test_a_group_that_is_not_there_names_the_nearest(estate: Estate) -> None:
+    said = estate.mm2mgr("groups", "a", "--group", "biling")
+    assert said.out == "No consumer group there has this name, or matches it; did you mean billing?\n"
+    assert "did you mean" not in estate.mm2mgr("groups", "a", "--group", "zz.*").out
+    assert "has committed offsets on these topics" in estate.mm2mgr("groups", "a", "--group", "elsewhere").out
+
+
+def test_the_group_of_a_lease_has_no_lag(estate: Estate) -> None:
+    """It commits on the topic of the history, which may be empty: that is no position in it."""
+    estate.source.commits["mm2mgr-team"] = {TopicPartition(HISTORY_TOPIC, 0): 7}
+    (row,) = [row for row in estate.mm2mgr("groups", "a", "--all").lines if row.startswith("mm2mgr-team")]
+    assert row.split()[3] == "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 
@@ -92,3 +93,46 @@ def test_a_worker_that_does_not_answer_is_named_and_the_other_is_set(site: Site,
     said = mm2mgr("loggers", "east", "--set", "root=DEBUG", code=1)
     assert "! 127.0.0.1:1: " in said.out
     assert site.east.loggers["root"] == "DEBUG"
+
+
+def test_a_worker_is_named_by_its_url_or_its_address(site: Site, mm2mgr: Command) -> None:
+    site.declare(FLOWS)
+    url = site.urls["east"]
+    for name in (url, f"{url}/", url.removeprefix("http://"), url.upper()):
+        assert mm2mgr("loggers", "east", "--worker", name).lines[0].split() == ["root", "INFO"], name
+    assert "has no worker 127.0.0.1:9" in mm2mgr("loggers", "east", "--worker", "127.0.0.1:9", code=1).err
+
+
+@pytest.mark.parametrize("name", ["org.größe/x", "org x", "a\\b", "a%2Fb", "a;b", "a?b", "a\tb", "a\x1bb"])
+def test_what_is_no_name_of_a_logger_is_not_sent(site: Site, mm2mgr: Command, name: str) -> None:
+    site.declare(FLOWS)
+    said = mm2mgr("loggers", "east", "--set", f"{name}=DEBUG", code=1)
+    assert "no name of a logger" in said.err
+    assert "\x1b" not in said.err
+    assert not site.east.requests
+
+
+def test_a_logger_that_is_set_twice_or_that_nobody_uses_is_told(site: Site, mm2mgr: Command) -> None:
+    site.declare(FLOWS)
+    site.east.loggers |= {f"{MIRROR}.MirrorSourceTask": "INFO"}
+    twice = mm2mgr("loggers", "east", "--set", f"{MIRROR}=DEBUG", "--set", f"{MIRROR}=INFO", code=64)
+    assert f"{MIRROR} is set twice" in twice.err
+    assert not site.east.writes
+    said = mm2mgr("loggers", "east", "--set", "org.apache.kafka.connect.miror=DEBUG")
+    assert "no class of these workers has logged under org.apache.kafka.connect.miror so far; did you mean" in said.out
+    assert MIRROR in said.out
+    assert "has logged" not in mm2mgr("loggers", "east", "--set", f"{MIRROR}=DEBUG").out
+    assert "hint: did you mean west, east?" in mm2mgr("loggers", "eest", code=1).err
+
+
+def test_an_interrupt_says_how_to_set_back_what_may_be_set(
+    site: Site, second: tuple[FakeConnect, str], mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut_short(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    second[0].loggers[MIRROR] = "WARN"
+    monkeypatch.setattr(import_module("mm2mgr.operations.loggers"), "set_levels", cut_short)
+    said = mm2mgr("loggers", "east", "--set", f"{MIRROR}=DEBUG", code=130)
+    assert "interrupted: levels may be set on some workers" in said.err
+    assert f"mm2mgr loggers east --worker {second[1]} --set {MIRROR}=WARN" in said.err.splitlines()

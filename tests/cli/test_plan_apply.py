@@ -166,7 +166,7 @@ def test_labels_choose_what_is_planned_and_applied(site: Site, mm2mgr: Command) 
     none = mm2mgr("apply", "--yes", "--label", "dc=nowhere", code=1)
     assert none.err.splitlines()[-2:] == [
         "error: no flow has clusters with the labels dc=nowhere",
-        "hint: labels here: dc=west",
+        "hint: did you mean dc=west?",
     ]
     assert "'west' is not a label such as tier=local" in mm2mgr("plan", "--label", "west", code=64).err
     mm2mgr("plan", "--label", "dc=west", "--out", "plan.json")

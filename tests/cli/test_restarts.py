@@ -145,3 +145,16 @@ def test_a_reviewed_plan_does_what_it_says_whatever_the_hour(running: Command, s
 def test_the_options_of_before_name_their_keys(mm2mgr: Command, command: str, option: str, key: str) -> None:
     said = mm2mgr(command, option, "3", code=64).err
     assert said.endswith(f"Error: {option} is gone; it is in the tree now: write {key}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [
+        ("--cool-down", "`balance: {cool_down: 1h}` for a flow"),
+        ("--off-peak", "`balance: {windows: 22-5}` for a flow"),
+        ("--move-budget", "`balance: {rounds_per_day: 1}` for a flow, or `defaults: {move_budget: 40}` for `size`"),
+    ],
+)
+def test_rebalance_names_its_keys_of_the_tree(mm2mgr: Command, option: str, key: str) -> None:
+    said = mm2mgr("rebalance", option, "3", code=64).err
+    assert said.endswith(f"Error: {option} is gone; it is in the tree now: write {key}\n")

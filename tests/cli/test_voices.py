@@ -11,7 +11,7 @@ import pytest
 
 from tests.plan.site import Site
 
-from .command import DEADLINE_SECONDS, Command, Said, environment, finish, start
+from .command import DEADLINE_SECONDS, Command, Said, environment, finish, left_early, start
 
 COMMANDS = ("plan", "render", "apply --yes", "status nope", "--help")
 
@@ -111,3 +111,15 @@ def test_the_same_command_in_a_process_of_its_own(site: Site, mm2mgr: Command) -
     site.east.connectors.pop("mm2.a.east.heartbeat")  # what is created needs no look at Kafka, which is not there
     inside = mm2mgr("plan", "--detailed-exitcode", code=2)
     assert finish(start(mm2mgr.folder, "plan", "--detailed-exitcode")) == Said(2, inside.out, inside.err)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_a_plan_is_saved_though_the_reader_leaves(site: Site, mm2mgr: Command, form: str) -> None:
+    left_early(mm2mgr, "plan", "--out", "plan.json", "-o", form)
+    assert mm2mgr("plan", "--show", "plan.json", "-o", "json").json["clusters"]
+
+
+def test_a_plan_that_cannot_be_saved_is_shown(site: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("plan", "--out", "no-folder/plan.json", code=1)
+    assert "7 to create" in said.out
+    assert "no-folder" in said.err

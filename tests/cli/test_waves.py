@@ -101,3 +101,19 @@ def test_a_canary_that_could_prove_nothing_is_refused(site: Site, mm2mgr: Comman
 def test_waves_are_as_small_as_asked_for(site: Site, mm2mgr: Command) -> None:
     waves = mm2mgr("apply", "--yes", "--at-once", "1", "--pause-between", "0.1", "-o", "json").json["waves"]
     assert [each["connectors"] for each in waves if each["connect"] == "east"] == [[name] for name in ON_EAST]
+
+
+def test_an_apply_says_of_which_flows_nothing_was_seen_to_arrive(site: Site, mm2mgr: Command) -> None:
+    said = mm2mgr("apply", "--yes")
+    assert said.lines[-2] == (
+        "No record was seen to arrive yet of logs:a->east, logs:a->west, orders:a->east; this shows whether they do: "
+        "mm2mgr lag 'logs:a->east' 'logs:a->west' 'orders:a->east'"
+    )
+    site.declare(FLOWS.replace("orders: {sources", "orders: {refresh_interval: 7s, sources"))
+    again = mm2mgr("apply", "--yes", "-o", "json")
+    assert {result["connector"]: result["arrived"] for result in again.json["results"]}[ORDERS] is False
+    site.declare(FLOWS)
+    assert "mm2mgr lag 'logs:a->east' 'orders:a->east'\n" in mm2mgr("apply", "--yes").out
+    site.declare(FLOWS.replace("[orders]}", "[orders]}, state: paused"))
+    assert "No record was seen" not in mm2mgr("apply", "--yes").out
+    assert "No record was seen" not in mm2mgr("apply", "--yes").out

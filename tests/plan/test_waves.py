@@ -228,6 +228,45 @@ def test_an_update_is_good_when_what_its_source_gets_arrives(
     }
 
 
+@pytest.mark.parametrize(
+    ("traffic", "arrived"),
+    [(Traffic(("orders", "logs.web"), ("orders", "logs.web")), True), (Traffic(), False), (None, False)],
+)
+def test_whether_a_record_was_seen_to_arrive_is_known_of_each_source(
+    site: Site, traffic: Traffic | None, arrived: bool
+) -> None:
+    site.east.source_topics = {"orders": 1, "logs.web": 1}
+    site.converge()
+    site.ends = traffic
+    states = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=3.0).states
+    seen = {name: settled.arrived for (connect, name), settled in states.items() if connect == "east"}
+    assert seen == {LOGS: arrived, ORDERS: arrived, CHECKPOINT: None}
+
+
+@pytest.mark.parametrize("there", [("logs.web",), ()], ids=["one of two flows", "nothing"])
+@pytest.mark.parametrize("moves", [(), ("orders", "logs.web")], ids=["idle", "under traffic"])
+def test_a_new_name_that_the_target_does_not_get_is_for_a_person_to_look(
+    site: Site, there: tuple[str, ...], moves: tuple[str, ...]
+) -> None:
+    """Brokers that refuse a name leave all tasks RUNNING; MirrorMaker only logs that it could not create the topic."""
+    renamed = FLOWS.replace("targets: [", "separator: _, targets: [")
+    site.east.source_topics = {"orders": 1, "logs.web": 1}
+    site.converge()
+    traffic = Traffic(moves, there)
+
+    def ends(alias: str, partition: TopicPartition) -> int | None:
+        topic = partition.topic.removeprefix("a_")
+        return None if alias == "east" and topic not in there else traffic(alias, TopicPartition(topic, 0))
+
+    site.ends = ends  # type: ignore[assignment]
+    plan = site.plan(renamed, allow={"target-names"})
+    seen = applied(site, plan, renamed, wait_seconds=3.0, rollback=True)
+    assert seen.halted["east"].verdict == "inconclusive"
+    says = "nothing arrives in a_orders: not on east (the brokers may refuse the name, or a right is missing)"
+    assert seen.states["east", ORDERS] == Settled(f"RUNNING, {says}", "inconclusive")
+    assert (seen.states["east", LOGS].verdict == "ok") == bool(there)
+
+
 def test_records_that_came_only_before_the_tasks_ran_are_for_a_person_to_judge(site: Site) -> None:
     """Whether the former tasks had a part in it is not known, so nothing is taken back."""
     site.east.source_topics = {"orders": 1, "logs.web": 1}
