@@ -12,6 +12,7 @@ import asyncio
 import getpass
 import json
 import os
+import socket
 import subprocess
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, digest
-from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
@@ -62,10 +63,15 @@ _MOST_GROUPS = 200
 
 @dataclass(frozen=True)
 class Author:
-    """Who changes something, and the commit of the tree that says so; `commit` is empty outside git."""
+    """Who changes something, and the commit of the tree that says so; `commit` is empty outside git.
+
+    `user` and `host`: the system's user, and the machine, that run it.
+    """
 
     who: str
     commit: str = ""
+    user: str = ""
+    host: str = ""
 
     def __str__(self) -> str:
         return _safe(f"{self.who}, commit {self.commit}" if self.commit else self.who)
@@ -96,7 +102,7 @@ class Recorder:
         failed_before: Mapping[Named, HistoryEntry] = MappingProxyType({}),
     ) -> None:
         """Begin; a change that is tried again and is in `failed_before` keeps its entry."""
-        self.topology, self.author = topology, Author(_safe(author.who), author.commit)
+        self.topology, self.author = topology, replace(author, who=_safe(author.who))
         self._failed_before = failed_before
         self.reasons: Mapping[Named, str] = {}
         """Why single changes are made, where that is another reason than the command's."""
@@ -106,6 +112,8 @@ class Recorder:
             "command": command,
             "owner": str(topology.owner),
             "reason": _safe(reason),
+            "user": _safe(author.user),
+            "host": _safe(author.host),
         }
         self._run = uuid.uuid4().hex[:12]
         self._entries: dict[Named, HistoryEntry] = {}
@@ -189,6 +197,22 @@ class Recorder:
             flows=flows,
             action=action,
             outcome="done",
+            **self._common,
+        )
+        self.put(entry)
+
+    def logger_levels(self, connect: str, keys: Sequence[KeyChange], outcome: str, error: str | None = None) -> None:
+        """Record levels of loggers of a Connect cluster's workers, a key for each logger of a worker; a later call
+        replaces the first."""
+        entry = HistoryEntry(
+            f"{self._run}-loggers",
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            connect=connect,
+            connector="loggers",
+            action="update",
+            keys=tuple(to_json(key) for key in keys),
+            outcome=outcome,
+            error=error and _safe(error),
             **self._common,
         )
         self.put(entry)
@@ -390,9 +414,10 @@ _NAMES = ("MM2MGR_WHO", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "GIT_AUTHOR_NAME")
 
 
 def author(files: Sequence[Path]) -> Author:
-    """Return who runs this (environment, git or system), and the tree's commit, `+dirty` where files differ."""
-    named = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), "")
-    return Author(named or _git(_folder(files), "config", "user.name") or _system_user(), tree_commit(files))
+    """Return who runs this (environment, git or system) and where, and the tree's commit, `+dirty` where files differ."""
+    named, user = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), ""), _system_user()
+    who = named or _git(_folder(files), "config", "user.name") or user
+    return Author(who, tree_commit(files), user, socket.gethostname())
 
 
 def tree_commit(files: Sequence[Path]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mm2mgr.output.automatic_rebalance_text import rebalance_key, rebalance_lines
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table, or_dash
+from mm2mgr.plan.history import RESTARTED, TASK
 from mm2mgr.problems.connectors import Failed
 from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, span_text, visible
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
 _LONGEST = 100
+_TASKS_NAMED = 6
 
 
 def say_history(report: HistoryReport, *, full: bool) -> None:
@@ -43,41 +45,66 @@ def say_history(report: HistoryReport, *, full: bool) -> None:
 
 
 def history_table(entries: Sequence[HistoryEntry], *, full: bool = False) -> Table:
-    """Return a row per change; `full`: with the keys and the error below it."""
+    """Return a row per change; `full`: with where it ran, the keys and the error below it."""
     rows = [
-        (
-            entry.when[:19].replace("T", " "),
-            visible(entry.who),
-            entry.commit,
-            visible(entry.command),
-            f"{entry.connect}/{entry.connector}",
-            _change_text(entry),
-            entry.outcome,
-            visible(entry.reason),
-        )
+        {
+            "time (UTC)": entry.when[:19].replace("T", " "),
+            "who": visible(entry.who),
+            **({} if full else {"run as": run_place(entry)}),
+            "commit": entry.commit,
+            "command": visible(entry.command),
+            "connector": f"{entry.connect}/{entry.connector}",
+            "change": recorded_change(entry),
+            "outcome": entry.outcome,
+            "reason": visible(entry.reason),
+        }
         for entry in entries
     ]
     return Table(
-        ("time (UTC)", "who", "commit", "command", "connector", "change", "outcome", "reason"),
-        rows,
-        drop=("commit", "command", "reason"),
+        list(rows[0]) if rows else (),
+        [list(row.values()) for row in rows],
+        drop=("run as", "commit", "command", "reason"),
         wrap=("reason", "who"),
         styles={"outcome": _OUTCOMES},
-        below=[_details(entry) if full else [] for entry in entries],
+        below=[entry_details(entry) if full else [] for entry in entries],
     )
 
 
-def _change_text(entry: HistoryEntry) -> str:
+def recorded_change(entry: HistoryEntry) -> str:
+    """Return what was changed in some words: the action with its keys, a restart with its tasks, a state."""
     parts = [entry.action]
-    if entry.keys:
+    if restarts := [key["key"] for key in entry.keys if key["after"] == RESTARTED]:
+        parts = [f"restart of {_parts_text(restarts)}"]
+    elif entry.keys:
         parts.append(f"({number_of(len(entry.keys), 'key')})")
-    if entry.state:
+    if entry.state and not (restarts and entry.state.get("before") == entry.state["after"]):
         parts.append(f"{entry.state.get('before', '')} -> {entry.state['after']}".strip())
     return " ".join(part for part in parts if part)
 
 
-def _details(entry: HistoryEntry) -> list[str]:
-    lines = [f"  {key['key']}: {_short(key['before'])} -> {_short(key['after'])}" for key in entry.keys]
+def is_restart(entry: HistoryEntry) -> bool:
+    """Tell whether parts of a connector were restarted, and nothing was written to it."""
+    return any(key["after"] == RESTARTED for key in entry.keys)
+
+
+def _parts_text(names: Sequence[str]) -> str:
+    """Return what of a connector was restarted: the connector itself, tasks by number, or both."""
+    tasks = [name.removeprefix(TASK) for name in names if name.startswith(TASK)]
+    numbers = few(tasks, _TASKS_NAMED, between=", ") if tasks else ""
+    whole = [name for name in names if not name.startswith(TASK)]
+    return " and ".join(filter(None, [*map(visible, whole), visible(f"task {numbers}") if numbers else ""]))
+
+
+def run_place(entry: HistoryEntry) -> str:
+    """Return the system's user and the host that a command ran on; empty for entries that do not say it."""
+    return "@".join(visible(part) for part in (entry.user, entry.host) if part)
+
+
+def entry_details(entry: HistoryEntry) -> list[str]:
+    """Return lines about a change: where it ran, each key from what to what, and the error."""
+    place = run_place(entry)
+    lines = [f"  run as {place}"] if place else []
+    lines += [f"  {key['key']}: {_short(key['before'])} -> {_short(key['after'])}" for key in entry.keys]
     return lines + ([f"  error: {entry.error}"] if entry.error else [])
 
 

@@ -25,12 +25,15 @@ from mm2mgr.topology import Topology
 
 ENTRY, CONFIG = "entry/", "config/"
 """How the keys of entries and of configs begin."""
+RESTARTED, TASK = "restarted", "task "
+"""What a key of an entry is changed to that names a part of a connector, and how it begins for a task."""
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
     """One change of one connector. `keys` and `state` are as plans show them: from what to what, secrets masked.
 
+    `who` is a name that may be given; `user` and `host` are the system's, where the command ran.
     `outcome` is `begun` until it is known: an entry that stays so is of a command that was killed.
     `was_written`: whether Connect stored a change that `failed`, or may have.
     """
@@ -51,6 +54,8 @@ class HistoryEntry:
     outcome: str = "begun"
     error: str | None = None
     was_written: bool = False
+    user: str = ""
+    host: str = ""
 
     @classmethod
     def parse(cls, text: str) -> HistoryEntry | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,7 @@ def change(connector: str = "n", connect: str = "east", **config: str) -> Change
 
 
 def test_what_a_command_did_is_read_back_with_the_config_that_it_wrote(topology: Topology) -> None:
-    recorder = Recorder(topology, "apply", Author("ann", "abc123"), "bigger fetches")
+    recorder = Recorder(topology, "apply", Author("ann", "abc123", "root", "ops-1"), "bigger fetches")
     first, second = change("one", **{"my.api.key": "hunter2hunter2"}), change("two")
     recorder.begin(first)
     recorder.begin(second)
@@ -61,6 +62,7 @@ def test_what_a_command_did_is_read_back_with_the_config_that_it_wrote(topology:
     done, begun = found.entries
     assert (done.connector, done.outcome, begun.connector, begun.outcome) == ("one", "done", "two", "begun")
     assert (done.who, done.commit, done.reason, done.command) == ("ann", "abc123", "bigger fetches", "apply")
+    assert (done.user, done.host) == ("root", "ops-1")
     assert {key["key"]: key["after"] for key in done.keys}["my.api.key"] == MASK
     assert found.applied["east", "one"]["my.api.key"] == MASK
     assert found.applied["east", "one"]["name"] == "one"
@@ -175,7 +177,7 @@ def test_author_and_commit_come_from_git(tmp_path: Path, monkeypatch: pytest.Mon
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "x")
     head = git(tmp_path, "rev-parse", "--short=12", "HEAD")
-    assert author([tmp_path / "tree"]) == Author("Ann", head)
+    assert author([tmp_path / "tree"]) == Author("Ann", head, history._system_user(), socket.gethostname())
     (tmp_path / "note.txt").write_text("beside the tree")
     assert author([tree]).commit == head
     tree.write_text("owner: others\n")
@@ -189,7 +191,7 @@ def test_without_git_the_author_is_the_system_user(tmp_path: Path, monkeypatch: 
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("LOGNAME", "operator")
-    assert author([tmp_path]) == Author("operator", "")
+    assert author([tmp_path]) == Author("operator", "", "operator", socket.gethostname())
 
 
 def test_a_change_that_fails_again_and_again_has_one_entry(topology: Topology) -> None:

@@ -292,13 +292,21 @@ def test_a_restart_that_the_history_has_is_one_line() -> None:
     at, action = view.watchdog.actions[0]
     first = view.survey.history.entries[0]
     when = "2023-11-14T21:53:25.000+00:00"
-    entry = replace(
-        first, id="9a-0", when=when, command="watch", action="restart", connector=action.problem.subject.connector
-    )
+    keys = ({"key": "task 2", "before": "FAILED", "after": "restarted"},)
+    name = action.problem.subject.connector
+    entry = replace(first, id="9a-0", when=when, command="watch", connector=name, keys=keys, user="ops", host="ops-1")
     assert abs(entry.at_seconds - at) < 120
     history = replace(view.survey.history, entries=(entry,))
     view = replace(view, survey=replace(view.survey, history=history))
-    assert lines(view, NOW - 1400) == [f"watch by ann at commit {first.commit}: 1 × restart — more partitions"]
+    assert lines(view, NOW - 1400) == [
+        f"watch by ann at commit {first.commit}: restart of task 2 ({first.flows[0]}) — more partitions"
+    ]
+    said = shown_text(view)
+    assert "run as ops@ops-1" in said
+    assert f"main/{name}: restart of task 2, done" in said
+    two = replace(history, entries=(entry, replace(entry, id="9a-1")))
+    view = replace(view, survey=replace(view.survey, history=two))
+    assert lines(view, NOW - 1400) == [f"watch by ann at commit {first.commit}: 2 × restart — more partitions"]
 
 
 # --- visits -----------------------------------------------------------------------------------------------------------
