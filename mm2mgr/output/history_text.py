@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.plan import ReconcileRound
     from mm2mgr.operations.watch import WatchRound
     from mm2mgr.operations.who import FlowTopics, Mirroring, TakenTopic, TopicRoutes
+    from mm2mgr.output.console import Log
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.history import HistoryEntry
     from mm2mgr.plan.resets import FlowReset
@@ -150,26 +150,37 @@ def _short(value: str | None) -> str:
 
 
 def _say_reasons(sentence: str, reasons: Mapping[str, str]) -> None:
+    for line in _reason_lines(sentence, reasons):
+        talk(line, style="yellow")
+
+
+def _reason_lines(sentence: str, reasons: Mapping[str, str]) -> Iterator[str]:
     by_reason = sorted(reasons.items(), key=itemgetter(1, 0))
     for reason, names in groupby(by_reason, key=itemgetter(1)):
-        talk(f"{sentence} Connect cluster {few([name for name, _ in names])}: {reason}", style="yellow")
+        yield f"{sentence} Connect cluster {few([name for name, _ in names])}: {reason}"
+
+
+def unrecorded_lines(unrecorded: Mapping[str, str]) -> Iterator[str]:
+    """Yield of which Connect clusters the history was not written, once for each reason."""
+    return _reason_lines("history not written for", unrecorded)
 
 
 def say_unrecorded(unrecorded: Mapping[str, str]) -> None:
-    """Say of which Connect clusters the history was not written, once for each reason."""
-    _say_reasons("history not written for", unrecorded)
+    """Print the same on stderr."""
+    for line in unrecorded_lines(unrecorded):
+        talk(line, style="yellow")
 
 
 # --- reconcile --------------------------------------------------------------------------------------------------------
 
 
-def say_round(done: ReconcileRound, printed: str) -> str:
-    """Print what a round did, in one line, and below it what went wrong; nothing where that was `printed` before.
+def say_round(done: ReconcileRound, printed: str, log: Log) -> str:
+    """Print what a round did, in a line, and what went wrong, as far as it was not `printed` before.
 
-    Returns what is printed.
+    Returns what is known now. Failed writes are left out: they were printed as they came.
     """
     applied, counts = done.applied, done.plan.counts() if done.plan else {}
-    lines = list(done.reasons)
+    lines = [reason for reason in done.reasons if reason not in done.failed_writes]
     if done.plan and not applied:
         lines += [f"{change.connect}: {change.action} {change.connector}" for change in done.plan.writes]
     lines += [f"nothing is deleted: {done.deletes_held}"] if done.deletes_held else []
@@ -183,36 +194,43 @@ def say_round(done: ReconcileRound, printed: str) -> str:
     if counts.get("blocked"):
         parts.append(f"{counts['blocked']} blocked")
     rebalance = done.rebalance
-    text = "\n".join(["; ".join(parts), *lines, rebalance_key(rebalance) if rebalance else ""])
+    text = "\n".join(["; ".join(parts), *map(one_line, lines), rebalance_key(rebalance) if rebalance else ""])
     if text != printed or (applied and applied.results) or (rebalance and rebalance.applied):
-        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} round {done.number}: {'; '.join(parts)}", _OUTCOMES.get(parts[0]))
-        for line in lines:
-            say(f"  {line}")
-        for line in rebalance_lines(rebalance) if rebalance else ():
-            say(f"  {line}")
-        if applied:
-            say_unrecorded(applied.unrecorded)
+        log("reconcile", f"round {done.number}: {'; '.join(parts)}", _OUTCOMES.get(parts[0]))
+        for line in map(one_line, lines):
+            if line not in printed.splitlines():
+                log("reconcile", line, STYLES["unknown"] if done.outcome == "failed" else None)
+        if rebalance and (rebalance.applied or rebalance_key(rebalance) not in printed.splitlines()):
+            for line in rebalance_lines(rebalance):
+                log("rebalance", line)
+        for line in unrecorded_lines(applied.unrecorded) if applied else ():
+            log("reconcile", line, "yellow")
     return text
 
 
 # --- watch ------------------------------------------------------------------------------------------------------------
 
 
-def say_watch_round(done: WatchRound, printed: str) -> str:
-    """Print what is new in a look, and what it could not look at, unless that was `printed` before; returns the
+def say_watch_round(done: WatchRound, printed: str, log: Log) -> str:
+    """Print what is new in a look, and what it could not look at, as far as that was not `printed` before; returns the
     latter."""
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.taken_at))
+
+    def print_line(text: str, style: str | None = STYLES["unknown"]) -> None:
+        log("watch", text, style, done.taken_at)
+
     for action in done.actions:
-        say(f"{clock} {action_line(action)}", style=_style(action))
-    for connect, reason in done.unrecorded.items():
-        talk(f"not in the history of Connect cluster {connect}: {reason}", style="yellow")
+        print_line(action_line(action), _style(action))
+    for line in unrecorded_lines(done.unrecorded):
+        print_line(line)
     if done.unlogged:
-        talk(done.unlogged, style="yellow")
-    text = "\n".join(_still_not_watched(done, printed.splitlines()))
-    if text != printed:
-        for line in text.splitlines() or ["all Connect clusters are watched again"]:
-            say(f"{clock} {line}", style=STYLES["unknown"] if text else None)
-    return text
+        print_line(done.unlogged)
+    lines = list(_still_not_watched(done, printed.splitlines()))
+    for line in lines:
+        if line not in printed.splitlines():
+            print_line(line)
+    if printed and not lines:
+        print_line("all Connect clusters are watched again", None)
+    return "\n".join(lines)
 
 
 def _still_not_watched(done: WatchRound, printed: Sequence[str]) -> Iterator[str]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from mm2mgr.apply.applied import Applied
+from mm2mgr.apply.waves import Result
 from mm2mgr.operations.history import HistoryReport
-from mm2mgr.output.history_text import history_table, say_history
+from mm2mgr.operations.plan import ReconcileRound
+from mm2mgr.output.console import STYLES, log_lines
+from mm2mgr.output.history_text import history_table, say_history, say_round
+from mm2mgr.plan.changes import Plan
 from mm2mgr.plan.history import HistoryEntry
 
 Printed = Callable[[], list[str]]
@@ -62,3 +68,40 @@ def test_a_restart_names_its_tasks(keys: list[tuple[str, str]], state: tuple[str
     states = state and {"before": state[0], "after": state[1]}
     row = history_table([entry("watch", keys=changed, state=states)]).rows[0]
     assert text in row
+
+
+# --- lines of parts ---------------------------------------------------------------------------------------------------
+
+
+def test_a_line_of_a_part_has_the_time_in_utc_the_part_and_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    log_lines("result")("watch", "all Connect clusters are watched again", None, 1_700_000_000.0)
+    log_lines()("sample", "dc1\nrecovered", "yellow", 1_700_000_000.9)
+    log_lines("json")("reconcile", "round 4: failed", STYLES["failed"], 1_700_000_000.0)
+    out, err = capsys.readouterr()
+    text, document = out.splitlines()
+    assert text == "2023-11-14T22:13:20Z watch: all Connect clusters are watched again"
+    assert err == "2023-11-14T22:13:20Z sample: dc1\\nrecovered\n"
+    entry = {"time": "2023-11-14T22:13:20Z", "part": "reconcile", "level": "error", "text": "round 4: failed"}
+    assert json.loads(document) == entry
+
+
+def test_a_round_prints_what_is_new_and_no_failed_write_that_was_printed_as_it_came(printed: Printed) -> None:
+    """A cluster that stays away is one line, however often its seconds of rest change."""
+    log, known = log_lines("result"), ""
+    said: list[list[str]] = []
+    lost = {"east": "no broker answered"}
+    done = Result("main", "orders", "create", error="HTTP 500")
+    written = ReconcileRound(4, applied=Applied(Plan("t", ()), (done,)))
+    for ended in (
+        ReconcileRound(1, without_lease=lost),
+        ReconcileRound(2, without_lease=lost),
+        ReconcileRound(3, without_lease=lost, standby=("west",)),
+        written,
+    ):
+        known = say_round(ended, known, log)
+        said.append([line.partition("Z reconcile: ")[2] for line in printed()])
+    assert said[0] == ["round 1: failed", "Connect cluster east: no broker answered"]
+    assert said[1] == []
+    assert said[2] == ["round 3: failed; another process holds the lease for west"]
+    assert said[3] == ["round 4: failed"]
+    assert written.reasons == ("main/orders: HTTP 500",)
