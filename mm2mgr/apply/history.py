@@ -16,6 +16,7 @@ import socket
 import subprocess
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import read_regular, special_kind, state_folder
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
@@ -249,8 +251,11 @@ class Recorder:
         self._keep(change.full_name, recreated if change.before else replace(change, action="delete"))
 
     def put(self, entry: HistoryEntry) -> None:
-        """Record an entry as it is."""
-        self.write(entry.connect, ENTRY + entry.id, json.dumps(to_json(entry)))
+        """Record an entry as it is, and note it on this machine."""
+        text = json.dumps(to_json(entry))
+        self.write(entry.connect, ENTRY + entry.id, text)
+        if self.topology.connects[entry.connect].model.history:
+            _note(str(self.topology.owner), text)
 
     def drop(self, entry: HistoryEntry) -> None:
         """Delete an entry."""
@@ -324,6 +329,46 @@ def _digest_of(text: str) -> str:
 
 def _close_writer(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:
     return writer if isinstance(writer, Mm2mgrError) else writer.close()
+
+
+# --- notes on this machine --------------------------------------------------------------------------------------------
+
+# The history is on Kafka, where reading all of it takes a while. What commands on this machine write is noted beside
+# the memory of looks, so that pages of a process here show it with their next look.
+
+_MOST_NOTED_BYTES = 1 << 20
+
+
+def _notes(owner: str) -> Path:
+    return state_folder() / f"{owner}.changes.jsonl"
+
+
+def _note(owner: str, text: str) -> None:
+    """Append an entry; a file that has grown long begins anew. Where it cannot be written nothing is noted."""
+    with suppress(OSError, Mm2mgrError):
+        file = _notes(owner)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if special_kind(file):
+            return
+        if file.exists() and file.stat().st_size > _MOST_NOTED_BYTES:
+            file.unlink()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        opened = os.open(file, flags, 0o600)
+        try:
+            os.write(opened, text.encode() + b"\n")
+        finally:
+            os.close(opened)
+
+
+def read_notes(owner: str) -> list[HistoryEntry]:
+    """Return what commands on this machine recorded lately, oldest first, each entry as it was noted last; nothing
+    where the file is not there or is something else."""
+    try:
+        lines = read_regular(_notes(owner)).decode(errors="replace").splitlines()
+    except (OSError, Mm2mgrError):
+        return []
+    entries = {entry.id: entry for entry in map(HistoryEntry.parse, lines) if entry and entry.owner == owner}
+    return list(entries.values())
 
 
 async def record(topology: Topology, entries: Sequence[HistoryEntry]) -> dict[str, str]:

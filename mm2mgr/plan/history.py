@@ -135,6 +135,17 @@ def read_history(topology: Topology, connects: Iterable[str] | None = None) -> S
     return History(tuple(sorted(entries, key=lambda entry: (entry.when, entry.id))), applied, unread)
 
 
+def with_newer(entries: Iterable[HistoryEntry], newer: Iterable[HistoryEntry], since: float) -> list[HistoryEntry]:
+    """Return entries, oldest first, with those that came after `since` (seconds since 1970), and with the outcomes that
+    were not known yet."""
+    by_id = {entry.id: entry for entry in entries}
+    for entry in newer:
+        before = by_id.get(entry.id)
+        if (before and before.outcome == "begun") or (before is None and entry.at_seconds >= since):
+            by_id[entry.id] = entry
+    return sorted(by_id.values(), key=lambda entry: (entry.when, entry.id))
+
+
 _BY_TREE = frozenset({"apply", "reconcile"})
 """The commands that pause and stop as the tree says; all others do it because a person asked for it."""
 

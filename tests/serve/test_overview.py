@@ -403,6 +403,10 @@ def test_script_is_a_file_of_its_own_that_browsers_keep() -> None:
     assert "immutable" in got.headers["cache-control"]
     assert "script-src 'self'" in got.headers["content-security-policy"]
     assert ask(nine_flows(), "/static/nothing.js").status_code == 404
+    (icon,) = re.findall(r'<link rel="icon" type="image/svg\+xml" href="([^"]+)">', ask(nine_flows()).text)
+    assert ask(nine_flows(), icon).headers["Content-Type"] == "image/svg+xml"
+    assert "img-src 'self'" in ask(nine_flows(), icon).headers["Content-Security-Policy"]
+    assert ask(nine_flows(), "/favicon.ico").status_code == 204
     assert ask(nine_flows(), "/static/..%2fapp.py").status_code == 404
     assert ask(nine_flows()).headers["cache-control"] == "no-store"
     assert sum(map(len, static_files().values())) < 150_000

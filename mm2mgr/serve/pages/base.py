@@ -122,6 +122,7 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
         is_live=not pace.is_paused,
         carried=pace.query,
         script=static_address("console.js"),
+        icon=static_address("icon.svg"),
         **{key: value for key, value in context.items() if key != "name"},
     )
     return pace.carry(text)
@@ -166,7 +167,7 @@ def problem_count(view: EstateView) -> int:
 def static_files() -> Mapping[str, bytes]:
     """Return the files that pages load, by name."""
     folder = resources.files("mm2mgr.serve").joinpath("static")
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(".js")}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith((".js", ".svg"))}
 
 
 @cache
