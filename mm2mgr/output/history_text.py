@@ -46,11 +46,12 @@ def say_history(report: HistoryReport, *, full: bool) -> None:
 
 def history_table(entries: Sequence[HistoryEntry], *, full: bool = False) -> Table:
     """Return a row per change; `full`: with where it ran, the keys and the error below it."""
+    has_place = not full and any(run_place(entry) for entry in entries)
     rows = [
         {
             "time (UTC)": entry.when[:19].replace("T", " "),
             "who": visible(entry.who),
-            **({} if full else {"run as": run_place(entry)}),
+            **({"run as": run_place(entry)} if has_place else {}),
             "commit": entry.commit,
             "command": visible(entry.command),
             "connector": f"{entry.connect}/{entry.connector}",

@@ -269,7 +269,7 @@ def test_the_list_of_flows_follows_what_is_typed_and_so_does_its_address(browser
     assert page.url == f"{nine}/flows?q=US+orders&health=problem&group=connect"
     page.get_by_role("link", name="Remove the filter search: US orders").click()
     page.wait_for_url(f"{nine}/flows?health=problem&group=connect")
-    assert page.locator("#found [role=status]").inner_text() == "4 of 9 flows: 4 problem."
+    assert page.locator("#found [role=status]").inner_text() == "5 of 9 flows: 5 problem."
     page.locator(".find [name=q]").focus()
     page.keyboard.type("hub")
     page.keyboard.press("Enter")

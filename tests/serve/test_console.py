@@ -22,10 +22,10 @@ from tests.serve.estate import (
     flow_status,
     flow_traffic,
     look_of,
-    nine_flows,
     serving,
     view_of,
 )
+from tests.serve.shop import shop
 
 pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
@@ -51,7 +51,7 @@ def many_problems() -> EstateView:
 @pytest.fixture(scope="module")
 def shown() -> dict[str, EstateView]:
     """The view that the server has now."""
-    return {"view": nine_flows(time.time())}
+    return {"view": shop(time.time())}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def url(shown: dict[str, EstateView]) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Any, shown: dict[str, EstateView]) -> Iterator[Any]:
-    shown["view"] = nine_flows(time.time())
+    shown["view"] = shop(time.time())
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"]
     )
@@ -85,7 +85,7 @@ def load_soon(page: Any) -> None:
 def test_the_worst_problem_and_its_command_stand_in_the_first_400_pixels(
     browser: Any, url: str, shown: dict[str, EstateView], width: int, many: bool
 ) -> None:
-    shown["view"] = many_problems() if many else nine_flows(time.time())
+    shown["view"] = many_problems() if many else shop(time.time())
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.goto(url)
     what, command, sentence, list_end = page.evaluate(BOTTOMS)
@@ -191,7 +191,7 @@ def test_a_slash_searches_and_a_button_copies_the_command(page: Any, url: str) -
 
 
 def test_without_script_the_page_is_whole(browser: Any, url: str, shown: dict[str, EstateView]) -> None:
-    shown["view"] = nine_flows(time.time())
+    shown["view"] = shop(time.time())
     page = browser.new_page(java_script_enabled=False)
     page.goto(f"{url}/?refresh=60")
     assert page.locator(".entry").count() == 5

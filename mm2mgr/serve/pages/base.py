@@ -51,7 +51,7 @@ SIGNS = {"problem": "✕", "attention": "!", "unknown": "?", "waiting": "…", "
 WORDS = {word: "problem" if word == "attention" else word for word in SIGNS}
 WORST_FIRST = tuple(SIGNS)
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6
-_LINK = re.compile(r'href="(/(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
+_LINK = re.compile(r'href="(/(?!static/)(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
 _ADDRESS = re.compile(r'(<[^<>]*? (?:href|src|action|content)="(?:\d+; url=)?)/(?!/)')
 
 
@@ -123,7 +123,7 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
         carried=pace.query,
         script=static_address("console.js"),
         icon=static_address("icon.svg"),
-        **{key: value for key, value in context.items() if key != "name"},
+        **{"read_at": "", **{key: value for key, value in context.items() if key != "name"}},
     )
     return pace.carry(text)
 

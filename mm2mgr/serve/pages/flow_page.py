@@ -148,16 +148,14 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
         "ranges": [
             (name, f"{flow_link(status.flow)}&{urlencode({'range': name})}#time", name == range_name) for name in RANGES
         ],
-        "charts": _charts(view, status.flow, points, span, marks),
+        "charts": _charts(view, status.flow, points, span, marks) if points or marks else [],
         "signs": signs,
         "marks": Table(
             ("time", "what", "details"), [(utc(mark.time), MARKS[mark.kind], mark.text) for mark in marks[::-1]]
         ),
         "numbers": _numbers(view, status.flow, points, now, seconds),
         "unknown": unknown,
-        "since": ""
-        if points
-        else "Nobody looked at this flow in this time; what is drawn begins with the first looks.",
+        "since": "" if points else "Nobody looked at this flow in this time; charts begin with the first looks.",
     }
 
 

@@ -271,4 +271,4 @@ def _survey_page(
     if isinstance(part, str):
         return table_page(path, heading, f"It could not be made: {part}", [])
     lead, notes, tables = page(part)
-    return table_page(path, heading, lead, tables, [f"As of {utc(survey.taken_at)}.", *notes])
+    return {**table_page(path, heading, lead, tables, notes), "read_at": utc(survey.taken_at)}

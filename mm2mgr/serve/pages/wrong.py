@@ -22,6 +22,7 @@ _LEAD = 210
 """Characters of a sentence that are shown before it is opened."""
 _AHEAD_SECONDS = 14 * 86_400.0  # as the alerts: time to order workers
 _UNREAD = "not read"
+_CLUSTERS = {"connect": "Connect cluster", "kafka": "Kafka cluster"}
 _NUMBER = re.compile(r"\d+")
 _WORDS = [word for word in WORST_TROUBLE_FIRST if word != "not ready"]
 _ORDER = {word: place for place, word in enumerate([*_WORDS[:4], _UNREAD, *_WORDS[4:]])}
@@ -58,7 +59,7 @@ def wrong(view: EstateView) -> Context:
     entries = [_entry_of_group(group) for group in groups if group.trouble != "not ready"]
     if status:
         entries += [*_late(view), *_unread_clusters(status), *_plan_changes(view)]
-    entries.sort(key=lambda entry: (_ORDER[entry.word], not entry.is_danger))  # else as they are ordered
+    entries.sort(key=lambda entry: (not entry.is_danger, _ORDER[entry.word]))  # else as they are ordered
     dangers = sum(len(entry.parts) for entry in entries if entry.is_danger)
     return {"shown": entries[:_SHOWN], "folded": entries[_SHOWN:], "dangers": dangers, "quiet": _quiet(view)}
 
@@ -120,9 +121,11 @@ def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
         flows = [flow for flow in status.flows if kind == "connect" and flow.connect == name]
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
         hint = f"; {one_line(failure.hint).removesuffix('.')}" if failure.hint else ""
-        text = f"{where} cannot be read: {one_line(failure.message).removesuffix('.')}{hint}{unknown}"
+        cluster = f"{_CLUSTERS.get(kind, kind)} {name}"
+        reason = one_line(failure.message).removeprefix(f"{name}: ").removesuffix(".")
+        text = f"{cluster} cannot be read: {reason}{hint}{unknown}"
         same = (kind, _NUMBER.sub("0", failure.message.replace(name, "…")))
-        alike.setdefault(same, []).append((where, "", text, CHECK))
+        alike.setdefault(same, []).append((cluster, "", text, CHECK))
         if any(flow.health == "unknown" and flow.lag_records is None for flow in flows):
             dangerous.add(same)
     for same, parts in alike.items():
