@@ -173,6 +173,14 @@ def test_what_endangers_data_is_above_all_that_only_differs() -> None:
     assert "Connect cluster edge cannot be read: http://edge-1:8083: connection refused; 1 flow" in said, "named once"
 
 
+def test_workers_that_nobody_could_read_are_not_counted_as_at_work() -> None:
+    """The slow part counted them before; the look since then could not read their Connect cluster."""
+    view = shop(NOW)
+    assert view.needs.connects["edge"].workers == 1
+    assert [line["name"] for line in ahead(view)] == ["main"]
+    assert "edge: 1 worker at work" not in shown_text(view)
+
+
 def test_traffic_without_earlier_hours_has_no_columns_of_them() -> None:
     new = ask(shop(NOW)).text
     assert "what is usual is not known yet" in new

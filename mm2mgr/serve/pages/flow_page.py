@@ -183,7 +183,7 @@ def _charts(
         _figure("Lag", "records", lag, chart("Lag in records", span, times, lag, RECORDS, marks=marks)),
         _figure(
             "Lag in time",
-            "all partitions together: how long before the source's log ended where the mirror is",
+            "how long ago the source was where the mirror is now",
             behind,
             chart("Lag in time", span, times, behind, TIME, limit=limit, marks=marks),
             limit,

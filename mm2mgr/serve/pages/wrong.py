@@ -175,8 +175,9 @@ def _full_tasks(view: EstateView) -> Iterator[_Line]:
 
 
 def _workers(view: EstateView) -> Iterator[_Line]:
+    unread = view.look.status.failures if view.look else {}
     for name, need in sorted(view.needs.connects.items()):
-        if need.workers is None or need.workers == 0:
+        if need.workers is None or need.workers == 0 or f"connect {name}" in unread:
             continue
         if need.workers_needed is None:
             yield name, "", "no number of workers carries its load: a single task is more than one can", "mm2mgr fleet"
