@@ -459,7 +459,8 @@ _NAMES = ("MM2MGR_WHO", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "GIT_AUTHOR_NAME")
 
 
 def author(files: Sequence[Path]) -> Author:
-    """Return who runs this (environment, git or system) and where, and the tree's commit, `+dirty` where files differ."""
+    """Return who runs this (environment, git or system), and where, and the tree's commit, `+dirty` where files
+    differ."""
     named, user = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), ""), _system_user()
     who = named or _git(_folder(files), "config", "user.name") or user
     return Author(who, tree_commit(files), user, socket.gethostname())

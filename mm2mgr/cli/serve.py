@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from mm2mgr.operations import PlanOptions, WatchOrder
     from mm2mgr.operations.sample import SampleOrder
-    from mm2mgr.output.console import Log
+    from mm2mgr.output.console import PartLog
     from mm2mgr.serve.app import Login
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
@@ -266,7 +266,7 @@ def _refuse_contradictions(parts: frozenset[str], order: WatchOrder, *, report_o
         raise click.UsageError(message)
 
 
-def _printing(say_round: Callable[[Any, Any, Log], Any], printed: object, log: Log) -> Callable[[Any], None]:
+def _printing(say_round: Callable[[Any, Any, PartLog], Any], printed: object, log: PartLog) -> Callable[[Any], None]:
     """Return what prints each round of a part as far as it is another one than what was printed before."""
 
     def report(done: object) -> None:
@@ -276,14 +276,14 @@ def _printing(say_round: Callable[[Any, Any, Log], Any], printed: object, log: L
     return report
 
 
-def _watchdog(order: WatchOrder, every: float, events: Path | None, log: Log) -> operations.WatchdogOrder:
+def _watchdog(order: WatchOrder, every: float, events: Path | None, log: PartLog) -> operations.WatchdogOrder:
     from mm2mgr.output.history_text import say_watch_round
 
     pause = min(every, operations.WatchdogOrder.every_seconds)
     return operations.WatchdogOrder(order, pause, events, _printing(say_watch_round, "", log))
 
 
-def _reconciles(order: operations.ReconcileOrder, events: Path | None, log: Log) -> operations.ReconcilesOrder:
+def _reconciles(order: operations.ReconcileOrder, events: Path | None, log: PartLog) -> operations.ReconcilesOrder:
     from mm2mgr.output.apply_text import log_events
     from mm2mgr.output.history_text import say_round
 
@@ -291,7 +291,7 @@ def _reconciles(order: operations.ReconcileOrder, events: Path | None, log: Log)
 
 
 def _rebalances(
-    order: WatchOrder, store: Path, reconcile: operations.ReconcileOrder | None, events: Path | None, log: Log
+    order: WatchOrder, store: Path, reconcile: operations.ReconcileOrder | None, events: Path | None, log: PartLog
 ) -> operations.RebalancesOrder:
     """Return what is rebalanced: by itself, or in the rounds of `reconcile` as its --rebalance does."""
     from mm2mgr.output.automatic_rebalance_text import say_rebalance_round
@@ -303,7 +303,7 @@ def _rebalances(
 
 
 def _with_tables(
-    asked: operations.ServeOrder, parts: frozenset[str], sampling: SampleOrder, log: Log
+    asked: operations.ServeOrder, parts: frozenset[str], sampling: SampleOrder, log: PartLog
 ) -> operations.ServeOrder:
     """Return the order with the parts that write tables alone."""
     from mm2mgr.output.audit_text import say_audit_round

@@ -80,7 +80,7 @@ _PUBLIC = """
     true false null none all latest earliest compact delete file env dir directory hidden begun done failed
     create update adopt partition worker default identity transformation predicate id when who commit command
     from pair then created partial carried needs move gives behind
-    owner flows action reason keys key state user host loggers restarted task tasks outcome error before after apply reconcile pause resume stop
+    owner flows action reason keys key state outcome error before after apply reconcile pause resume stop
     restart Describe DescribeConfigs Read Write Create Alter AlterConfigs Delete ClusterAction IdempotentWrite
     All required requisite sufficient optional password BEGIN END CERTIFICATE subject of the client certificate name
     behind this login MirrorSource MirrorSourceConnector MirrorCheckpoint MirrorCheckpointConnector MirrorHeartbeat

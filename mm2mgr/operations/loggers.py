@@ -81,8 +81,8 @@ def loggers(
 ) -> LoggersReport:
     """Read the loggers of each worker that is known, and set `levels` (logger: level) where some are given.
 
-    `only`: workers by URL or id (`host:port`); all by default. `reason` is kept in the history. Mm2mgrError where a name or a level is unknown, or no
-    status could be read; a worker that does not answer is in the result.
+    `only`: workers by URL or id (`host:port`); all by default. `reason` is kept in the history. Mm2mgrError where a
+    name or a level is unknown, or no status could be read; a worker that does not answer is in the result.
     """
     levels = {name: level.upper() for name, level in (levels or {}).items()}
     for name, level in levels.items():

@@ -75,7 +75,7 @@ class SampleView:
             "samples": self.samples,
             "last_samples": self.last.samples if self.last else None,
             "unread": {name: error.one_line for name, error in self.last.failures.items()} if self.last else {},
-            "unsampled": sorted(self.last.unsampled) if self.last else [],
+            "unsampled": sorted(self.last.sources_without_samples) if self.last else [],
             "error": self.error,
         }
 

@@ -511,8 +511,8 @@ def _rounds(begin: Callable[[], Generator[Done]]) -> Callable[[Callable[[Done], 
 def end_of_samples(done: Round) -> RoundEnd:
     """Say how a round of sampling ended: it failed where a cluster gave no samples; what is read beside them, such as
     what tasks carry, is named where it is missing."""
-    unsampled = few([f"{of}: {error.one_line}" for of, error in done.unsampled.items()])
-    beside = sorted(done.failures.keys() - done.unsampled.keys())
+    unsampled = few([f"{of}: {error.one_line}" for of, error in done.sources_without_samples.items()])
+    beside = sorted(done.failures.keys() - done.sources_without_samples.keys())
     return RoundEnd(unsampled, outcome=f"done, without {few(beside)}" if beside else "done")
 
 

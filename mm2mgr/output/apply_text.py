@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from mm2mgr.apply.applied import Applied
 from mm2mgr.apply.waves import Event, Halted, LeaseAwaited, Result, RolledBack, Unguarded, Waiting, WaveVerified
-from mm2mgr.output.console import Log, say, talk
+from mm2mgr.output.console import PartLog, say, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.plan_text import ALIKE, data_text
 from mm2mgr.plan.quotas import QuotaResult
@@ -21,7 +21,7 @@ def say_event(event: Event) -> None:
         talk(text, style)
 
 
-def log_events(part: str, log: Log) -> Callable[[Event], None]:
+def log_events(part: str, log: PartLog) -> Callable[[Event], None]:
     """Return what prints the same as lines of a part of a long process."""
 
     def print_event(event: Event) -> None:

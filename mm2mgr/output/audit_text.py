@@ -18,7 +18,7 @@ from mm2mgr.audit.report import (
 )
 from mm2mgr.operations.audit import AuditRound, Replay
 from mm2mgr.operations.records import FlowRecords, MirrorState
-from mm2mgr.output.console import Log, say, say_command, say_table
+from mm2mgr.output.console import PartLog, say, say_command, say_table
 from mm2mgr.output.markdown import sentence
 from mm2mgr.output.tables import Table
 from mm2mgr.text import few, fit_text, list_names, number_of, span_text, visible
@@ -177,7 +177,7 @@ def replay_text(replay: Replay) -> str:
     return f"{'; '.join((*arrives, twice))}, and so would all that was mirrored from offset {replay.window_end} on"
 
 
-def say_audit_round(done: AuditRound, log: Log, *, full: bool = False) -> None:
+def say_audit_round(done: AuditRound, log: PartLog, *, full: bool = False) -> None:
     """Print one round of audits as a line; `full`: below it the whole audit, where not all was equal."""
 
     def print_line(text: str, style: str | None = "yellow") -> None:

@@ -9,7 +9,7 @@ from mm2mgr.text import one_line
 
 if TYPE_CHECKING:
     from mm2mgr.operations.automatic_rebalance import RebalanceRound
-    from mm2mgr.output.console import Log
+    from mm2mgr.output.console import PartLog
 
 
 def rebalance_lines(done: RebalanceRound) -> Iterator[str]:
@@ -38,7 +38,7 @@ def rebalance_key(done: RebalanceRound) -> str:
     return repr((done.error, done.note, *flows))
 
 
-def say_rebalance_round(done: RebalanceRound, printed: str, log: Log) -> str:
+def say_rebalance_round(done: RebalanceRound, printed: str, log: PartLog) -> str:
     """Print a look of the loop where it differs from the one that was `printed`; return its key."""
     key = rebalance_key(done)
     if key != printed or done.applied:

@@ -287,7 +287,7 @@ def talk(text: str, style: str | None = "dim") -> None:
     _print([text], style, stderr=True)
 
 
-class Log(Protocol):
+class PartLog(Protocol):
     """Prints what a part of a long process did, and when: seconds since 1970, now by default."""
 
     def __call__(self, part: str, text: str, style: str | None = None, at: float | None = None) -> None: ...
@@ -296,7 +296,7 @@ class Log(Protocol):
 _LEVELS = {STYLES["problem"]: "error", STYLES["unknown"]: "warning", f"bold {STYLES['unknown']}": "warning"}
 
 
-def log_lines(form: Literal["result", "progress", "json"] = "progress") -> Log:
+def log_lines(form: Literal["result", "progress", "json"] = "progress") -> PartLog:
     """Return what prints a line per event, `2026-11-20T09:12:44Z PART: TEXT`, as a result (stdout) or as progress
     (stderr); `json`: an object per line on stdout, with time, part, level and text."""
 

@@ -9,7 +9,7 @@ from mm2mgr.text import few, one_line
 
 if TYPE_CHECKING:
     from mm2mgr.operations.failover_watch import FailoverRound, PairCheck
-    from mm2mgr.output.console import Log
+    from mm2mgr.output.console import PartLog
 
 
 def check_line(check: PairCheck) -> str:
@@ -30,7 +30,7 @@ def turn_lines(done: FailoverRound) -> Iterator[tuple[str, str]]:
     yield from ((warning, warning) for warning in done.warnings)
 
 
-def say_failover_round(done: FailoverRound, printed: Mapping[str, str], log: Log) -> dict[str, str]:
+def say_failover_round(done: FailoverRound, printed: Mapping[str, str], log: PartLog) -> dict[str, str]:
     """Print what differs from what was `printed` about the same; return what is printed now."""
     lines = dict(turn_lines(done))
     for subject, line in lines.items():

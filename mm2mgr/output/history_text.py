@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.plan import ReconcileRound
     from mm2mgr.operations.watch import WatchRound
     from mm2mgr.operations.who import FlowTopics, Mirroring, TakenTopic, TopicRoutes
-    from mm2mgr.output.console import Log
+    from mm2mgr.output.console import PartLog
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.history import HistoryEntry
     from mm2mgr.plan.resets import FlowReset
@@ -175,7 +175,7 @@ def say_unrecorded(unrecorded: Mapping[str, str]) -> None:
 # --- reconcile --------------------------------------------------------------------------------------------------------
 
 
-def say_round(done: ReconcileRound, printed: str, log: Log) -> str:
+def say_round(done: ReconcileRound, printed: str, log: PartLog) -> str:
     """Print what a round did, in a line, and what went wrong, as far as it was not `printed` before.
 
     Returns what is known now. Failed writes are left out: they were printed as they came.
@@ -212,7 +212,7 @@ def say_round(done: ReconcileRound, printed: str, log: Log) -> str:
 # --- watch ------------------------------------------------------------------------------------------------------------
 
 
-def say_watch_round(done: WatchRound, printed: str, log: Log) -> str:
+def say_watch_round(done: WatchRound, printed: str, log: PartLog) -> str:
     """Print what is new in a look, and what it could not look at, as far as that was not `printed` before; returns the
     latter."""
 

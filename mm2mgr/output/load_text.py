@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mm2mgr.link import LIMITS
 from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
 from mm2mgr.output.balance_text import WAY_COLUMNS, way_cells
-from mm2mgr.output.console import STYLES, Log, say, say_table, talk
+from mm2mgr.output.console import STYLES, PartLog, say, say_table, talk
 from mm2mgr.output.tables import Table
 from mm2mgr.text import bytes_text, list_names, number_of, rate_text, size_text, span_text, visible
 
@@ -41,7 +41,7 @@ def say_round(number: int, samples: int, news: Sequence[str]) -> None:
         talk(f"  {sentence}", style="yellow")
 
 
-def say_followed_round(round_: Round, log: Log) -> None:
+def say_followed_round(round_: Round, log: PartLog) -> None:
     """Print of a round without an end only the first number of samples, and what changed."""
     if round_.number == 1:
         log("sample", f"round 1: {round_.samples} samples", "dim")
@@ -49,7 +49,7 @@ def say_followed_round(round_: Round, log: Log) -> None:
         log("sample", sentence, "yellow")
 
 
-def say_roll_up(done: RollUpRound, log: Log) -> None:
+def say_roll_up(done: RollUpRound, log: PartLog) -> None:
     """Print a line about one round of roll-ups beside other work; nothing where nothing was new."""
     if done.error:
         log("throughput", done.error, "yellow", done.taken_at)

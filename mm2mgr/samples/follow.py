@@ -85,7 +85,7 @@ class Round:
     beside: frozenset[str] = frozenset()
 
     @property
-    def unsampled(self) -> Mapping[str, Mm2mgrError]:
+    def sources_without_samples(self) -> Mapping[str, Mm2mgrError]:
         """The sources of samples that gave none, with the reason."""
         return {name: failure for name, failure in self.failures.items() if name not in self.beside}
 

@@ -108,8 +108,8 @@ def security_headers() -> Mapping[str, str]:
     """Return the headers that every answer has, those of errors too."""
     digest = base64.b64encode(hashlib.sha256(pages.style().encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; script-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
-        " form-action 'self'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src 'sha256-{digest}'; script-src 'self'; img-src 'self'; connect-src 'self';"
+        " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     )
     return {
         "Content-Security-Policy": policy,

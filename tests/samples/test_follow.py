@@ -97,7 +97,7 @@ def test_what_is_read_beside_the_samples_is_no_source_of_them(clock: Clock, tmp_
     tasks = FakeReader("Connect cluster 'w'", lambda _: "task capacity is not measured")
     tasks.gives_samples = False  # type: ignore[attr-defined]
     (done, *_) = run(clock, SampleStore(tmp_path), 1, tasks, FakeReader("dc2", lambda n: n))
-    assert (list(done.failures), done.unsampled) == (["Connect cluster 'w'"], {})
+    assert (list(done.failures), done.sources_without_samples) == (["Connect cluster 'w'"], {})
     assert end_of_samples(done) == RoundEnd(outcome="done, without Connect cluster 'w'")
     assert SampleView().after_round(done, 1.0).to_dict()["unsampled"] == []
     (down, *_) = run(clock, SampleStore(tmp_path), 1, FakeReader("dc1", lambda _: "no answer"), FakeReader("dc2", int))
