@@ -36,7 +36,7 @@ from mm2mgr.plan.schedule import (
     waiting,
     with_waiting,
 )
-from mm2mgr.text import few, span_text
+from mm2mgr.text import few, span_text, without_cluster
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
 
@@ -323,7 +323,8 @@ class ReconcileRound:
         """Why not everything was read and written, a line for each reason: what is refused names its remedy."""
         applied, lines = self.applied, [self.error] if self.error else []
         unread = {part.connect: part.error for part in self.plan.clusters if part.error} if self.plan else {}
-        lines += [f"Connect cluster {name}: {reason}" for name, reason in {**unread, **self.without_lease}.items()]
+        missing = {**unread, **self.without_lease}
+        lines += [f"Connect cluster {name}: {without_cluster(reason, name)}" for name, reason in missing.items()]
         if applied:
             lines += self.failed_writes
             names: dict[tuple[str, str], list[str]] = {}

@@ -13,7 +13,7 @@ from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.history import RESTARTED, TASK
 from mm2mgr.problems.connectors import Failed
-from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, span_text, visible
+from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, span_text, visible, without_cluster
 
 if TYPE_CHECKING:
     from mm2mgr.apply.verbs import StateChange
@@ -297,7 +297,7 @@ def not_watched(done: WatchRound) -> Iterator[str]:
         yield f"another process watches Connect cluster {few(done.standby)}"
     missing = {**dict.fromkeys(done.resting, "could not be read, and is asked again later"), **done.unread}
     for connect, reason in sorted({**missing, **done.without_lease}.items()):
-        yield _not_watched_line(connect, one_line(reason))
+        yield _not_watched_line(connect, without_cluster(one_line(reason), connect))
     if done.frozen:
         yield "frozen: nothing is restarted"
 

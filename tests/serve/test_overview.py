@@ -166,7 +166,7 @@ def test_what_endangers_data_is_above_all_that_only_differs() -> None:
     down = flow_status("logs:c->b", "c->b", connect="edge", state="unknown", health="unknown", lag_records=None)
     rests = LiveProblem(RestingWhileLagGrows("PAUSED", 9, "", 9), ProblemSubject("main", "mm2", FLOW), 900.0)
     paused = flow_status(FLOW, "a->b", health="problem", problems=(rests,))
-    failure = {"connect edge": Failure("edge: http://edge-1:8083: connection refused", "")}
+    failure = {"connect edge": Failure("Connect cluster 'edge': http://edge-1:8083: connection refused", "")}
     view = view_of(look_of([paused, down], failures=failure))
     assert [(word, danger) for word, danger, *_ in entries(view)] == [("not read", True), ("no progress", False)]
     said = shown_text(view)

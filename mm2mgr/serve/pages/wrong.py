@@ -14,7 +14,7 @@ from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
 from mm2mgr.problems.order import TROUBLE_OF_KIND, WORST_TROUBLE_FIRST, ProblemGroup, order_problems
 from mm2mgr.serve.pages.base import Context, flow_link, undone_changes, utc
-from mm2mgr.text import few, list_names, number_of, one_line, span_text
+from mm2mgr.text import few, list_names, number_of, one_line, span_text, without_cluster
 
 _SHOWN = 8
 """Entries that stand on the first screen; the rest is folded."""
@@ -122,7 +122,7 @@ def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
         hint = f"; {one_line(failure.hint).removesuffix('.')}" if failure.hint else ""
         cluster = f"{_CLUSTERS.get(kind, kind)} {name}"
-        reason = one_line(failure.message).removeprefix(f"{name}: ").removesuffix(".")
+        reason = without_cluster(one_line(failure.message), name).removesuffix(".")
         text = f"{cluster} cannot be read: {reason}{hint}{unknown}"
         same = (kind, _NUMBER.sub("0", failure.message.replace(name, "…")))
         alike.setdefault(same, []).append((cluster, "", text, CHECK))
