@@ -73,7 +73,7 @@ def _fan_in(flow: Flow, flows: Sequence[Flow]) -> Iterator[str]:
         is_rival = other.target.alias == flow.target.alias and other.source.alias != flow.source.alias
         if is_rival and {flow.settings.replication_policy, other.settings.replication_policy} == {"identity"}:
             shared = meeting((flow.selection, other.selection), budget=Budget())
-            if shared.topic or shared.undecided:
+            if shared.is_possible:
                 name = f"'{shared.topic}'" if shared.topic else "a name"
                 yield f"fan-in: {other.source.alias} is mirrored to {name} on {flow.target.alias} too ({other.id})"
                 return
@@ -84,7 +84,7 @@ def _both_ways(flow: Flow, flows: Sequence[Flow]) -> Iterator[str]:
     for other in flows:
         if (other.source.alias, other.target.alias) == (flow.target.alias, flow.source.alias):
             shared = meeting((flow.selection, other.selection), budget=Budget())
-            if shared.topic or shared.undecided:
+            if shared.is_possible:
                 name = f"'{shared.topic}'" if shared.topic else "a topic"
                 yield f"active/active: {name} is written on both sides ({other.id}), and a mirror topic is read-only"
                 return

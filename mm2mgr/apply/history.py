@@ -371,16 +371,6 @@ def read_notes(owner: str) -> list[HistoryEntry]:
     return list(entries.values())
 
 
-async def record(topology: Topology, entries: Sequence[HistoryEntry]) -> dict[str, str]:
-    """Record entries as they are; return why not for each Connect cluster whose Kafka could not be written."""
-    recorder = Recorder(topology, "", Author(""))
-    for entry in entries:
-        recorder.put(
-            replace(entry, who=_safe(entry.who), reason=_safe(entry.reason), error=entry.error and _safe(entry.error))
-        )
-    return await asyncio.to_thread(recorder.close)
-
-
 async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
     """Read what is recorded of this tree's owner on some Connect clusters, or on all, side by side."""
     return await ask_all(read_history(topology, connects), topology)

@@ -23,7 +23,7 @@ from mm2mgr.audit.sequences import Rows, common_subsequence
 Flags = npt.NDArray[np.bool_]
 
 BLOCK_SCHEMA = pa.schema(
-    [(name, pa.int64()) for name in ("first_offset", "last_offset", "min_time_ms", "max_time_ms", "count")]
+    [(name, pa.int64()) for name in ("first_offset", "last_offset", "count")]
     + [(name, pa.uint64()) for name in ("sum", "weighted", "xor")]
     + [("ends", pa.bool_())]
 )
@@ -43,8 +43,6 @@ class Blocks:
 
     first_offset: Ints
     last_offset: Ints
-    min_time_ms: Ints
-    max_time_ms: Ints
     count: Ints
     sum: Hashes
     weighted: Hashes
@@ -95,8 +93,6 @@ def blocks_of(records: Records, bits: int) -> Blocks:
     return Blocks(
         first_offset=records.offset[first],
         last_offset=records.offset[last],
-        min_time_ms=np.minimum.reduceat(records.time_ms, first),
-        max_time_ms=np.maximum.reduceat(records.time_ms, first),
         count=counts.astype(np.int64),
         sum=np.add.reduceat(hashes, first),
         weighted=np.add.reduceat(hashes * powers, first),
@@ -126,8 +122,6 @@ def join_blocks(parts: Iterable[Blocks]) -> Blocks:
     return Blocks(
         first_offset=columns["first_offset"][first],
         last_offset=columns["last_offset"][last],
-        min_time_ms=np.minimum.reduceat(columns["min_time_ms"], first),
-        max_time_ms=np.maximum.reduceat(columns["max_time_ms"], first),
         count=np.add.reduceat(columns["count"], first),
         sum=np.add.reduceat(columns["sum"], first),
         weighted=np.add.reduceat(columns["weighted"] * np.power(np.uint64(RADIX), before.astype(np.uint64)), first),

@@ -111,8 +111,6 @@ def different_blocks(rows: DataFrame, context: int, shares: int) -> DataFrame:
         .agg(
             F.min("first_offset").alias("first_offset"),
             F.max("last_offset").alias("last_offset"),
-            F.min("min_time_ms").alias("min_time_ms"),
-            F.max("max_time_ms").alias("max_time_ms"),
             F.sum("count").alias("count"),
             F.sum("sum").alias("sum"),
             F.sum("weighted").alias("weighted"),

@@ -20,7 +20,6 @@ Trigger = Literal["overload", "schedule"]
 Hold = Literal["frozen", "history", "stale", "settling", "rounds", "window"]
 Action = Literal["plan", "wait", "keep"]
 TRIGGERS: tuple[Trigger, ...] = ("overload", "schedule")
-HOLDS: tuple[Hold, ...] = ("frozen", "history", "stale", "settling", "rounds", "window")
 LASTING_HOLDS: frozenset[Hold] = frozenset({"frozen", "history", "stale"})
 """Those that a person has to end: they are told also while nothing asks for a round."""
 _NEVER_LATE = (

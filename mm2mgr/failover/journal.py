@@ -71,11 +71,6 @@ class FailoverJournal:
         """Whether it is neither done nor abandoned."""
         return self.outcome == ""
 
-    @property
-    def is_reversible(self) -> bool:
-        """Whether no group was written, or was about to be."""
-        return not self.groups
-
     def with_stage(self, name: str, at: float) -> FailoverJournal:
         """Return it with a stage done."""
         return replace(self, reached={**self.reached, name: at})

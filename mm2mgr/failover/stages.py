@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from mm2mgr.failover.check import PairReadiness, Word, judge, lost_text, word_of
+from mm2mgr.failover.check import PairReadiness, Word, judge, word_of
 from mm2mgr.failover.group_offsets import GroupOrder, group_reasons
 from mm2mgr.failover.journal import Ends, FailoverJournal, Mode
 from mm2mgr.partitions import TopicPartition
@@ -20,8 +20,6 @@ StageName = Literal[
     "readiness", "drain", "producers", "quiet", "arrived", "translated", "stop", "ends", "groups", "back", "consumers"
 ]
 Actor = Literal["mm2mgr", "you"]
-WRITES: frozenset[StageName] = frozenset({"stop", "ends", "groups"})
-"""Stages that change something; before the first of them nothing is written, no journal either."""
 
 
 @dataclass(frozen=True)
@@ -380,8 +378,3 @@ def groups_progress(orders: Collection[GroupOrder]) -> StageProgress:
         )
     there = sum(order.action in {"level", "gone on"} for order in orders)
     return StageProgress(True, "; ".join([f"{number_of(there, 'group')} at the offsets to go on from", *notes]))
-
-
-def lost_progress(readiness: PairReadiness) -> str:
-    """Say what a disaster loses."""
-    return lost_text(readiness.recovery)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from mm2mgr.connectors import ConnectorType
@@ -16,7 +16,7 @@ from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.recognise import ForeignFile
 from mm2mgr.formats.templates import UNNAMED, template_in, without_templates
-from mm2mgr.secrets import is_jaas, is_placeholder, is_secret, lasting_parts
+from mm2mgr.secrets import is_placeholder, lasting_parts
 from mm2mgr.truth.explain import RENAMED
 from mm2mgr.truth.keys import fault, load
 from mm2mgr.truth.reach import numbers
@@ -293,16 +293,3 @@ def most_common(values: Iterable[str]) -> str:
     """Return the value that is there most often, the first of several; "" for none."""
     counted = Counter(values)
     return max(counted, key=lambda value: counted[value]) if counted else ""
-
-
-def has_clear_secret(key: str, value: str) -> bool:
-    """Tell whether a value still holds what must not be written."""
-    parts = (part for part in lasting_parts(key, value) if part.strip())
-    return any(not is_placeholder(part) and not _holds_only_placeholders(part) for part in parts) and (
-        is_secret(key) or is_jaas(value)
-    )
-
-
-def renamed_mirror(mirror: Mirror, connect: str) -> Mirror:
-    """Return a connector on a Connect cluster of another name."""
-    return replace(mirror, connect=connect)

@@ -13,7 +13,7 @@ from mm2mgr import defaults
 from mm2mgr.assignment_text import is_plugin_class
 from mm2mgr.connectors import ConnectorType
 from mm2mgr.imports.effective import CONVERTERS
-from mm2mgr.imports.effects import PATTERNS, Effects, KeyReader, WorkerSetting
+from mm2mgr.imports.effects import Effects, KeyReader, WorkerSetting
 from mm2mgr.imports.inputs import Mirror
 from mm2mgr.log_places import GROUP_PREFIX, START_KEY
 from mm2mgr.render import LANE_OF_KEY
@@ -284,8 +284,3 @@ def drop_usual(items: Iterable[str], always: Iterable[str]) -> list[str]:
     """Return the items that a tree does not have by itself."""
     usual = {name_or_pattern(item) for item in always} | set(always)
     return [item for item in items if item not in usual]
-
-
-def is_pattern_key(key: str) -> bool:
-    """Tell whether a key has a list of expressions."""
-    return key in PATTERNS

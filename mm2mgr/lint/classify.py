@@ -20,7 +20,6 @@ from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Reached, Setting, clients, seen_by
 
 _ALL_CLUSTER_KEYS = CLUSTER_KEYS | SECURITY_KEYS
-_SIDED = tuple(f"{side}.{general}" for side in ("source", "target") for general in GENERAL)
 # Plugins read these by names of their own; where Kafka defines one of them, that is looked at before.
 _OF_PLUGINS = (
     *("mm2mgr.", "transforms.", "predicates.", "topic.creation.", "config.providers."),

@@ -266,11 +266,7 @@ def _promises(report: AuditReport) -> Iterator[str]:
     if by_text:
         yield 'What "equal" means here'
     for promise, flows in by_text.items():
-        yield f"  {promise}" if len(flows) == len(report.flows) else f"  {promise} ({_names(flows)})"
-
-
-def _names(flows: Sequence[str]) -> str:
-    return ", ".join(flows[:3]) + (f" and {len(flows) - 3} more" if len(flows) > 3 else "")
+        yield f"  {promise}" if len(flows) == len(report.flows) else f"  {promise} ({few(flows)})"
 
 
 def _parts(report: AuditReport) -> Iterable[tuple[FlowAudit, PartitionAudit]]:

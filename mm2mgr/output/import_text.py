@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from mm2mgr.imports.equivalence import SettingDifference
     from mm2mgr.operations.imports import ImportedFolder
 
-_STYLES = {"lost": "red", "different": "yellow"}
 _USUAL: tuple[Outcome, ...] = ("lost", "different", "nothing")
 
 

@@ -18,7 +18,6 @@ from itertools import zip_longest
 import jinja2
 
 from mm2mgr.link_forecast import SETTINGS, Curve, CurvePoint, LinkComparison, Settings
-from mm2mgr.observe.trend import LagPoint
 from mm2mgr.operations.size import ConnectReport, FleetReport
 from mm2mgr.output.load_text import (
     DAYS,
@@ -36,7 +35,7 @@ from mm2mgr.output.sankey import Drawing, Stream, sankey
 from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView
 from mm2mgr.sizing.tasks import Sizing
-from mm2mgr.text import number_of, rate_text, span_text, visible
+from mm2mgr.text import number_of, rate_text, visible
 
 _IN_FULL = 100  # flows drawn; the table has all of them
 _OPEN = 20  # of those drawn, how many are open where there are more: the others open by a click
@@ -302,24 +301,6 @@ def _in_legend(settings: Settings, points: Sequence[CurvePoint]) -> str:
     tree = SETTINGS[-1]
     same = all(math.isclose(point.rates[settings], point.rates[tree], rel_tol=0.01) for point in points)
     return f"{settings}: as {tree}" if same and settings != tree else settings
-
-
-def lag_curve(points: Sequence[LagPoint]) -> str:
-    """Draw a flow's lag in records over time, from its `points`; the newest is at the right."""
-    first, last = points[0].time, points[-1].time
-    top = max(point.lag_records for point in points) or 1
-    path = " ".join(
-        f"{_AXIS + (point.time - first) / (last - first or 1) * (_WIDTH - _AXIS - 10):.1f},"
-        f"{_BASE - (_BASE - _TOP) * point.lag_records / top:.1f}"
-        for point in points
-    )
-    axis = [_text(_AXIS - 6, _TOP + 4, str(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]
-    axis += [
-        _text(_AXIS, _BASE + 14, f"{span_text(last - first)} before"),
-        _text(_WIDTH - 10, _BASE + 14, "last look", "end"),
-    ]
-    label = f"lag in records over {span_text(last - first)}; the numbers are in the table below"
-    return _figure(_BASE + 20, label, f'<polyline class="curve" points="{path}"/>{"".join(axis)}')
 
 
 def task_bars(loads: Sequence[float], usable: float, highest: float, label: str) -> str:

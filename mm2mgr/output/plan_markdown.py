@@ -172,8 +172,7 @@ def _name_connectors(alike: Sequence[Change]) -> str:
     names = [change.connector for change in alike]
     if len(names) == 1:
         return f"- {alike[0].action} {code(names[0])}"
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"- {alike[0].action} {len(names)} connectors: {', '.join(map(code, names[:_NAMES]))}{more}"
+    return f"- {alike[0].action} {len(names)} connectors: {few(list(map(code, names)), _NAMES)}"
 
 
 def _change_text(change: Change) -> str:

@@ -211,8 +211,8 @@ class _Planning:
             return True
         patterns = tuple(topic for topic in entry.topics if not is_name(topic))
         but = tuple(item for selection in taken for item in selection.names.include)
-        shared = meeting([begins, replace(begins, names=NameFilter(patterns, ()))], but=but)
-        return bool(patterns and (shared.topic or shared.undecided))
+        again = replace(begins, names=NameFilter(patterns, ()))
+        return bool(patterns) and meeting([begins, again], but=but).is_possible
 
     def take_back(self, receiver: Named) -> None:
         """Plan the end of a move that was begun and that no entry of the tree asks for any more."""

@@ -74,10 +74,7 @@ def opposite_of(named: Named, ways: Mapping[Named, tuple[Pair, Selection | None]
 
 
 def _may_share(selection: Selection | None, other: Selection | None) -> bool:
-    if selection is None or other is None:
-        return True
-    shared = meeting([selection, other])
-    return bool(shared.topic or shared.undecided)
+    return selection is None or other is None or meeting([selection, other]).is_possible
 
 
 def hold_remark(config: Mapping[str, str]) -> Iterator[Remark]:

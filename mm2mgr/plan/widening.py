@@ -186,8 +186,7 @@ def _may_share(hop: Hop, other: Hop) -> bool:
     """Tell whether two source connectors may mirror a topic both from one cluster to another."""
     if hop.pair != other.pair or not hop.selection or not other.selection:
         return hop.pair == other.pair
-    shared = meeting([hop.selection, other.selection])
-    return bool(shared.topic or shared.undecided)
+    return meeting([hop.selection, other.selection]).is_possible
 
 
 def topics_taken(widening: Widening, state: MirroredState) -> Taken | None:

@@ -32,6 +32,11 @@ class Shared:
     topic: str | None = None
     undecided: str = ""
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether there is one, or may be."""
+        return bool(self.topic or self.undecided)
+
 
 NONE = Shared()
 

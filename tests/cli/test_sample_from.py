@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.samples.store import SampleStore
+from tests.http_servers import answering
 from tests.samples.rows import stored
 from tests.spec.trees import write
 
@@ -34,44 +34,32 @@ flows:
 """
 
 
-class _Prometheus(BaseHTTPRequestHandler):
-    """Has the Kafka exporter's offsets of three of the four partitions, one of them a lie, for who brings the token."""
+def _prometheus(request: BaseHTTPRequestHandler) -> tuple[int, bytes]:
+    """Have the Kafka exporter's offsets of three of the four partitions, one of them a lie, for who brings the token."""
+    if request.headers["Authorization"] != "Bearer s3cret":
+        return 401, json.dumps({"status": "error", "error": "who are you"}).encode()
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(request.path).query).items()}
+    if "step" not in asked:
+        found = [{"metric": {"__name__": "kafka_topic_partition_current_offset"}, "value": [0, "3"]}]
+        return 200, _success("vector", found)
+    values = {"0": "70", "1": "NaN", "2": "90"} if "{cluster=" in asked["query"] else {}
+    if "timestamp(" in asked["query"]:
+        values = dict.fromkeys(values, asked["end"])
+    series = [
+        {"metric": {"topic": "logs.web", "partition": number}, "values": [[float(asked["end"]), value]]}
+        for number, value in values.items()
+    ]
+    return 200, _success("matrix", series)
 
-    def do_GET(self) -> None:
-        if self.headers["Authorization"] != "Bearer s3cret":
-            return self._answer(401, {"status": "error", "error": "who are you"})
-        asked = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-        if "step" not in asked:
-            found = [{"metric": {"__name__": "kafka_topic_partition_current_offset"}, "value": [0, "3"]}]
-            return self._answer(200, {"status": "success", "data": {"resultType": "vector", "result": found}})
-        values = {"0": "70", "1": "NaN", "2": "90"} if "{cluster=" in asked["query"] else {}
-        if "timestamp(" in asked["query"]:
-            values = dict.fromkeys(values, asked["end"])
-        series = [
-            {"metric": {"topic": "logs.web", "partition": number}, "values": [[float(asked["end"]), value]]}
-            for number, value in values.items()
-        ]
-        return self._answer(200, {"status": "success", "data": {"resultType": "matrix", "result": series}})
 
-    def _answer(self, status: int, body: object) -> None:
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *words: object) -> None:
-        pass
+def _success(kind: str, result: object) -> bytes:
+    return json.dumps({"status": "success", "data": {"resultType": kind, "result": result}}).encode()
 
 
 @pytest.fixture
 def prometheus() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Prometheus) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join(10)
+    with answering(_prometheus) as url:
+        yield url
 
 
 def test_samples_come_from_prometheus_and_what_is_missing_is_said(

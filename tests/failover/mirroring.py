@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.failover.syncs import OffsetSync
-from mm2mgr.failover.translation import MirroredEnds, ReadSection, TargetFacts
+from mm2mgr.failover.translation import MirroredEnds, TargetFacts
 from mm2mgr.partitions import Offsets, TopicPartition
 
 PARTITION = TopicPartition("t", 0)
@@ -157,28 +157,19 @@ class Mirroring:
         self.start = self.randomness.randint(0, self.end)
         self.copies = {place: source for place, source in self.copies.items() if place >= self.start}
 
-    def facts(self, *, read: bool) -> TargetFacts:
-        """Return what a reader knows; `read`: the whole log was read too."""
-        empty, repeated, copied = [], [], set[int]()
-        for place in range(self.end if read else 0):
-            if place not in self.copies:
-                empty.append(place)
-            elif self.copies[place] in copied:
-                repeated.append(place)
-            else:
-                copied.add(self.copies[place])
-        sections = (ReadSection(0, self.end, tuple(empty), tuple(repeated)),) if read else ()
-        return TargetFacts(Offsets(self.start, self.end), tuple(self.looks), self.habits.exactly_once, sections)
+    def facts(self) -> TargetFacts:
+        """Return what a reader knows."""
+        return TargetFacts(Offsets(self.start, self.end), tuple(self.looks), self.habits.exactly_once)
 
 
-def random_mirroring(randomness: random.Random, *, blind: bool = False) -> Mirroring:
+def random_mirroring(randomness: random.Random) -> Mirroring:
     """Return a partition after a while, with looks at it; not all that is on the source is mirrored.
 
-    Gaps, restarts and lost syncs are not all three there unless it is `blind`: gaps as long as what came twice hide it.
+    Gaps, restarts and lost syncs are never all three there: gaps as long as what came twice hide it.
     """
     lost_syncs = randomness.choice((0.0, 0.0, 0.5, 0.95))
     gap, restart = randomness.choice((0.0, 0.0, 0.02, 0.2)), randomness.choice((0.0, 0.0, 0.005, 0.02))
-    if gap and restart and not blind:
+    if gap and restart:
         lost_syncs = 0.0
     habits = Habits(
         gap=gap,

@@ -122,4 +122,3 @@ def test_what_a_group_had_before_its_first_change_stays() -> None:
     again = JOURNAL.with_groups({"billing": {PARTITION: OffsetChange(44, 46)}, "late": {PARTITION: OffsetChange(1, 2)}})
     assert again.groups["billing"][PARTITION] == OffsetChange(None, 46)
     assert again.groups["late"][PARTITION] == OffsetChange(1, 2)
-    assert not again.is_reversible

@@ -1,4 +1,4 @@
-"""Our own translation: against a model of mirroring, against Kafka's, and case by case."""
+"""The translation of offsets: against a model of mirroring, against the most that Kafka gives, and case by case."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ import copy
 import os
 import random
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 
 from mm2mgr.failover.syncs import OffsetSync
 from mm2mgr.failover.translation import (
     MirroredEnds,
-    ReadSection,
     TargetFacts,
     Translation,
-    section_to_count,
-    stored_syncs,
     translate,
     translate_all,
-    translate_as_kafka,
 )
 from mm2mgr.partitions import Offsets
 
@@ -42,60 +37,6 @@ def at(translation: Translation) -> tuple[int | None, int]:
     return translation.offset, translation.repeats_at_most
 
 
-# --- as Kafka does it -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("release", "offset", "expected"),
-    [
-        ("2.7.2", 150, 140),  # newest sync only, and the same distance behind it, whatever gaps there are
-        ("3.3.2", 150, 140),
-        ("3.4.0", 150, 140),
-        ("3.4.1", 150, 91),  # one record behind a sync
-        ("3.6.2", 150, 91),
-        ("4.3.1", 150, 91),
-        ("3.4.0", 50, None),
-        ("3.4.1", 50, 1),
-        ("4.3", 100, 90),
-    ],
-)
-def test_releases_differ(release: str, offset: int, expected: int | None) -> None:
-    assert translate_as_kafka(release, offset, syncs((0, 0), (100, 90))) == expected
-
-
-def test_before_3_3_a_partition_without_syncs_is_translated_to_the_same_offset() -> None:
-    assert translate_as_kafka("3.2.0", 50, ()) == 50
-    assert translate_as_kafka("3.3.2", 50, ()) is None
-    assert stored_syncs("3.2.0", ()) == ()
-
-
-def test_a_start_forgets_earlier_syncs_unless_checkpoints_are_read() -> None:
-    many = syncs((0, 0), (100, 100), (200, 200))
-    assert translate_as_kafka("3.6.2", 150, many, started_at=3) is None
-    assert translate_as_kafka("3.7.1", 150, many, started_at=3) == 101
-    assert translate_as_kafka("3.7.1", 150, many, started_at=3, read_checkpoints=False) is None
-    assert translate_as_kafka("3.6.2", 150, many, started_at=2) == 101
-
-
-def test_older_syncs_become_sparse() -> None:
-    upstream = [sync.upstream for sync in stored_syncs("4.3.1", syncs(*((n * 100, n * 100) for n in range(10_000))))]
-    assert upstream[0] == 999_900
-    assert upstream[-1] == 0
-    assert len(upstream) < 30
-    distances = [later - earlier for later, earlier in pairwise(upstream)]
-    assert distances[0] < 1000
-    assert distances[-2] > 100_000
-
-
-@pytest.mark.parametrize("release", ["trunk", "", "v4"])
-def test_what_is_no_release_is_refused(release: str) -> None:
-    with pytest.raises(ValueError, match="no release of Kafka"):
-        translate_as_kafka(release, 1, syncs((0, 0)))
-
-
-# --- our own ----------------------------------------------------------------------------------------------------------
-
-
 def test_between_syncs_of_the_same_distance_it_is_exact() -> None:
     assert at(translate(50, syncs((0, 10), (100, 110)), plain(200))) == (60, 0)
     assert at(translate(100, syncs((0, 10), (100, 110)), plain(200))) == (110, 0)
@@ -107,27 +48,10 @@ def test_where_offsets_do_not_advance_alike_it_is_behind_the_sync_below() -> Non
     assert at(translate(50, syncs((0, 10), (100, 111)), plain(200))) == (11, 50)
 
 
-def test_transactions_are_counted_only_where_records_were_read() -> None:
+def test_offsets_of_transactions_are_not_counted() -> None:
     """A marker on the source and another on the target give the same distance, and no exact offset."""
     both = syncs((0, 0), (4, 4))  # source 0, marker, 2, 3, 4; target 0, 2, marker, 3, 4
-    facts = TargetFacts(Offsets(0, 5), transactional=True)
-    assert at(translate(2, both, facts)) == (1, 1)
-    assert section_to_count(2, both, facts) == (1, 5)
-    section = ReadSection.from_records(1, 5, [(1, "2"), (3, "3"), (4, "4")])
-    assert section == ReadSection(1, 5, empty=(2,))
-    read = TargetFacts(Offsets(0, 5), transactional=True, sections=(section,))
-    assert at(translate(3, both, read)) == (3, 1)
-    assert at(translate(2, both, read)) == (1, 1)
-
-
-def test_records_that_came_twice_are_not_counted() -> None:
-    both = syncs((0, 0), (50, 20))
-    straight = TargetFacts(Offsets(0, 60), sections=(ReadSection(0, 60),))
-    assert at(translate(45, both, straight)) == (15, 30)
-    section = ReadSection.from_records(0, 60, ((offset, offset if offset != 12 else 7) for offset in range(60)))
-    twice = TargetFacts(Offsets(0, 60), sections=(section,))
-    assert section == ReadSection(0, 60, repeated=(12,))
-    assert at(translate(45, both, twice)) == (1, 44)
+    assert at(translate(2, both, TargetFacts(Offsets(0, 5), transactional=True))) == (1, 1)
 
 
 def test_at_the_end_of_the_source_all_that_was_mirrored_is_read() -> None:
@@ -148,15 +72,6 @@ def test_an_earlier_look_helps_when_the_source_is_dead() -> None:
     assert at(translate(960, syncs((900, 900)), plain(1000))) == (901, 59)
 
 
-def test_sections_that_touch_are_counted_together() -> None:
-    both = syncs((0, 0), (50, 40))
-    halves = ReadSection(1, 20), ReadSection(20, 41, empty=(30,))
-    assert at(translate(45, both, TargetFacts(Offsets(0, 60), sections=halves))) == (35, 11)
-    assert at(translate(25, both, TargetFacts(Offsets(0, 60), sections=halves))) == (14, 11)
-    apart = ReadSection(1, 20), ReadSection(21, 41)
-    assert at(translate(45, both, TargetFacts(Offsets(0, 60), sections=apart))) == (1, 44)
-
-
 def test_without_a_sync_below_it_is_unknown() -> None:
     for translation in (
         translate(50, (), plain(100)),
@@ -165,7 +80,6 @@ def test_without_a_sync_below_it_is_unknown() -> None:
     ):
         assert translation.offset is None
         assert "no offset sync" in translation.reason
-    assert section_to_count(50, syncs((60, 60)), plain(100)) is None
 
 
 def test_a_log_that_ends_before_a_sync_is_another() -> None:
@@ -209,7 +123,7 @@ def test_no_record_is_missed_and_no_more_come_again_than_said(count: int) -> Non
             mirroring.compact()
         if randomness.random() < 0.15:
             mirroring.expire()
-        facts = mirroring.facts(read=randomness.random() < 0.4)
+        facts = mirroring.facts()
         offsets = sorted({randomness.randint(0, len(mirroring.source)) for _ in range(12)} | {len(mirroring.source)})
         translations = translate_all(offsets, read_syncs, facts)
         later = copy.deepcopy(mirroring)
@@ -227,8 +141,10 @@ def test_no_record_is_missed_and_no_more_come_again_than_said(count: int) -> Non
             }
             assert len(again) <= translation.repeats_at_most, (translation, offset, read_syncs, facts, mirroring.copies)
             seen["exact" if translation.repeats_at_most == 0 else "bounded"] += 1
-            kafka = translate_as_kafka("4.3.1", offset, read_syncs)
-            if kafka is not None and not restarts:
+            below = [sync for sync in read_syncs if sync.upstream <= offset]
+            if below and not restarts:
+                # The next record behind the nearest sync, which Kafka may hold no more.
+                kafka = below[-1].downstream + min(offset - below[-1].upstream, 1)
                 assert translation.offset >= kafka
                 seen["nearer"] += translation.offset > kafka
     assert min(seen[word] for word in ("exact", "bounded", "nearer")) > count, seen

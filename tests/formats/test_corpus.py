@@ -10,7 +10,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,27 +66,40 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def described(connector: FoundConnector) -> list[str]:
-    workers = connector.workers
-    about = {
-        "type": connector.type or connector.class_name,
-        "form": connector.form,
-        "owner": connector.owner,
-        "state": connector.state,
-        "group": connector.start_group,
-        "sensitive": ",".join(sorted(connector.sensitive)),
-        "kafka": workers and workers.version,
-        "policy": workers and workers.policy,
-        "exactly_once": "yes" if workers and workers.exactly_once else "",
-    }
-    lines = [" ".join([connector.name, *(f"{name}={value}" for name, value in about.items() if value)])]
+def described(connectors: Iterable[FoundConnector]) -> Iterator[str]:
+    """Yield a line for each connector of a file and for each of its settings; of a connector with the cluster pair of
+    the one before only the settings that differ."""
+    pair, before = None, dict[str, str]()
+    for connector in connectors:
+        workers = connector.workers
+        about = {
+            "type": connector.type or connector.class_name,
+            "form": connector.form,
+            "owner": connector.owner,
+            "state": connector.state,
+            "group": connector.start_group,
+            "sensitive": ",".join(sorted(connector.sensitive)),
+            "kafka": workers and workers.version,
+            "policy": workers and workers.policy,
+            "exactly_once": "yes" if workers and workers.exactly_once else "",
+        }
+        yield " ".join([connector.name, *(f"{name}={value}" for name, value in about.items() if value)])
+        settings = dict(_settings(connector))
+        aliases = tuple(connector.config.get(f"{side}.cluster.alias") for side in ("source", "target"))
+        if aliases != pair:
+            pair, before = aliases, {}
+        yield from (line for key, line in settings.items() if before.get(key) != line)
+        yield from (f"without {key}" for key in before if key not in settings)
+        before = settings
+
+
+def _settings(connector: FoundConnector) -> Iterator[tuple[str, str]]:
     for key, value in connector.config.items():
         file, line = connector.place_of(key)
         place = f"{file}:{line}" if key in connector.lines else "-"
         copied = connector.form == "dedicated" and key.endswith(".bootstrap.servers") and ".cluster." not in key
         if not copied:  # of what the driver copies the cluster's own is enough
-            lines.append(f"{place} {key} = {mask(key, value)}")
-    return lines
+            yield key, f"{place} {key} = {mask(key, value)}"
 
 
 def findings(paths: Sequence[Path]) -> list[str]:
@@ -102,7 +115,7 @@ def findings(paths: Sequence[Path]) -> list[str]:
 def test_a_form_is_read_as_recorded(case: Case, folder: Path) -> None:
     sources = case.read(folder)
     read = {
-        "connectors": [line for file in sources.files for found in file.connectors for line in described(found)],
+        "connectors": [line for file in sources.files for line in described(file.connectors)],
         "notes": list(map(str, sources.notes)),
         "findings": findings([Path(name) for name in case.data.get("name", case.data["files"])]),
     }

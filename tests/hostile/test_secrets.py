@@ -11,10 +11,8 @@ import html
 import json
 import stat
 import sys
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -29,6 +27,7 @@ from tests.asking import answer_kafka
 from tests.cli.command import Command
 from tests.connect.forward_proxy import proxying
 from tests.fake_connect import FakeConnect, serving
+from tests.http_servers import answering
 from tests.serve.estate import serving as serving_pages
 
 NAMES = (
@@ -465,32 +464,10 @@ def test_a_url_that_was_typed_is_shown_without_its_password(mm2mgr: Command) -> 
     assert leaks(said(mm2mgr, "status", url)) == []
 
 
-@contextmanager
-def echoing(status: int) -> Iterator[str]:
-    """Serve a metric source that answers with the request's headers; yield its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            text = (
-                f"no {dict(self.headers)}\n{self.headers}\n{json.dumps(dict(self.headers))} {CANARY['cruise']}".encode()
-            )
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def echo(request: BaseHTTPRequestHandler) -> bytes:
+    """Answer as a metric source that repeats the request's headers."""
+    headers = dict(request.headers)
+    return f"no {headers}\n{request.headers}\n{json.dumps(headers)} {CANARY['cruise']}".encode()
 
 
 @pytest.mark.parametrize("status", [200, 401, 500])
@@ -503,7 +480,7 @@ def test_what_a_metric_source_echoes_is_not_told_further(
         if kind != "prometheus"
         else {"bearer": CANARY["prometheus"]}
     )
-    with echoing(status) as url:
+    with answering(lambda request: (status, echo(request))) as url:
         declared = {
             "owner": "team",
             "clusters": {

@@ -71,8 +71,8 @@ def test_what_an_import_changes_is_in_its_report(tmp_path: Path, name: str) -> N
     case = CASES[name]
     for file, text in case["files"].items():
         (tmp_path / "in" / file).parent.mkdir(parents=True, exist_ok=True)
-        is_short = file.endswith(".properties") and not name.startswith("corpus-")
-        (tmp_path / "in" / file).write_bytes((expanded(text) if is_short else text).encode())
+        written = text if name.startswith("corpus-") else expanded(text, file.rpartition(".")[2])
+        (tmp_path / "in" / file).write_bytes(written.encode())
     sources = [tmp_path / "in" / file for file in case.get("name", case["files"])]
     version, topics = str(case.get("version") or "") or None, case.get("topics", "")
     if version and not load().knows(kafka_version(version) or version):

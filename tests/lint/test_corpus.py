@@ -35,7 +35,19 @@ HERE = Path(__file__).parent / "corpus"
 REPOSITORY = Path(__file__).parents[2]
 SECRET = "s3cr3t"  # every made-up secret of the corpus holds this mark
 CONVERTERS = tuple(f"{part}.converter" for part in ("key", "value", "header"))
-MACRO = re.compile(r"@(?P<type>source|checkpoint|heartbeat) (?P<from>\S+) (?P<to>\S+)(?: without (?P<without>.+))?")
+MACRO = re.compile(
+    r"@(?P<type>source|checkpoint|heartbeat|pair) (?P<from>\S+) (?P<to>\S+)(?: without (?P<without>.+))?"
+)
+HEALTHY_CONNECTOR = {"m.properties": "name=m\n@source A B\ntopics=orders\n"}
+HEALTHY_WORKER = {
+    "bootstrap.servers": "w1:9092",
+    "group.id": "connect",
+    "config.storage.topic": "connect-configs",
+    "offset.storage.topic": "connect-offsets",
+    "status.storage.topic": "connect-status",
+    "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+    "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+}
 TREE = re.compile(r"^(owner|flows|brokers|sizing):", re.MULTILINE)
 
 
@@ -65,14 +77,16 @@ class Case:
 
     def texts(self, *, fixed: bool = False) -> dict[str, str]:
         """Return the files of the case; `fixed` has each old text of its `fixed` replaced by the new one."""
-        texts = dict(self.data.get("files", {}))
+        texts = dict(self.data.get("files", HEALTHY_CONNECTOR if "healthy_worker_with" in self.data else {}))
         for old, new in self.data["fixed"].items() if fixed else ():
             assert any(old in text for text in texts.values()), f"{self.name}: nothing to fix at {old!r}"
             texts = {file: text.replace(old, new) for file, text in texts.items()}
-        return {file: expanded(text) if file.endswith(".properties") else text for file, text in texts.items()}
+        return {file: expanded(text, file.rpartition(".")[2]) for file, text in texts.items()}
 
     def surroundings(self) -> Surroundings:
         wire, worker = self.data.get("wire"), dict(self.data.get("worker", {}))
+        if of_its_own := self.data.get("healthy_worker_with"):
+            worker["properties"] = {**HEALTHY_WORKER, **of_its_own}
         worker |= {name: frozenset(worker[name]) for name in ("plugins", "others") if name in worker}
         version = self.data.get("version")
         return Surroundings(
@@ -84,17 +98,23 @@ class Case:
         )
 
 
-def expanded(text: str) -> str:
-    """Return a properties text with its `@source A B`, … lines written out: class, aliases, addresses, converters."""
-    return "\n".join(line for each in text.split("\n") for line in _lines(each))
+def expanded(text: str, form: str = "properties") -> str:
+    """Return a text with its `@source A B`, … lines written out: class, aliases, addresses, converters."""
+    written = {"properties": "{}={}", "json": '"{}": "{}",'}.get(form)
+    return "\n".join(line for each in text.split("\n") for line in _lines(each, written)) if written else text
 
 
-def _lines(line: str) -> Iterator[str]:
+def _lines(line: str, written: str) -> Iterator[str]:
     if line.strip() == "@bytes":
-        yield from (f"{key}=org.apache.kafka.connect.converters.ByteArrayConverter" for key in CONVERTERS)
-    elif found := MACRO.fullmatch(line.strip()):
+        yield from (written.format(key, "org.apache.kafka.connect.converters.ByteArrayConverter") for key in CONVERTERS)
+    elif (found := MACRO.fullmatch(line.strip())) and found["type"] == "pair":
+        source, target = found["from"], found["to"]
+        yield f"clusters = {source}, {target}"
+        yield from (f"{alias}.bootstrap.servers = {alias.lower()}1:9092" for alias in (source, target))
+        yield f"{source}->{target}.enabled = true"
+    elif found:
         left_out = (found["without"] or "").split()
-        yield from (f"{key}={value}" for key, value in _healthy(found).items() if key not in left_out)
+        yield from (written.format(key, value) for key, value in _healthy(found).items() if key not in left_out)
     else:
         yield line
 
@@ -245,7 +265,7 @@ CONNECTORS = [
     if case.texts()
     and all(file.endswith(".properties") and "connector.class" in text for file, text in case.texts().items())
     and not OF_ONE_DIALECT & {expect["rule"] for expect in case.expected}
-    and "mm2mgr: silence" not in str(case.data["files"])
+    and "mm2mgr: silence" not in str(case.texts())
 ]
 
 
@@ -422,7 +442,7 @@ def test_cases_are_told_apart_and_complete() -> None:
     for case in FAULTY + VALID:
         assert case.data.get("why"), case.name
         assert case.origin, case.name
-        assert ("files" in case.data) != ("tree" in case.data), case.name
+        assert len({"files", "tree", "healthy_worker_with"} & case.data.keys()) == 1, case.name
     assert all(case.expected for case in FAULTY)
 
 

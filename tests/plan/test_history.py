@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.apply import history
-from mm2mgr.apply.history import Author, Recorder, author, read, read_notes, record
+from mm2mgr.apply.history import Author, Recorder, author, read, read_notes
 from mm2mgr.assignment import round_robin
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, PluginAssignment, digest
 from mm2mgr.comparison.differences import KeyChange
@@ -124,7 +124,10 @@ def test_what_was_rolled_back_leaves_the_config_before_it(topology: Topology) ->
 
 def test_other_owners_and_other_connect_clusters_are_left_out(topology: Topology) -> None:
     entries = [entry(owner="team"), entry(owner="others"), entry(owner="team", connect="west")]
-    failed = asyncio.run(record(topology, entries))
+    recorder = Recorder(topology, "", Author(""))
+    for one in entries:
+        recorder.put(one)
+    failed = recorder.close()
     assert list(failed) == ["west"]
     assert "no broker of west:9092 answered" in failed["west"]
     found = asyncio.run(read(topology))

@@ -66,12 +66,6 @@ def http(wire: RequestsMock) -> Iterator[Http]:
         yield opened
 
 
-@pytest.fixture
-def wire() -> Iterator[RequestsMock]:
-    with RequestsMock(assert_all_requests_are_fired=False) as mock:
-        yield mock
-
-
 def serve(wire: RequestsMock, answers: CruiseControl) -> CruiseControl:
     for path in ("/state", "/partition_load"):
         wire.add_callback(wire.GET, URL + path, answers)

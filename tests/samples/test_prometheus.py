@@ -63,12 +63,6 @@ def http(wire: RequestsMock) -> Iterator[Http]:
         yield opened
 
 
-@pytest.fixture
-def wire() -> Iterator[RequestsMock]:
-    with RequestsMock(assert_all_requests_are_fired=False) as mock:
-        yield mock
-
-
 def serve(wire: RequestsMock, prometheus: Prometheus) -> Prometheus:
     for path in ("/api/v1/query", "/api/v1/query_range"):
         wire.add_callback(wire.GET, URL + path, prometheus)

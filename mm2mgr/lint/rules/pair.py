@@ -551,7 +551,7 @@ def _share(names: NameFilter, mirrored: Selection) -> bool:
     if not mirrored.names.include or all(map(matches_no_topic, mirrored.names.include)):
         return True
     shared = meeting([mirrored, Selection(names, None, "", "")])
-    return shared.topic is not None or bool(shared.undecided)
+    return shared.is_possible
 
 
 @estate_rule("checkpoints-twice", "error", "KIP-382")

@@ -14,6 +14,7 @@ from mm2mgr.lint.hops import default_of, filter_of, items_of, plain_name, point,
 from mm2mgr.lint.rules.patterns import LISTS, OF_LISTS
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.lint.target_names import naming_of, policy_of, separator_of
+from mm2mgr.text import few
 from mm2mgr.topics.automaton import LONGEST_NAME
 from mm2mgr.topics.java_regex import why_refused
 from mm2mgr.topics.names import Items, NameFilter, meant_items, samples, shape_of
@@ -221,7 +222,7 @@ def _is_cycle(subject: Subject, item: str) -> bool:
     if not all(map(selection.is_cycle, samples(item))):
         return False
     taken = meeting([replace(selection, names=NameFilter((item,), ()))])
-    return taken.topic is None and not taken.undecided
+    return not taken.is_possible
 
 
 def _kept_out(subject: Subject, kind: str, name: str, names: NameFilter) -> str:
@@ -278,8 +279,7 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
         names = filter_of(subject, kind) if missing else None
         let_in = [probes[name] for name in _taken_now(key, names)] if names else ()
         if let_in:
-            more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
-            message = f"{file_key(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
+            message = f"{file_key(subject, key)} replaces Kafka's default list: {few(let_in, 2)}"
             right = [*(meant_items(subject.get(key)) if _QUOTED.search(subject.get(key)) else items), *missing]
             hit = connector_hit(subject, key, ",".join(right), message)
             yield hit if key == "config.properties.exclude" else hit.with_severity("info")
