@@ -84,11 +84,12 @@ def _gzip() -> zlib._Decompress:
 
 
 class Late(TimeoutError):
-    """The answer did not come, or (`begun`) not come whole, in the time allowed."""
+    """The answer did not come, or (`begun`) not come whole, in the time allowed; `connected`: the server had taken the
+    connection."""
 
-    def __init__(self, seconds: float, *, begun: bool) -> None:
+    def __init__(self, seconds: float, *, begun: bool, connected: bool = False) -> None:
         super().__init__(f"no answer in time ({seconds:.3g} s)")
-        self.begun = begun
+        self.seconds, self.begun, self.connected = seconds, begun, connected
 
 
 class Broken(OSError):

@@ -33,7 +33,7 @@ from mm2mgr.cli.options import (
 )
 from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.text import span_text, visible
+from mm2mgr.text import span_text
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Plan, PlanOptions
@@ -46,7 +46,12 @@ if TYPE_CHECKING:
 @option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @option("--explain", is_flag=True, help="Show the steps in which each change is made.")
 @option("--out", type=OUTPUT_FILE, help="Write the plan to a file for review and apply.")
-@option("--show", "saved", type=FILE, help="Print a plan that --out wrote, as Markdown or JSON; no cluster is asked.")
+@option(
+    "--show",
+    "saved",
+    type=FILE,
+    help="Print the plan that --out wrote to this file, of the values that apply compares; no cluster is asked.",
+)
 @option(
     "--detailed-exitcode",
     is_flag=True,
@@ -83,9 +88,10 @@ def plan(
     from mm2mgr.output.console import talk
 
     if saved:
-        if flows or labels or out or detailed_exitcode or options != operations.PlanOptions():
+        is_bare = not (flows or labels or out or detailed_exitcode or workspace.snapshot)
+        if not is_bare or options != operations.PlanOptions():
             raise click.UsageError("--show prints a saved plan as it is: no other option of planning goes with it")
-        _show_saved(saved, output)
+        _show_saved(saved, output, full=full, explain=explain)
         return ExitCode.YES
     options = replace(options, flows=(*flows, *options.flows), labels=dict(labels))
     with _error_as_page(output) as shown:
@@ -131,7 +137,7 @@ def _shown_as(
             say_lines(plan_markdown(plan))
         else:
             if not (options.flows or options.labels):
-                say_topology(workspace.topology, workspace.connectors)
+                say_topology(workspace.flow_matrix)
             say_plan(plan, full=full, explain=explain)
         shown.append(plan)
 
@@ -150,21 +156,26 @@ def _make_plan(workspace: Workspace, options: PlanOptions, out: Path | None, sho
     if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
         for line in operations.buffer_advice(workspace.flows(options.only(workspace) or ())):
             talk(f"link: {line}")
-    from mm2mgr.output.plan_markdown import plan_markdown
-
-    return operations.plan(workspace, options, out=out, report=show, page=plan_markdown)
+    return operations.plan(workspace, options, out=out, report=show)
 
 
-def _show_saved(file: Path, output: str) -> None:
-    """Print a plan that was saved, as a page of Markdown or as JSON."""
-    from mm2mgr.output.console import say_json, say_lines, talk
+def _show_saved(file: Path, output: str, *, full: bool, explain: bool) -> None:
+    """Print a plan that was saved as it was printed when it was made, and then what it was saved with."""
+    from mm2mgr.output.console import say, say_json, say_lines
+    from mm2mgr.output.plan_markdown import plan_markdown, saved_markdown
+    from mm2mgr.output.plan_text import making_texts, say_plan, say_topology
 
     saved = operations.saved_plan(file)
     if output == "json":
-        say_json(saved.plan)
+        say_json(saved)
+    elif output == "markdown":
+        say_lines(f"{plan_markdown(saved.as_shown)}\n{saved_markdown(saved)}")
     else:
-        talk("the text that plan wrote beside its changes; what apply compares and writes is in -o json")
-        say_lines("".join(f"{visible(line)}\n" for line in saved.page.splitlines()))
+        if saved.matrix:
+            say_topology(saved.matrix)
+        say_plan(saved.as_shown, full=full, explain=explain)
+        for line in making_texts(saved):
+            say(line)
 
 
 @command("Every change", 6)

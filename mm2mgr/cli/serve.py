@@ -94,7 +94,10 @@ def _parts(text: str) -> tuple[str, ...]:
 )
 @option("--every", type=Duration(1), default="30s", help="Time between two looks at status and lag.")
 @option(
-    "--survey-every", type=Duration(10), default="5min", help="Time between two readings of lint, plan and history."
+    "--survey-every",
+    type=Duration(10),
+    default="5min",
+    help="Time between two readings of lint, plan and history, at most.",
 )
 @option("--user", default="mm2mgr", help=f"User of the login; its password is in --password-file or ${PASSWORD}.")
 @option("--password-file", type=_File, help="File with the password of the login (the first line).")

@@ -29,7 +29,9 @@ class ConnectError(Mm2mgrError):
 
 
 class ConnectUnreachable(ConnectError):
-    """No URL of the Connect cluster answered; lists each URL with its reason."""
+    """No URL of the Connect cluster answered; lists each URL with its reason. `silent_urls` accepted the connection."""
+
+    silent_urls: tuple[str, ...] = ()
 
 
 class ConnectAuthError(ConnectError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -29,19 +29,43 @@ def http_client(
     )
 
 
+class Times(NamedTuple):
+    """How long an answer may take as a whole, each of TCP and TLS to connect, and the answer to begin."""
+
+    seconds: float
+    connect_seconds: float
+    first_seconds: float
+
+
+# What httpcore tells of a new connection, and of one that it has already.
+_CONNECTED = ("connection.connect_tcp.complete", "http11.send_request_headers.started")
+
+
 async def exchange(
-    http: httpx.AsyncClient, method: str, url: str, seconds: float, connect_seconds: float, **content: Any
+    http: httpx.AsyncClient,
+    method: str,
+    url: str,
+    times: Times,
+    **content: Any,
 ) -> Exchanged:
     """Send one request and return the answer; httpx.HTTPError before it began, then Late, Broken or BodyRefused."""
     request = http.build_request(
-        method, url, timeout=httpx.Timeout(seconds, connect=connect_seconds, pool=None), **content
+        method, url, timeout=httpx.Timeout(times.seconds, connect=times.connect_seconds, pool=None), **content
     )
-    begun = False
+    connected, begun, allowed = False, False, min(times.seconds, times.first_seconds)
+    ends_at = asyncio.get_running_loop().time() + times.seconds
+
+    async def trace(event: str, _: object) -> None:
+        nonlocal connected
+        connected |= event in _CONNECTED
+
+    request.extensions["trace"] = trace
     try:
         # httpx times each read; headers or a body that trickle in need the outer bound.
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(allowed) as limit:
             response = await http.send(request, stream=True)
-            begun = True
+            begun, allowed = True, times.seconds
+            limit.reschedule(ends_at)
             try:
                 text = await _text(response)
             finally:
@@ -49,7 +73,7 @@ async def exchange(
     except httpx.ConnectTimeout:
         raise
     except (httpx.TimeoutException, TimeoutError) as late:
-        raise Late(seconds, begun=begun) from late
+        raise Late(allowed, begun=begun, connected=connected) from late
     except httpx.HTTPError as error:
         if begun:
             raise Broken(str(error) or type(error).__name__) from error

@@ -7,6 +7,7 @@ repeated only after reading back showed that it did not happen. It knows no endp
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import ssl
 from collections import deque
@@ -33,7 +34,7 @@ from mm2mgr.connect.errors import (
     error_of,
     lost_answer_error,
 )
-from mm2mgr.connect.exchange import exchange, http_client
+from mm2mgr.connect.exchange import Times, exchange, http_client
 from mm2mgr.connect.target import ConnectTarget, TlsFiles
 from mm2mgr.secrets import cut
 
@@ -47,19 +48,22 @@ RENEW_SECONDS = 5.0
 _WRITE_SECONDS = 95.0
 # Of what is left of a write's deadline, the share kept for reading back when the answer is lost.
 _READ_BACK_SHARE = 0.2
+_CONNECTING_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """The moment (of the monotonic clock) at which a call gives up, retries included."""
+    """The moment (of the monotonic clock) at which a call gives up, retries included; `silence_ends_at`: the same while
+    no URL has answered anything."""
 
     ends_at: float
     read_seconds: float = _READ_SECONDS
+    silence_ends_at: float = math.inf
 
     @classmethod
-    def in_seconds(cls, seconds: float) -> Deadline:
+    def in_seconds(cls, seconds: float, silence_seconds: float = math.inf) -> Deadline:
         # More of a long time for one attempt: a long list over a slow link must be able to come whole.
-        return cls(timing.now() + seconds, max(_READ_SECONDS, seconds / 4))
+        return cls(timing.now() + seconds, max(_READ_SECONDS, seconds / 4), timing.now() + silence_seconds)
 
     def seconds_left(self) -> float:
         """Return the seconds that are left, never negative."""
@@ -75,11 +79,18 @@ class Deadline:
 
 
 class ConnectHttp:
-    """The HTTP side of one Connect cluster; `reached` tells whether any of its URLs ever took a connection."""
+    """The HTTP side of one Connect cluster; `reached` tells whether any of its URLs ever took a connection, `answered`
+    whether any ever began an answer. `silence_seconds`: how long a call waits for the first one."""
 
-    def __init__(self, target: ConnectTarget, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        target: ConnectTarget,
+        transport: httpx.AsyncBaseTransport | None = None,
+        silence_seconds: float = math.inf,
+    ) -> None:
         self.target = target
-        self.reached = False
+        self.reached = self.answered = False
+        self.silence_seconds = silence_seconds
         self._preferred = 0
         self._transport = transport
         self._retired: list[httpx.AsyncClient] = []
@@ -124,6 +135,11 @@ class ConnectHttp:
         if urls[self._preferred] == url:
             self._preferred = (self._preferred + 1) % len(urls)
 
+    def seconds_left(self, deadline: Deadline) -> float:
+        """Return the seconds that a call has left, never negative."""
+        left = deadline.seconds_left()
+        return left if self.answered else max(0.0, min(left, deadline.silence_ends_at - timing.now()))
+
     async def send(self, call: Call, deadline: Deadline) -> Answer:
         """Return the first answer that any URL gives; each failure before it is kept for the error's list."""
         if timing.now() >= self._renew_at:
@@ -136,7 +152,7 @@ class ConnectHttp:
             # Neither has been carried out, so that a write may be sent again too.
             is_refused = answer is None or answer.status in _REFUSED
             # Another call may have read them again meanwhile.
-            if is_refused and deadline.seconds_left() and (self._http is not used or self._renew_target()):
+            if is_refused and self.seconds_left(deadline) and (self._http is not used or self._renew_target()):
                 continue
             if answer is None:
                 raise self._unreachable(call, failures) from list(failures.values())[-1]
@@ -163,7 +179,7 @@ class ConnectHttp:
         """
         waiting = deque(self._in_order())
         untried = len(waiting)
-        pause = min(_HEAD_START_SECONDS, deadline.seconds_left() / (2 * untried))
+        pause = min(_HEAD_START_SECONDS, self.seconds_left(deadline) / (2 * untried))
         asked: dict[asyncio.Task[Answer], str] = {}
         busy: Answer | None = None
         starts_at = 0.0
@@ -196,13 +212,19 @@ class ConnectHttp:
     def _unreachable(self, call: Call, failures: dict[str, Exception]) -> ConnectError:
         proxy = self.target.proxy
         way = f" through the proxy {proxy.url}" if proxy else ""
-        tried = "\n".join(f"  {url}{way}: {_reason(failure)}" for url, failure in failures.items())
+        # Through a proxy, it is the proxy that accepted it.
+        silent = () if proxy else tuple(url for url, failure in failures.items() if _is_silent(failure))
+        tried = "\n".join(
+            f"  {url}{way}: {'accepted the connection, ' if url in silent else ''}{_reason(failure)}"
+            for url, failure in failures.items()
+        )
         keys = "`url`, `proxy` and `tls`" if proxy else "`url` and `tls`"
         hint = f"Check that the workers run and that {keys} of Connect cluster '{call.cluster}' are right."
-        if failures and all(isinstance(failure, bounded_http.Late) for failure in failures.values()):
+        if silent:
             hint = (
-                f"The workers accept connections and do not answer, as they do while their own Kafka cluster is down:"
-                f" check the brokers that Connect cluster '{call.cluster}' lives on, then the workers' log."
+                "A worker that accepts connections and gives no answer is suspended, overloaded, or waits for its own"
+                f" Kafka cluster: check the brokers that Connect cluster '{call.cluster}' lives on, then its process"
+                " and log; restart it if it stays silent."
             )
         if any(
             isinstance(failure, httpx.ProxyError) and str(failure).startswith("407") for failure in failures.values()
@@ -210,12 +232,17 @@ class ConnectHttp:
             hint = (
                 f"The proxy wants other credentials: check `proxy: {{basic: …}}` of Connect cluster '{call.cluster}'."
             )
-        return call.error(ConnectUnreachable, f"no URL answered:\n{tried}", hint=hint)
+        error = call.error(ConnectUnreachable, f"no URL answered:\n{tried}", hint=hint)
+        if isinstance(error, ConnectUnreachable):
+            error.silent_urls = silent
+        return error
 
     def _note_failure(self, url: str, failure: Exception, failures: dict[str, Exception]) -> None:
-        failures[url] = failure
+        failures[url] = _more_telling(failures.get(url), failure)
         self.turn_from(url)
         self.reached |= not _never_connected(failure)
+        has_begun = isinstance(failure, bounded_http.Late) and failure.begun
+        self.answered |= has_begun or isinstance(failure, bounded_http.Broken)
 
     def _in_order(self) -> tuple[str, ...]:
         urls = self.target.urls
@@ -223,18 +250,19 @@ class ConnectHttp:
 
     async def _ask(self, url: str, call: Call, deadline: Deadline, connect_shares: int = 1) -> Answer:
         seconds = deadline.attempt_seconds(call.write)
-        connect_seconds = min(CONNECT_SECONDS, seconds / connect_shares)
+        first_seconds = seconds if call.write else min(seconds, self.seconds_left(deadline))
+        # A read's attempt is longer than its connecting: what ends it then has taken the connection.
+        connect_seconds = min(CONNECT_SECONDS, seconds / connect_shares, _CONNECTING_SHARE * first_seconds)
         try:
-            exchanged = await exchange(
-                self._http, call.method, url + call.path, seconds, connect_seconds, json=call.body
-            )
+            times = Times(seconds, connect_seconds, first_seconds)
+            exchanged = await exchange(self._http, call.method, url + call.path, times, json=call.body)
         except bounded_http.BodyRefused as refused:
-            self.reached = True
+            self.reached = self.answered = True
             problem = f"{url}: {refused}"
             raise (
                 lost_answer_error(call, problem) if call.write else call.error(WrongBody, problem, hint=PAGE_HINT)
             ) from refused
-        self.reached = True
+        self.reached = self.answered = True
         return Answer(exchanged.status, exchanged.text, url, exchanged.headers.get("Location", ""))
 
 
@@ -259,9 +287,29 @@ def _tls_alert(failure: BaseException) -> ssl.SSLError | None:
     return None
 
 
+def _is_silent(failure: Exception) -> bool:
+    """Tell whether a connection was taken, and no answer begun in time."""
+    return isinstance(failure, bounded_http.Late) and failure.connected and not failure.begun
+
+
+def _more_telling(before: Exception | None, failure: Exception) -> Exception:
+    """Return the failure of a URL to tell of: not the later one where that merely had less time."""
+    is_shorter = isinstance(failure, bounded_http.Late) and (
+        _is_unconnected(failure) or (isinstance(before, bounded_http.Late) and before.seconds > failure.seconds)
+    )
+    return before if before and is_shorter else failure
+
+
+def _is_unconnected(failure: Exception) -> bool:
+    """Tell whether time was over before a connection was taken or refused."""
+    return isinstance(failure, bounded_http.Late) and not failure.connected and not failure.begun
+
+
 def _reason(failure: Exception) -> str:
-    if isinstance(failure, httpx.ConnectTimeout):
+    if isinstance(failure, httpx.ConnectTimeout) or _is_unconnected(failure):
         return "no connection in time"
+    if isinstance(failure, bounded_http.Late):
+        return f"{'the answer did not come whole' if failure.begun else 'no answer'} in {failure.seconds:.3g} s"
     text = str(_tls_alert(failure) or failure) or type(failure).__name__
     return cut(re.sub(r"bytearray\(b(['\"].*['\"])\)", r"\1", text, flags=re.DOTALL))  # h11 quotes so what it was sent
 
@@ -393,10 +441,11 @@ class Caller:
 
     def _deadline(self, default_seconds: float) -> Deadline:
         if self._deadline_seconds is not None:
-            return Deadline.in_seconds(self._deadline_seconds)
+            return Deadline.in_seconds(self._deadline_seconds, self._wire.silence_seconds)
         declared = self._wire.target.timeout_seconds
         return Deadline.in_seconds(
-            default_seconds if declared is None else declared * default_seconds / _READ_DEADLINE_SECONDS
+            default_seconds if declared is None else declared * default_seconds / _READ_DEADLINE_SECONDS,
+            self._wire.silence_seconds,
         )
 
     def _retrying(self, deadline: Deadline) -> AsyncRetrying:
@@ -404,7 +453,7 @@ class Caller:
             return isinstance(error, ConnectBusy) or (isinstance(error, ConnectUnreachable) and self._wire.reached)
 
         def stop(state: RetryCallState) -> bool:
-            return state.upcoming_sleep >= deadline.seconds_left()
+            return state.upcoming_sleep >= self._wire.seconds_left(deadline)
 
         # Random over the whole interval: hundreds of connectors are refused by the same rebalance at once.
         wait = wait_random_exponential(multiplier=self._first_backoff_seconds, max=LONGEST_BACKOFF_SECONDS)

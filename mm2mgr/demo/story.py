@@ -109,7 +109,7 @@ class Story(ABC):
 
     def apply(self, workspace: Workspace) -> None:
         """Apply as the command does, but end at the first interrupt: the sandbox is stopped then."""
-        say_topology(workspace.topology, workspace.connectors)
+        say_topology(workspace.flow_matrix)
 
         def show(plan: Plan) -> bool:
             say_plan(plan)

@@ -32,8 +32,9 @@ class RunningKafka:
     login may read. `failure`: why nothing of it could be read.
 
     `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that
-    were read again after all clusters. `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in
-    time, so a topic that was created again cannot be told from the one before.
+    were read again after all clusters. `recordless`: the partitions that have no record between two wanted offsets.
+    `cluster_id`: "" where it is not known. `ids_unread`: no broker gave ids in time, so a topic that was created again
+    cannot be told from the one before.
     """
 
     topics: Mapping[str, int] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class RunningKafka:
     later_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     cluster_id: str = ""
     ids_unread: bool = False
+    recordless: frozenset[TopicPartition] = frozenset()
 
     @cached_property
     def records(self) -> Counter[str]:
@@ -102,7 +104,8 @@ class WantedLogs:
     """What to read of a cluster: topics that flows mirror from it, whose ids count too; topics that flows mirror to it;
     names of topics whose settings or ACLs are wanted; consumer groups whose committed offsets are; aliases of the
     sources that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else;
-    with `is_probe` nothing but whether it answers, for which it has little time.
+    with `between` whether there are records from an offset of a partition on to another, and nothing else (`committed`:
+    such as readers of committed records get); with `is_probe` nothing but whether it answers. Both have little time.
     """
 
     away: Callable[[str], bool] = field(default=no_topic, compare=False)
@@ -112,6 +115,8 @@ class WantedLogs:
     groups: tuple[str, ...] = ()
     dedicated: tuple[str, ...] = ()
     ends: tuple[TopicPartition, ...] = ()
+    between: tuple[tuple[TopicPartition, int, int], ...] = ()
+    committed: bool = False
     is_probe: bool = field(default=False, compare=False)
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
@@ -128,6 +133,8 @@ def read_kafka(reach: KafkaReach, part: WantedLogs) -> RunningKafka:
     if part.is_probe:
         with reach.connect(_PROBE_SECONDS) as probe:
             return RunningKafka(cluster_id=probe.identity(while_down=False)[0])
+    if part.between:
+        return RunningKafka(recordless=frozenset(_recordless(reach, part)))
     kafka = reach.kafka
     if part.ends:
         return RunningKafka(offsets=read_logs(kafka, part.ends, ()).found)
@@ -147,6 +154,17 @@ def read_kafka(reach: KafkaReach, part: WantedLogs) -> RunningKafka:
         dedicated=_if_readable(lambda _, names: find_running(reach, names, topics), kafka, part.dedicated),
         cluster_id=cluster_id,
     )
+
+
+def _recordless(reach: KafkaReach, part: WantedLogs) -> set[TopicPartition]:
+    from mm2mgr.kafka.records import read_logs, without_records
+
+    begins = {partition: begin for partition, begin, _ in part.between}
+    if part.committed:  # what an open transaction has may be committed yet
+        stable = read_logs(reach.kafka, list(begins), (), committed=True).found
+        ends = {partition: log.end for partition, log in stable.items()}
+        begins = {partition: begin for partition, begin, end in part.between if ends.get(partition, -1) >= end}
+    return without_records(reach.access, begins, _PROBE_SECONDS, committed=part.committed) if begins else set()
 
 
 def _topic_ids(kafka: Kafka, topics: Collection[str]) -> dict[str, str] | None:
@@ -177,7 +195,7 @@ class KafkaState(KafkaQuestion[RunningKafka]):
 
     def as_stored(self) -> KafkaState:
         """Return it without what only narrows it: a file has the state of all that was wanted."""
-        return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends))
+        return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends, between=self.wanted.between))
 
     def ask(self, reach: KafkaReach) -> RunningKafka:
         return self.how(reach, self.wanted)

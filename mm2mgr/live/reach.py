@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _AFTER_SILENCE_SECONDS = 2.0
 _WITHOUT_KAFKA_SECONDS = 3.0
+_AFTER_SILENT_WORKERS_SECONDS = 3.5
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,9 @@ class Limits:
     a read of one connector may be forwarded to the leader, and writes share one rebalance (seen: 3 s against 25 s one
     after the other). `look_seconds` bounds a request of one look of many, `write_seconds` a write. `is_total`:
     `kafka_seconds` bounds all calls of a round to one login. `spares_silent_workers`: where the workers' own Kafka
-    cluster did not answer an earlier round, all requests of a round to them end within a few seconds.
+    cluster did not answer an earlier round, all requests of a round to them end within a few seconds; and where workers
+    let all their time pass, calls to Kafka have less.
+    `silence_seconds` bounds a request to a Connect cluster of which no worker has answered anything yet.
     `report_waits` is called with the clusters that have not answered yet, whenever these change.
     """
 
@@ -42,6 +46,7 @@ class Limits:
     kafka_at_once: int = 64
     is_total: bool = False
     spares_silent_workers: bool = False
+    silence_seconds: float = math.inf
     report_waits: Callable[[tuple[str, ...]], object] | None = None
 
     def after_silence(self) -> Limits:
@@ -50,6 +55,10 @@ class Limits:
             min(seconds, _AFTER_SILENCE_SECONDS) for seconds in (self.kafka_seconds, self.measuring_seconds)
         )
         return replace(self, kafka_seconds=kafka, measuring_seconds=measuring)
+
+    def after_silent_workers(self) -> Limits:
+        """Return the limits for Kafka clusters in the rounds after one in which workers let all their time pass."""
+        return replace(self, kafka_seconds=min(self.kafka_seconds, _AFTER_SILENT_WORKERS_SECONDS))
 
     @property
     def round_seconds(self) -> float:

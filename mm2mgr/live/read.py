@@ -13,7 +13,9 @@ from typing import Self
 
 from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.errors import ConnectUnreachable
 from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.connect.wire import ConnectHttp
 from mm2mgr.errors import KafkaSilence, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
@@ -56,11 +58,11 @@ class ConnectClients:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    async def client(self, name: str, deadline_seconds: float) -> ConnectClient:
+    async def client(self, name: str, deadline_seconds: float, silence_seconds: float) -> ConnectClient:
         """Return the client of a Connect cluster; Mm2mgrError where its credentials are not on this machine."""
         cluster = self._opened.get(name) or self._connects[name]
         if isinstance(cluster, (ConnectCluster, ConnectTarget)):
-            cluster = await self._stack.enter_async_context(open_client(cluster, deadline_seconds))
+            cluster = await self._stack.enter_async_context(open_client(cluster, deadline_seconds, silence_seconds))
             self._opened[name] = cluster
         return cluster.with_deadline(deadline_seconds) if name in self._opened else cluster
 
@@ -99,14 +101,20 @@ async def _read(
         is_hurried = limits.spares_silent_workers and isinstance(cluster, ConnectCluster) and cluster.kafka in silent
         seconds = limits.round_seconds if is_hurried else limits.connect_seconds
         ends_at = timing.now() + seconds if is_hurried else math.inf
-        answered = _ask_connect(clients.client(name, seconds), asked, limits.at_once, ends_at)
+        answered = _ask_connect(clients.client(name, seconds, limits.silence_seconds), asked, limits.at_once, ends_at)
         return waits.until_answered(f"connect {name}", answered)
 
+    if limits.spares_silent_workers and any(map(_is_silence, snapshot.answers.values())):
+        limits = limits.after_silent_workers()
     waits = _Waits(limits.report_waits, (f"connect {name}" for name in connects))
     parts = (ask_workers(name, asked) for name, asked in connects.items())
     for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits, silent, waits), *parts, *of_schemas):
         answers.update(part)
     return snapshot.with_answers(answers)
+
+
+def _is_silence(answer: object) -> bool:
+    return isinstance(answer, ConnectUnreachable) and bool(answer.silent_urls)
 
 
 class _Waits:
@@ -157,10 +165,12 @@ async def ask_all(steps: Steps[Result], topology: Topology, limits: Limits | Non
     return (await run_steps(steps, Clusters.of_tree(topology), limits or Limits()))[0]
 
 
-def open_client(cluster: ConnectCluster | ConnectTarget, deadline_seconds: float) -> ConnectClient:
+def open_client(
+    cluster: ConnectCluster | ConnectTarget, deadline_seconds: float, silence_seconds: float = math.inf
+) -> ConnectClient:
     """Return the client of a Connect cluster; Mm2mgrError where its credentials are not on this machine."""
     target = cluster if isinstance(cluster, ConnectTarget) else connect_target(cluster)
-    return ConnectClient(target, deadline_seconds=deadline_seconds)
+    return ConnectClient(target, deadline_seconds=deadline_seconds, wire=ConnectHttp(target, None, silence_seconds))
 
 
 async def _ask_connect(

@@ -46,12 +46,18 @@ Basis = Literal["stored offset", "target end"]
 class SeenOffset(NamedTuple):
     """A stored offset (-1: none) and the remote end offset at which it was reached, at the latest (None: unknown); when
     it was first seen, in seconds since 1970 (None: not remembered); and the remote end offset of the last look.
+    `searched_to`: the end of the source's log at which records behind the stored offset were looked for (None: never),
+    `recordless_to`: the offset before which there is none. `still_end`: the source's log end at the first look that saw
+    the remote end where it still was at the last one (None: it had moved): nothing behind it can have been mirrored.
     """
 
     stored: int
     arrived: int | None = None
     seen_at: float | None = None
     latest: int | None = None
+    searched_to: int | None = None
+    recordless_to: int | None = None
+    still_end: int | None = None
 
 
 def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_end: int) -> int | None:
@@ -92,6 +98,7 @@ class PartitionLag(NamedTuple):
 
     `basis` says what `position` follows from; `stored_position` is what the stored offset alone says.
     `unchanged_seconds`: for how long at least the stored offset has been the same (None: seen for the first time).
+    `searched_to` and `recordless_to`: as of its `SeenOffset`.
     """
 
     partition: TopicPartition
@@ -104,6 +111,14 @@ class PartitionLag(NamedTuple):
     arrived: int | None = None
     heartbeat: bool = False
     unchanged_seconds: float | None = None
+    searched_to: int | None = None
+    recordless_to: int | None = None
+
+    @property
+    def markers(self) -> int:
+        """How many offsets behind the stored one are known to hold no record, such as markers of transactions."""
+        to = self.recordless_to
+        return 0 if to is None or to > self.log.end else max(0, to - self.stored_position)
 
     @property
     def lag_records(self) -> int:
@@ -233,20 +248,31 @@ def measure(
     begins_at = text_of("source", connector.desired.config, "source consumer", "auto.offset.reset")
     stopped = running is not None and running.has_stopped
     counts_arrivals = not stopped and is_only_writer(reading, flow)
+    searched, searched_now = reading.searches.get(flow.id, (frozenset(), RunningKafka()))
     remotes = {topic: flow.remote_topic(topic) for topic in {partition.topic for partition in every}}
     assigned = assignment.topics & remotes.keys()
 
-    def partition_lag(partition: TopicPartition, log: Offsets) -> PartitionLag:
+    def lag_of(partition: TopicPartition, log: Offsets) -> PartitionLag:
         topic, number = partition
         offset, remote = stored.get(partition), target.offsets.get(TopicPartition(remotes[topic], number))
         arrived, before = remote.end if remote else None, remembered.get(topic, {}).get(number)
         last = -1 if offset is None else offset
         least = reached = goes_on(log, offset, begins_at)
-        same_count = target.topics.get(remotes[topic]) == source.topics[topic]
-        base = reached_at(before, last, arrived, log.end)
-        if base is not None and arrived is not None and counts_arrivals and same_count and last < log.end:
-            reached = min(log.end, max(least, last + 1 + max(0, arrived - base)))
-        return PartitionLag(
+        same_count = bool(target.failure) or target.topics.get(remotes[topic]) == source.topics[topic]
+        # What had arrived at the last look has also arrived while the target cannot be read.
+        seen_end = before.latest if arrived is None and before and before.stored == last else arrived
+        base = reached_at(before, last, seen_end, log.end)
+        if base is not None and seen_end is not None and counts_arrivals and same_count and last < log.end:
+            reached = min(log.end, max(least, last + 1 + max(0, seen_end - base)))
+        searched_to = recordless_to = None
+        if before and before.stored == last:
+            if before.still_end is not None and seen_end == before.latest:
+                reached = min(reached, max(least, before.still_end))
+            searched_to, recordless_to = before.searched_to, before.recordless_to
+        if partition in searched:
+            searched_to = log.end
+            recordless_to = log.end if partition in searched_now.recordless else recordless_to
+        partition_lag = PartitionLag(
             partition,
             log,
             offset,
@@ -257,12 +283,15 @@ def measure(
             arrived,
             flow.selection.is_heartbeats(topic),
             _seconds_unchanged(before, last, reading.taken_at),
+            searched_to,
+            recordless_to,
         )
+        if recordless_to is not None and (markers := partition_lag.markers):
+            return partition_lag._replace(position=max(reached, least + markers))
+        return partition_lag
 
     return FlowLag(
-        tuple(
-            partition_lag(partition, source.offsets[partition]) for partition in every if partition in source.offsets
-        ),
+        tuple(lag_of(partition, source.offsets[partition]) for partition in every if partition in source.offsets),
         matched=len(matched),
         defects=assignment.defects(mirrored, source.topics, running.is_held) if running else Defects(),
         unread={
@@ -421,6 +450,53 @@ def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[Topic
                 ends = _Ends(stored.get(partition, -1) + 1, log.end, there.end)
                 if _goes_on(old, ends, weight) and _is_doubtful(old, ends):
                     yield partition
+
+
+@dataclass(frozen=True)
+class SeenTopic:
+    """The ids that a topic has had, and what is remembered of each partition since its stored offset was seen."""
+
+    ids: tuple[str, ...] = ()
+    places: Mapping[int, SeenOffset] = field(default_factory=dict)
+
+
+def seen_offsets(reading: Reading, flow: Flow, topics: Mapping[str, SeenTopic]) -> dict[str, Mapping[int, SeenOffset]]:
+    """Return what is remembered of stored offsets; those of a topic that was created again are of no use."""
+    ids = reading.clusters.get(flow.source.alias, RunningKafka()).topic_ids
+    return {
+        name: topic_looks.places
+        for name, topic_looks in topics.items()
+        if not topic_looks.ids or ids.get(name, topic_looks.ids[-1]) == topic_looks.ids[-1]
+    }
+
+
+_MOST_SEARCHED_OFFSETS = 100
+_MOST_SEARCHED = 50
+
+
+def to_search(
+    reading: Reading, flow: Flow, remembered: Mapping[str, Mapping[int, SeenOffset]]
+) -> Iterator[tuple[TopicPartition, int, int]]:
+    """Yield partitions whose few last offsets may hold no record, as markers of transactions do, with the first of
+    these and their end: the stored offset has stood still for longer than a flush takes, and nobody has looked up to
+    this end."""
+    connector, source = reading.source_connector(flow), reading.clusters.get(flow.source.alias, RunningKafka())
+    if connector is None or not connector.runs or connector.running is None or reading.workers_failure(flow):
+        return
+    if isinstance(stored := connector.running.offsets, Failure):
+        return
+    count = 0
+    for topic, places in remembered.items():
+        for number, before in places.items():
+            partition = TopicPartition(topic, number)
+            offset, log = stored.get(partition), source.offsets.get(partition)
+            if offset is None or log is None or offset != before.stored or before.searched_to == log.end:
+                continue
+            still = _seconds_unchanged(before, offset, reading.taken_at) or 0.0
+            is_little = log.start <= offset + 1 < log.end <= offset + 1 + _MOST_SEARCHED_OFFSETS
+            if is_little and still > flow.connect.model.flush_interval and count < _MOST_SEARCHED:
+                count += 1
+                yield partition, max(offset + 1, before.recordless_to or 0), log.end
 
 
 def follow(

@@ -14,7 +14,8 @@ the flow was level or STOPPED at both looks. This holds as long as the target's 
 alone, each once; where it cannot count (identity policy, exactly-once workers, no answer), nothing but the offsets
 bounds a range. One offset missing in an empty log is taken for the end marker of a transaction; a truncation that the
 log outgrew between two looks cannot be seen; and a topic without topic ids (before Kafka 2.8) is known as created again
-by its end.
+by its end. Beyond that, what had arrived is known to be gone where a look sees the target's end behind that of an
+earlier one: not where the target cannot count, nor where it has outgrown its old end by then.
 """
 
 from __future__ import annotations
@@ -32,10 +33,20 @@ from mm2mgr.samples.schema import LossRow, utc_text
 from mm2mgr.text import list_names, number_of
 
 Cause = Literal[
-    "retention", "re-created", "past-end", "truncation", "missing", "duplicated", "altered", "reordered", "extra"
+    "retention",
+    "re-created",
+    "past-end",
+    "truncation",
+    "erased",
+    "missing",
+    "duplicated",
+    "altered",
+    "reordered",
+    "extra",
 ]
 """retention: the log start passed the reader. re-created: the topic has another id. past-end: the stored offset is not
-in the log. truncation: the log end went back under the same topic id. The others are what an audit finds."""
+in the log. truncation: the log end went back under the same topic id. erased: the target's end went back, so what had
+arrived is gone. The others are what an audit finds."""
 Evidence = Literal["log-start", "target", "offsets", "topic-id", "log-end", "records"]
 """log-start: seen while the stored offset lay before the log. target: between two looks, counted by the target's end.
 offsets: between two looks, with nothing to count by. topic-id and log-end: seen by these. records: compared by an
@@ -67,7 +78,8 @@ class KnownPlace(NamedTuple):
 
     Every record before `next` has arrived or is in the ledger; `arrived` is the target's end when that was first seen,
     and up to `ahead` records from `next` on had arrived by then. `since` is the last look (seconds) at which the log
-    still held `next`; `furthest` is what the task may have reached by the last look.
+    still held `next`; `furthest` is what the task may have reached by the last look; `target_end` is the target's end
+    when it was last read.
     """
 
     topic_id: str
@@ -79,6 +91,7 @@ class KnownPlace(NamedTuple):
     ahead: int = 0
     furthest: int = 0
     former_ids: tuple[str, ...] = ()
+    target_end: int | None = None
 
 
 class LostRange(NamedTuple):
@@ -237,6 +250,24 @@ def _furthest(look: PartitionLook, earlier: KnownPlace) -> int:
     return max(look.stored + 1, look.log.end, before)
 
 
+def _judge_target(
+    look: PartitionLook, earlier: KnownPlace | None, place: KnownPlace
+) -> tuple[KnownPlace, list[LostRange]]:
+    """Return the place with the target's end, and what had arrived there before its log began anew or was cut.
+
+    That is at most as much as the old log held, up to the records that the new one has; nothing of what a reset makes
+    the flow mirror again.
+    """
+    had = earlier.target_end if earlier else None
+    if look.arrived is None or earlier is None or look.topic_id in earlier.former_ids:
+        return place._replace(target_end=had if look.arrived is None else look.arrived), []
+    place = place._replace(target_end=look.arrived)
+    if had is None or look.arrived >= had:
+        return place, []
+    last = look.stored if look.stored < earlier.stored else max(earlier.next - 1, look.stored - look.arrived)
+    return place, _range("erased", "target", earlier, max(0, earlier.next - had), last)
+
+
 def _range(cause: Cause, evidence: Evidence, earlier: KnownPlace, first: int, last: int) -> list[LostRange]:
     size = last - first + 1
     return [LostRange(cause, evidence, earlier.topic_id, first, last, size, 0, earlier.since)] if size > 0 else []
@@ -267,9 +298,10 @@ def take(
     for partition, look in looks.items():
         places = topics.setdefault(partition.topic, {})
         judge = _judge_beginning if look.stored == NOTHING else compare
-        place, ranges = judge(look, places.get(partition.partition), ended)
-        places[partition.partition] = place
-        lost += [(partition, lost_range) for lost_range in ranges]
+        earlier = places.get(partition.partition)
+        place, ranges = judge(look, earlier, ended)
+        places[partition.partition], erased = _judge_target(look, earlier, place)
+        lost += [(partition, lost_range) for lost_range in (*ranges, *erased)]
     return replace(flow_looks, ended=ended, topics=topics), lost
 
 

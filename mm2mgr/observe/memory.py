@@ -19,6 +19,7 @@ from mm2mgr.observe.lag import (
     LastStored,
     PartitionLag,
     SeenOffset,
+    SeenTopic,
     Surplus,
     Surpluses,
     follow,
@@ -26,6 +27,7 @@ from mm2mgr.observe.lag import (
     measure,
     measure_without_workers,
     reached_at,
+    seen_offsets,
     weight_in,
 )
 from mm2mgr.observe.losses import NOTHING, FlowLooks, PartitionLook, row_of, take
@@ -35,14 +37,6 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
 from mm2mgr.topology import Flow
 from mm2mgr.truth.reach import text_of
-
-
-@dataclass(frozen=True)
-class SeenTopic:
-    """The ids that a topic has had, and what is remembered of each partition since its stored offset was seen."""
-
-    ids: tuple[str, ...] = ()
-    places: Mapping[int, SeenOffset] = field(default_factory=dict)
 
 
 def see_topics(
@@ -68,10 +62,17 @@ def _place(partition_lag: PartitionLag, old: SeenTopic, now: float) -> SeenOffse
     )
     arrived = reached_at(before, stored, partition_lag.arrived, partition_lag.log.end)
     if before is None or before.stored != stored:
-        return SeenOffset(stored, arrived, now, partition_lag.arrived)
+        return SeenOffset(stored, arrived, now, partition_lag.arrived)  # nobody has searched behind it
+    still_end = before.still_end
+    if partition_lag.arrived is not None:
+        stands = partition_lag.arrived == before.latest
+        still_end = (partition_lag.log.end if still_end is None else still_end) if stands else None
     return before._replace(
         arrived=before.arrived if arrived is None else arrived,
         latest=before.latest if partition_lag.arrived is None else partition_lag.arrived,
+        searched_to=partition_lag.searched_to,
+        recordless_to=partition_lag.recordless_to,
+        still_end=still_end,
     )
 
 
@@ -265,14 +266,7 @@ def _lag_by_last_stored(reading: Reading, flow: Flow, earlier: Memory) -> FlowLa
 
 
 def _seen_offsets(reading: Reading, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:
-    """Return what is remembered of stored offsets; those of a topic that was created again are of no use."""
-    ids = reading.clusters.get(flow.source.alias, RunningKafka()).topic_ids
-    topics = earlier.flow(flow.id).topics if earlier else {}
-    return {
-        name: topic_looks.places
-        for name, topic_looks in topics.items()
-        if not topic_looks.ids or ids.get(name, topic_looks.ids[-1]) == topic_looks.ids[-1]
-    }
+    return seen_offsets(reading, flow, earlier.flow(flow.id).topics if earlier else {})
 
 
 def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> Memory:

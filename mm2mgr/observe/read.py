@@ -13,6 +13,7 @@ from pathlib import Path
 from mm2mgr.assignment_text import PLUGIN_CLASS, is_plugin_class
 from mm2mgr.comparison.differences import Named, WorkerClients
 from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.connect.errors import ConnectUnreachable
 from mm2mgr.connect.types import ASKED_CONFIG, parse_stored, supports_exactly_once
 from mm2mgr.connectors import Connector, RunningConnector, type_of, with_statuses
 from mm2mgr.errors import Failure, Mm2mgrError
@@ -34,16 +35,19 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, run_steps
 from mm2mgr.live.snapshot import Snapshot, Steps, side_by_side
 from mm2mgr.observe.beside_records import COPIED, checkpointing
-from mm2mgr.observe.lag import doubtful
+from mm2mgr.observe.lag import doubtful, seen_offsets, to_search
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Patience, Reading, SeenConnect, Standing
 from mm2mgr.observe.state_file import TimedLooks
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import OWNER_KEY, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.topology import ConnectCluster, Flow, Topology
+from mm2mgr.truth.reach import text_of
 
 LOOK_KAFKA_SECONDS = 8.0
 """Time that a look gives a Kafka cluster: with Connect, `status` and `lag` then answer within ten seconds."""
+LOOK_SILENCE_SECONDS = 6.0
+"""Time that a look gives workers to begin their first answer, which they have in memory also while they rebalance."""
 _CLUSTERS_AT_ONCE = 32
 _GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each
 
@@ -86,6 +90,7 @@ async def read_estate(
         kafka_seconds=how.kafka_seconds,
         kafka_at_once=_CLUSTERS_AT_ONCE,
         spares_silent_workers=True,
+        silence_seconds=LOOK_SILENCE_SECONDS,
         report_waits=how.report_waits,
     )
     steps = reading_of(topology, connectors, flows, how)
@@ -126,6 +131,7 @@ def reading_of(
         reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
     reading = replace(reading, clusters=(yield from _read_clusters(reading, how.kafka)))
     reading = yield from _with_later_ends(reading, how)
+    reading = yield from _with_searches(reading, how)
     return replace(reading, taken_at=how.clock())
 
 
@@ -156,7 +162,8 @@ def read_connect(
         connectors = with_statuses(snapshot[Configs(name)], statuses)
     except Mm2mgrError as error:
         stored = yield from _offsets_in_topics(connect, chosen)
-        return SeenConnect(name, failure=Failure.from_error(error), stored=stored)
+        silent_urls = error.silent_urls if isinstance(error, ConnectUnreachable) else ()
+        return SeenConnect(name, failure=Failure.from_error(error), stored=stored, silent_urls=silent_urls)
     live = [LiveConnector(connector, connectors.get(connector.name)) for connector in chosen]
     busy = SilentWorkers(name, tuple(sorted({worker for status in statuses.values() for worker in status.workers})))
     validation = ConfigValidation.from_config(name, ASKED_CONFIG)
@@ -357,6 +364,31 @@ def _with_later_ends(reading: Reading, how: ObserveOptions) -> Steps[Reading]:
         )
         clusters[alias] = replace(clusters[alias], later_ends=ends)
     return replace(reading, clusters=clusters)
+
+
+def _with_searches(reading: Reading, how: ObserveOptions) -> Steps[Reading]:
+    """Look for records in the last offsets of source partitions at which a flow that runs stands still; once for each
+    end of a log."""
+    questions: dict[str, KafkaState] = {}
+    for flow in reading.flows:
+        earlier = how.earlier.flows.get(flow.id) if how.earlier else None
+        if earlier and (places := [*to_search(reading, flow, seen_offsets(reading, flow, earlier.topics))]):
+            wanted = WantedLogs(between=tuple(places), committed=_reads_committed(reading, flow))
+            questions[flow.id] = KafkaState(flow.source.alias, wanted, how.kafka)
+    snapshot = yield questions.values()
+    answers = {flow: snapshot.get(question) for flow, question in questions.items()}
+    searches = {
+        flow: (frozenset(partition for partition, *_ in questions[flow].wanted.between), answer)
+        for flow, answer in answers.items()
+        if not isinstance(answer, Mm2mgrError)
+    }
+    return replace(reading, searches=searches)
+
+
+def _reads_committed(reading: Reading, flow: Flow) -> bool:
+    connector = reading.source_connector(flow)
+    config = connector.running.config if connector and connector.running else {}
+    return text_of("source", config, "source consumer", "isolation.level") == "read_committed"
 
 
 def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:

@@ -99,7 +99,8 @@ class SeenConnect:
     are only looked for with all flows. `silent_workers` have connectors or tasks by their status, and accept no
     connection (see `connect.client`). `others` are source connectors that are there too, and not among those that were
     asked for, with their state by their tasks (`work_state`). `version` is its workers' Kafka ("": unknown),
-    `exactly_once` whether they write with transactions (None: they do not tell).
+    `exactly_once` whether they write with transactions (None: they do not tell). `silent_urls`: those that accepted
+    the connection and gave no answer, where none did.
     """
 
     name: str
@@ -112,6 +113,7 @@ class SeenConnect:
     version: str = ""
     exactly_once: bool | None = None
     stored: Mapping[str, Mapping[TopicPartition, int]] | None = None
+    silent_urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ class Reading:
 
     `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all
     flows of the tree. `desired`: the declared source connector of each flow in the reading, by its id. `moves`: what
-    the tree has under `moved:`.
+    the tree has under `moved:`. `searches`: the partitions of each flow whose last offsets were searched for records,
+    by its id, and what was found.
     """
 
     taken_at: float
@@ -134,6 +137,7 @@ class Reading:
     declared: tuple[Flow, ...] = ()
     desired: Mapping[str, Connector] = field(default_factory=dict)
     moves: tuple[Moved, ...] = ()
+    searches: Mapping[str, tuple[frozenset[TopicPartition], RunningKafka]] = field(default_factory=dict)
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

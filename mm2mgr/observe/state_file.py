@@ -32,7 +32,7 @@ from mm2mgr.observe.failover_rows import (
     rehearsal_states,
     rows_of,
 )
-from mm2mgr.observe.lag import Surplus
+from mm2mgr.observe.lag import SeenTopic, Surplus
 from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.reading import ConditionClock
@@ -119,9 +119,11 @@ def load(file: Path) -> Memory:
 
 
 class FollowedFlow(BaseModel):
-    """What the memory has of a flow's partitions to tell whether more arrived than there was."""
+    """What the memory has of a flow's partitions to tell whether more arrived than there was, and whether their last
+    offsets hold records."""
 
     surplus: Mapping[str, Mapping[int, Surplus]] = {}
+    topics: Mapping[str, SeenTopic] = {}
 
 
 class TimedLooks(BaseModel):

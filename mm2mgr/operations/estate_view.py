@@ -286,12 +286,23 @@ class EstateView:
 
     @cached_property
     def throughput(self) -> Mapping[str, FlowThroughput]:
-        """What each flow moves that the last look could read, and how its tasks share the load."""
-        return {
-            status.flow: throughput_of(self.facts(status), self.task_loads(status), self.needs.flows.get(status.flow))
-            for status in (self.look.status.flows if self.look else ())
-            if status.state != "unknown"
-        }
+        """What each flow moves that the last look could read, and how its tasks share the load; of one whose workers do
+        not answer, what its source and its target tell."""
+        of_flows = dict[str, FlowThroughput]()
+        for status in self.look.status.flows if self.look else ():
+            facts = self.facts(status)
+            if status.state != "unknown":
+                need = self.needs.flows.get(status.flow)
+                of_flows[status.flow] = throughput_of(facts, self.task_loads(status), need)
+            elif self.is_without_workers(status):
+                of_flows[status.flow] = throughput_of(facts, (), None)
+        return of_flows
+
+    def is_without_workers(self, status: FlowStatus) -> bool:
+        """Tell whether the last look counted a flow's lag without its workers, by both Kafka clusters alone."""
+        facts = self.facts(status)
+        is_counted = facts.lag.last_stored is not None and facts.lag.unknown is None and not facts.lag.unread
+        return is_counted and self.look is not None and facts.taken_at == self.look.lag.taken_at
 
     @property
     def traffic(self) -> TrafficHistory:

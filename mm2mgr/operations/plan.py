@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mm2mgr import timing
 from mm2mgr.comparison.differences import Named
-from mm2mgr.errors import InvalidArgument, KafkaError, Mm2mgrError, cause
+from mm2mgr.errors import InvalidArgument, KafkaError, Mm2mgrError, StalePlan, cause
 from mm2mgr.files import check_free
 from mm2mgr.json_values import to_json
 from mm2mgr.off_peak import OffPeak
@@ -25,8 +26,9 @@ from mm2mgr.plan.changes import KINDS, Change, Plan, Wish, count_deletes
 from mm2mgr.plan.draft import Declared
 from mm2mgr.plan.history import HistoryEntry, read_history
 from mm2mgr.plan.judges import with_many_changes_held
-from mm2mgr.plan.planfile import PLAN, PlanFile, as_reviewed, read_plan, write_plan
+from mm2mgr.plan.planfile import ANEW, PLAN, PlanFile, as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import plan_steps
+from mm2mgr.plan.saved import Making
 from mm2mgr.plan.schedule import (
     UNCHANGED_SECONDS,
     RestartRules,
@@ -36,6 +38,7 @@ from mm2mgr.plan.schedule import (
     waiting,
     with_waiting,
 )
+from mm2mgr.secrets import mask_text
 from mm2mgr.text import few, span_text, without_cluster
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
@@ -81,12 +84,11 @@ def plan(
     *,
     out: Path | None = None,
     report: Callable[[Plan], None] = lambda plan: None,
-    page: Callable[[Plan], str] = lambda plan: "",
 ) -> Plan:
     """Compare the tree with what the Connect clusters run; a cluster that cannot be read has an error in the plan.
 
     `out` is a file for review and `apply`: it is refused before any cluster is asked when it holds something else.
-    `report` gets the plan before that file is written, and `page` makes the text that `saved_plan` shows again.
+    `report` gets the plan before that file is written.
     """
     only = options.only(workspace)
     if out:
@@ -95,14 +97,26 @@ def plan(
     planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only))
     report(planned)
     if out:
-        templates = str(workspace.templates) if workspace.templates else None
-        write_plan(out, planned, [str(file) for file in workspace.files], templates, only, page(planned))
+        files, templates = list(map(str, workspace.files)), str(workspace.templates) if workspace.templates else None
+        matrix = workspace.flow_matrix if only is None else None
+        write_plan(out, planned, files, templates, only, matrix, _making(workspace))
     return planned
 
 
 def saved_plan(path: Path) -> PlanFile:
-    """Return what `plan` wrote to a file; no cluster is asked, and no tree read. Mm2mgrError for any other file."""
+    """Return what `plan` wrote to a file; no cluster is asked, and no tree read. Mm2mgrError for any other file.
+
+    Its `as_shown` is made of what `apply` compares, so that it reads as what that would do.
+    """
     return read_plan(path)
+
+
+def _making(workspace: Workspace) -> Making:
+    from mm2mgr.apply.history import author
+
+    by = author(workspace.files)
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Making(when, mask_text(by.who), by.commit)
 
 
 def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
@@ -257,8 +271,11 @@ def _plan_as_reviewed(workspace: Workspace, planfile: Path) -> tuple[Plan, Works
         )
     workspace = Workspace(tuple(Path(file) for file in document.clusters), templates)
     planned = read_plan_of(workspace, document.wish, document.only, {}, lambda _: document.waiting)
-    planned = with_waiting(planned, document.waiting)
-    return as_reviewed(document.plan, planned), workspace
+    planned = with_many_changes_held(with_waiting(planned, document.waiting))
+    planned = as_reviewed(document.plan, planned)
+    if document.matrix and document.matrix != workspace.flow_matrix:
+        raise StalePlan("the plan is stale: the tree has other flows than reviewed", hint=ANEW)
+    return planned, workspace
 
 
 # --- reconcile --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag;
 another one makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the
-time between two looks. What else is asked for is in `serve_parts`.
+time between two looks. A tree whose files have changed counts from the next look on, and the slow part is made anew at
+once. What else is asked for is in `serve_parts`.
 """
 
 from __future__ import annotations
@@ -38,17 +39,20 @@ from mm2mgr.operations.serve_parts import Parts, PartsHost, ServeOrder, part_thr
 from mm2mgr.operations.status import LagOptions, report
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.problems.status import observe
+from mm2mgr.spec.files import tree_state
 from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mm2mgr.problems.kind import ProblemSubject
     from mm2mgr.samples.schema import Store
 
 Part = TypeVar("Part")
 Done = TypeVar("Done")
 _CHANGES_KEPT = 1000
+_DIFFERENCES = ("not-applied", "config-differs", "state-differs", "orphan")
 _NEW_LOOK_SECONDS = 0.5
 _JOIN_SECONDS = 0.1
 _SAMPLE_AGAIN_SECONDS = 60.0
@@ -137,6 +141,9 @@ class EstateWatch:
         self._workspace, self._order = workspace, order or ServeOrder()
         self._look, self._survey, self._clock = look, survey, clock
         self._closing, self._lock, self._stopped_at = threading.Event(), threading.Lock(), 0.0
+        self._survey_due, self._tree_lock = threading.Event(), threading.Lock()
+        self._tree_state, self._follow_up = tree_state(workspace.files), False
+        self._differing: frozenset[ProblemSubject] | None = None
         self._view = EstateView(
             clock(),
             self._order.every_seconds,
@@ -149,8 +156,9 @@ class EstateWatch:
         )
         host = PartsHost(self._closing, lambda: self._workspace, lambda: self._view, self._publish, clock)
         self._parts = Parts(self._order, host)
-        steps = ((self.look_once, self._order.every_seconds), (self.survey_once, self._order.survey_seconds))
-        self._threads = [part_thread(step.__name__, self._repeat, step, seconds) for step, seconds in steps]
+        looks = (self.look_once, self._order.every_seconds, self._closing)
+        surveys = (self.survey_once, self._order.survey_seconds, self._survey_due)
+        self._threads = [part_thread(step[0].__name__, self._repeat, *step) for step in (looks, surveys)]
         self._threads += self._parts.readers
 
     @property
@@ -168,6 +176,7 @@ class EstateWatch:
         if not self._closing.is_set():
             self._stopped_at = timing.now()
             self._closing.set()
+            self._survey_due.set()
             self._parts.stop()
 
     def close(self, seconds: float, write_seconds: float = 0.0, read_seconds: float | None = None) -> bool:
@@ -191,6 +200,7 @@ class EstateWatch:
     def look_once(self) -> None:
         """Look once and publish what was found; a failure is published too."""
         self._publish(lambda view: replace(view, began_at=self._clock()))
+        self._read_changed_tree()
         try:
             newest = self._look(self._workspace, self._order.store, self._note_waits)
         except BaseException as error:  # the server outlives whatever happens to one look, also one that is cancelled
@@ -199,6 +209,34 @@ class EstateWatch:
         else:
             noted = read_notes(str(self._workspace.topology.owner))
             self._publish(lambda view: with_notes(after_look(view, newest, timing.now()), noted))
+            differing = frozenset(of.subject for of in newest.status.problems() if of.kind in _DIFFERENCES)
+            if self._differing not in (None, differing):  # an apply has ended, or somebody changed a connector
+                self._survey_due.set()
+            self._differing = differing
+
+    def _read_changed_tree(self) -> None:
+        """Read the tree where its files have changed. The slow part is then made now and after the next look, as what
+        was written may be applied in between."""
+        if self._follow_up:
+            self._survey_due.set()
+        self._follow_up = tree_state(self._workspace.files) != self._tree_state
+        if self._follow_up:
+            self._read_tree()
+            self._survey_due.set()
+
+    def _read_tree(self) -> None:
+        with self._tree_lock:
+            self._tree_state = tree_state(self._workspace.files)  # before it is read: what comes later is read again
+            fresh, trouble = replace(self._workspace), ""
+            try:
+                _ = fresh.connectors
+                if fresh.spec.tree != self._workspace.spec.tree:
+                    self._parts.sample_anew()
+                self._workspace = fresh
+            except Exception as error:  # a tree that is wrong changes nothing of what is looked at
+                trouble = cause(error)
+            commit = tree_commit(self._workspace.files)
+            self._publish(lambda view: replace(view, tree_error=trouble, commit=commit))
 
     def _note_waits(self, clusters: tuple[str, ...]) -> None:
         """Keep which clusters the first look waits for: nothing else is known then."""
@@ -206,15 +244,8 @@ class EstateWatch:
             self._publish(lambda view: replace(view, waits_for=clusters))
 
     def survey_once(self) -> None:
-        """Read the tree again where it has changed, make the slow part and publish it."""
-        fresh, trouble = replace(self._workspace), ""
-        try:
-            _ = fresh.connectors
-            if fresh.spec.tree != self._workspace.spec.tree:
-                self._parts.sample_anew()
-            self._workspace = fresh
-        except Exception as error:  # a tree that is wrong changes nothing of what is looked at
-            trouble = cause(error)
+        """Read the tree again, make the slow part and publish it."""
+        self._read_tree()
         try:
             newest = self._survey(self._workspace, self._order.store)
         except BaseException as error:
@@ -222,19 +253,20 @@ class EstateWatch:
             newest = Survey(
                 self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed), EstateNeeds(unknown=failed)
             )
-        commit = tree_commit(self._workspace.files)
         noted = read_notes(str(self._workspace.topology.owner))
-        self._publish(lambda view: with_notes(replace(view, survey=newest, tree_error=trouble, commit=commit), noted))
+        self._publish(lambda view: with_notes(replace(view, survey=newest), noted))
 
     def _publish(self, change: Callable[[EstateView], EstateView]) -> None:
         with self._lock:
             self._view = change(self._view)
 
-    def _repeat(self, step: Callable[[], None], every_seconds: float) -> None:
+    def _repeat(self, step: Callable[[], None], every_seconds: float, is_due: threading.Event) -> None:
         while not self._closing.is_set():
             step()
             collect_garbage()
-            timing.wait(self._closing, every_seconds)
+            timing.wait(is_due, every_seconds)
+            if not self._closing.is_set():
+                is_due.clear()
 
 
 def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mm2mgr.connectors import Connector
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.snapshot import Snapshot, Steps
+    from mm2mgr.plan.saved import FlowMatrix
     from mm2mgr.spec.files import Spec
     from mm2mgr.throughput.engine import ChosenEngine
     from mm2mgr.topology import Flow, Topology
@@ -173,6 +174,13 @@ class Workspace:
                 return not turns_spark_off(self.files, self.contents)
 
         return choose_engine(option, setting, spark_java)
+
+    @property
+    def flow_matrix(self) -> FlowMatrix:
+        """What the tree mirrors from where to where."""
+        from mm2mgr.plan.saved import flow_matrix
+
+        return flow_matrix(self.topology, self.connectors)
 
     def only(self, names: Sequence[str]) -> list[str] | None:
         """Return the ids of the named flows, or None for no names."""

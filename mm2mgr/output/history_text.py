@@ -131,7 +131,11 @@ def say_drift(report: DriftReport) -> None:
         say(f"! client quotas on Kafka cluster {kafka}: {reason}", style=STYLES["unknown"])
     counts = {"connector": len(report.drifts), "client quota": len(report.quotas)}
     changed = " and ".join(number_of(count, noun) for noun, count in counts.items() if count)
-    say(f"Drift: {changed} changed by hand" if changed else "Drift: none", style="bold")
+    unread = [number_of(len(report.failed), "Connect cluster")] if report.failed else []
+    unread += [f"quotas of {number_of(len(report.failed_quotas), 'Kafka cluster')}"] if report.failed_quotas else []
+    unknown = " and ".join(unread)
+    seen_drift = f"{changed} changed by hand" if changed else "none seen" if unknown else "none"
+    say(f"Drift: {seen_drift}{f'; {unknown} could not be read' if unknown else ''}", style="bold")
 
 
 def _compared_with(source: str) -> str:
@@ -265,19 +269,23 @@ def action_line(action: WatchAction) -> str:
             )
         case "restart":
             return f"{failure}: {'would be restarted' if action.dry_run else 'restarted'} ({number}): {trace}"
-    return f"{failure}: {_REASONS[action.reason].format(count=number_of(number, 'restart'))}: {trace}"
+    command = f"mm2mgr restart --failed {shlex.quote(_name(problem.subject))}"
+    return f"{failure}: {_REASONS[action.reason].format(count=number_of(number, 'restart'), command=command)}: {trace}"
 
 
 _REASONS: Mapping[str, str] = {
-    "not-retryable": "not restarted, since a restart does not help; fix the cause, then run mm2mgr restart --failed",
-    "breaker": "not restarted any more after {count}, until it is seen to run; "
-    "fix the cause, then run mm2mgr restart --failed",
+    "not-retryable": "not restarted, since a restart does not help; fix the cause, then run {command}",
+    "breaker": "not restarted any more after {count}, until it is seen to run; fix the cause, then run {command}",
     "frozen": "not restarted, since the watchdog is frozen",
 }
 
 
+def _name(subject: ProblemSubject) -> str:
+    return subject.flow or f"{subject.connect}/{subject.connector}"
+
+
 def _part(subject: ProblemSubject) -> str:
-    name = subject.flow or f"{subject.connect}/{subject.connector}"
+    name = _name(subject)
     if len(subject.tasks) > 1:
         return f"{name}: {few([f'task {task}' for task in subject.tasks])}"
     return f"{name}: task {subject.tasks[0]}" if subject.tasks else f"{name}: connector"

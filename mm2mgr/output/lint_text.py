@@ -169,10 +169,10 @@ def _say_rule(rule: Rule) -> None:
             is_prose = not any(line.startswith((" ", "-", "*")) for line in paragraph.split("\n"))
             for line in [" ".join(paragraph.split("\n"))] if is_prose else paragraph.split("\n"):
                 say(line)
-    say()
-    if rule.source:
-        say(f"source: {rule.source}")
-    say(f"test:   {rule.live}")
+    if facts := [(key, text) for key, text in (("source:", rule.source), ("test:  ", rule.live)) if text]:
+        say()
+    for key, text in facts:
+        say(f"{key} {text}")
 
 
 def _say_bug(bug: Bug) -> None:
@@ -333,14 +333,15 @@ def _not_judged_text(fact: NotJudged) -> str:
 
 
 def _rule(rule: Rule, pages: str) -> Json:
-    source = f"\n\nSource: {rule.source}" if rule.source else ""
+    facts = [f"Source: {rule.source}"] if rule.source else []
+    facts += [f"Reproduced by: {rule.live}"] if rule.live else []
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.title},
         **({"helpUri": f"{pages}{rule.id}.md"} if pages else {}),
         "help": {
-            "text": f"{rule.story}{source}\n\nReproduced by: {rule.live}",
+            "text": "\n\n".join((rule.story, *facts)),
             "markdown": _markdown(rule),
         },
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
@@ -352,7 +353,7 @@ def _markdown(rule: Rule) -> str:
     """Return the help as Markdown: the story's paragraphs and lists as they are, with nothing that could be markup."""
     title, _, story = rule.story.partition("\n")
     facts = [f"*Source:* {_literal(rule.source)}"] if rule.source else []
-    facts.append(f"*Reproduced by:* `{rule.live}`")
+    facts += [f"*Reproduced by:* `{rule.live}`"] if rule.live else []
     return "\n\n".join(filter(None, [f"**{_literal(title)}**", _literal(story.strip("\n")), *facts]))
 
 

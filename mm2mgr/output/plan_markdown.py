@@ -15,6 +15,7 @@ from mm2mgr.output.plan_text import (
     end_texts,
     entity_text,
     group_entries,
+    making_texts,
     plan_counts_text,
     price_text,
     quota_text,
@@ -25,6 +26,7 @@ from mm2mgr.output.plan_text import (
 )
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
+from mm2mgr.plan.planfile import PlanFile
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.text import few, number_of
 
@@ -49,6 +51,11 @@ def plan_markdown(plan: Plan) -> str:
     ]
     left = MOST_BYTES - 1_000 - sum(len(part.encode()) + 2 for part in parts)
     return "\n\n".join((*parts, *_details(plan.clusters, left))) + "\n"
+
+
+def saved_markdown(saved: PlanFile) -> str:
+    """Return what a plan was saved with as Markdown."""
+    return "".join(f"- {escape(line)}\n" for line in making_texts(saved))
 
 
 def error_markdown(error: Mm2mgrError) -> str:

@@ -8,13 +8,14 @@ from operator import eq
 
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import ListEntry
-from mm2mgr.connectors import RESTING, Connector
+from mm2mgr.connectors import RESTING
 from mm2mgr.output.console import STYLES, say, say_table
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, RenamedTopic, Volume
+from mm2mgr.plan.planfile import PlanFile
 from mm2mgr.plan.quotas import QuotaChange
+from mm2mgr.plan.saved import FlowMatrix
 from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
-from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
 _KEY_SIGNS = {"add": "+", "change": "~", "remove": "-"}
@@ -22,27 +23,18 @@ _LONGEST = 100
 _FLOWS = 8
 """How many flows and other connectors of a pair the matrix names."""
 _CONTEXT = 20
+_SAVED_NAMES = 8
 
 
-def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
+def say_topology(matrix: FlowMatrix) -> None:
     """Print the sources × targets matrix: per cell flows with their tasks.max and the pair's other connectors."""
-    sources = list(dict.fromkeys(flow.source.alias for flow in topology.flows))
-    targets = list(dict.fromkeys(flow.target.alias for flow in topology.flows))
-    cells: dict[tuple[str, str], list[str]] = {}
-    for flow in topology.flows:
-        tasks = f"{flow.tasks.maximum} task{'s' if flow.tasks.maximum != '1' else ''}"
-        cells.setdefault((flow.source.alias, flow.target.alias), []).append(f"{flow.name} ({tasks})")
-    for connector in connectors:
-        if connector.type != "source":
-            source, _, target = connector.pair.partition("->")
-            cells.setdefault((source, target), []).append(connector.type)
     rows = [
-        [source, *(few(cells.get((source, target), ["-"]), _FLOWS, " + ") for target in targets)] for source in sources
+        [source, *(few(cell or ("-",), _FLOWS, " + ") for cell in cells)]
+        for source, cells in zip(matrix.sources, matrix.cells, strict=True)
     ]
-    say_table(Table(["source \\ target", *targets], rows, wrap=targets))
-    flows, connects = len(topology.flows), len(topology.connects)
-    count = number_of(len(connectors), "connector")
-    say(f"{number_of(flows, 'flow')}, {count} on {number_of(connects, 'Connect cluster')}")
+    say_table(Table(["source \\ target", *matrix.targets], rows, wrap=matrix.targets))
+    flows, connects = number_of(matrix.flows, "flow"), number_of(matrix.connects, "Connect cluster")
+    say(f"{flows}, {number_of(matrix.connectors, 'connector')} on {connects}")
 
 
 def say_plan(plan: Plan, *, full: bool = False, explain: bool = False) -> None:
@@ -58,6 +50,23 @@ def say_plan(plan: Plan, *, full: bool = False, explain: bool = False) -> None:
     if costs := price_text(plan.price):
         say(f"Price: {costs}", style="bold")
     say(f"Data: {data_text(plan)}", style="bold")
+
+
+def making_texts(saved: PlanFile) -> Iterator[str]:
+    """Yield what a plan was saved with: when, by whom, of which tree, for which flows, with which options; and the
+    digest of its file."""
+    making, wish = saved.making, saved.as_shown.wish
+    by = (f"by {making.who}" if making.who else "", f"commit {making.commit}" if making.commit else "")
+    yield f"Saved: {', '.join(filter(None, (making.when, *by)))}"
+    parts = [f"owner {saved.as_shown.owner}", f"tree {few(saved.clusters, _SAVED_NAMES)}"]
+    parts += [f"templates {saved.templates}"] if saved.templates is not None else []
+    parts.append("all flows" if saved.only is None else f"flows {few(saved.only, _SAVED_NAMES)}")
+    parts += ["--prune"] if wish.prune else []
+    parts += [f"--allow {kind}" for kind in sorted(wish.allow)]
+    parts += [f"--allow-deletes {wish.allow_deletes}"] if wish.allow_deletes else []
+    parts += [f"--max-changes {wish.max_changes}"] if wish.max_changes is not None else []
+    yield f"Of: {', '.join(parts)}"
+    yield f"File: sha256 {saved.sha256}"
 
 
 def data_text(plan: Plan) -> str:
@@ -117,12 +126,16 @@ def _held_parts(plan: Plan) -> list[str]:
     """Say what stays as it is: what is blocked, and what runs where nothing could be read."""
     blocked = [change for change in plan.changes if change.action == "blocked"]
     flows = [change for change in blocked if change.type == "source"]
-    new = sum(change.before is None and not change.shown for change in flows)
-    stay = ("stays as it is", "stay as they are")
+    companions = [change for change in blocked if change.type != "source"]
+    new, new_companions = (
+        sum(change.before is None and not change.shown for change in changes) for changes in (flows, companions)
+    )
+    begin, stay = ("does not begin", "do not begin"), ("stays as it is", "stay as they are")
     counts = (
-        (new, "blocked flow", ("does not begin", "do not begin")),
+        (new, "blocked flow", begin),
         (len(flows) - new, "blocked flow", stay),
-        (len(blocked) - len(flows), "blocked checkpoint or heartbeat connector", stay),
+        (new_companions, "blocked checkpoint or heartbeat connector", begin),
+        (len(companions) - new_companions, "blocked checkpoint or heartbeat connector", stay),
         (sum(1 for cluster in plan.clusters if cluster.error), "unread Connect cluster", stay),
     )
     return [_count_text(count, noun, *verbs) for count, noun, verbs in counts if count]
@@ -163,9 +176,7 @@ def _again_sentence(again: Volume) -> str:
 
 def _moved_topics(change: Change) -> list[str]:
     """Return the topics that a connector takes over from another one with their stored offsets."""
-    over = change.takes_over
-    topics = change.takes.topics if change.takes else ()
-    return [topic for topic in topics if over is not None and not over.back and over.has_topic(topic)]
+    return [topic for topic in change.takes.topics if topic in change.takes.moved] if change.takes else []
 
 
 def plan_counts_text(plan: Plan) -> str:

@@ -48,7 +48,9 @@ def say_status(status: Status, *, notes: bool = False) -> None:
     for name, text, is_problem in beside:
         if is_problem:
             say(f"! {name}: {text}", STYLES["problem"])
-    say_failures(status.failures)
+    told_failures = status.told_failures()
+    say_failures(told_failures, sign=" ")
+    say_failures({where: failure for where, failure in status.failures.items() if where not in told_failures})
     failures = {one_line(failure.message) for failure in status.failures.values()}
     if not notes:  # why a flow is unknown is no note
         unknown = [flow for flow in status.flows if flow.health == "unknown"]
@@ -205,7 +207,9 @@ def _say_problems(connector: ConnectorState) -> None:
 
 def _tasks(flow: FlowStatus) -> str:
     states = Counter(task.state for task in flow.tasks)
-    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "0"
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or (
+        "unknown" if flow.state == "unknown" else "0"
+    )
 
 
 def _is_growing(flow: FlowStatus) -> bool:
@@ -333,10 +337,10 @@ def _lag_summary(report: LagReport) -> str:
     return ", ".join(filter(None, parts)) + _age_text(flow.lag_age_seconds for flow in report.flows)
 
 
-def say_failures(failures: Mapping[str, Failure], *, hints: bool = True) -> None:
-    """Print which clusters could not be read, why, and what to do."""
+def say_failures(failures: Mapping[str, Failure], *, hints: bool = True, sign: str = "!") -> None:
+    """Print which clusters could not be read, why, and what to do; without a `sign` those that a problem told of."""
     for cluster, failure in failures.items():
-        say(f"! {cluster}: {one_line(failure.message)}", style=STYLES["unknown"])
+        say(f"{sign} {cluster}: {one_line(failure.message)}", style=STYLES["unknown"])
         if hints and failure.hint:
             say(f"  {failure.hint}")
 

@@ -110,15 +110,17 @@ class Taken:
     """Topics that a write begins to mirror, with partitions and records to copy of each; `of` so many topics there.
 
     `stored` are those that it mirrored earlier: it goes on at its stored offsets, and only later records are to copy.
+    `moved` come with their stored offsets from a connector that it takes over: nothing of them is copied.
     """
 
     topics: Mapping[str, tuple[int, int]]
     of: int
     stored: frozenset[str] = frozenset()
+    moved: frozenset[str] = frozenset()
 
     def to_dict(self) -> dict[str, object]:
         counts = {name: {"partitions": parts, "records": records} for name, (parts, records) in self.topics.items()}
-        return {"topics": counts, "of": self.of, "stored": sorted(self.stored)}
+        return {"topics": counts, "of": self.of, "stored": sorted(self.stored), "moved": sorted(self.moved)}
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,8 @@ def writes_through_workers(config: Mapping[str, str]) -> bool:
     return not settings(_RECORD_PRODUCER, config).get("bootstrap.servers")
 
 
+MIRRORED = "mirrored-already"
+"""The rule of a write that would mirror records a second time."""
 Remarks = Mapping[Named, Sequence[Remark]]
 """What is said of connectors."""
 
@@ -145,8 +147,11 @@ def may_write_to_other_cluster(config: Mapping[str, str], worker: WorkerFacts | 
     return facts.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
 
 
-def check_jointly(changes: Mapping[Named, Change], connectors: Connectors) -> Remarks:
-    """Return the objections to connectors because of others that run, or will run.
+def check_jointly(
+    changes: Mapping[Named, Change], connectors: Connectors, repeating: Container[Named] = frozenset()
+) -> Remarks:
+    """Return the objections to connectors because of others that run, or will run; of connectors that are `repeating`
+    what one that is no longer declared has mirrored, that says it already.
 
     There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
     """
@@ -163,22 +168,36 @@ def check_jointly(changes: Mapping[Named, Change], connectors: Connectors) -> Re
     of_ours = find(replace(estate, subjects=ours), (_rules_by_id()[_OUR_OWN],))
     result: dict[Named, list[Remark]] = {}
     for finding, hit in (*find(estate, rules_together()), *of_ours):
-        remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
-        for connector in dict.fromkeys(names[subject] for subject in hit.subjects):
-            if connector in changes:
+        concerned = list(dict.fromkeys(names[subject] for subject in hit.subjects))
+        abandoned = [connector for connector in concerned if connectors.is_abandoned(connector)]
+        takes_over = finding.rule == "overlap" and len(abandoned) == len(concerned) - 1
+        remedy = _without_others(finding, concerned, connectors, changes, takes_over=takes_over)
+        for connector in concerned:
+            if connector in changes and not (takes_over and connector in repeating):
                 result.setdefault(connector, []).append(_remark(finding, remedy))
     return result
 
 
-def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:
-    """Return the fix, with what to do about connectors that are part of the finding and not of the tree."""
-    others = [connector for connector in dict.fromkeys(concerned) if connector not in connectors.desired]
-    parts = [finding.fix]
-    for connect, name in others:
-        ours = connectors.is_abandoned((connect, name))
-        held = connectors.deletes_held
-        pruned = f"it is deleted in a later round: {held}" if held else "--prune deletes it"
-        place = f"no longer declared: {pruned}" if ours else "not managed by this tree: stop or delete it there"
+def _without_others(
+    finding: Finding,
+    concerned: Iterable[Named],
+    connectors: Connectors,
+    changes: Mapping[Named, Change],
+    *,
+    takes_over: bool,
+) -> str:
+    """Return the fix, with what to do about connectors that are part of the finding and not of the tree; that alone
+    where one of the tree does what others `takes_over`, which it no longer declares, still do."""
+    parts = [] if takes_over else [finding.fix]
+    for connect, name in (connector for connector in concerned if connector not in connectors.desired):
+        if not connectors.is_abandoned((connect, name)):
+            place = "not managed by this tree: stop or delete it there"
+        elif connectors.deletes_held:
+            place = f"no longer declared: it is deleted in a later round: {connectors.deletes_held}"
+        elif (connect, name) in changes:
+            place = "no longer declared, and its deletion is blocked here: see there"
+        else:
+            place = "no longer declared: let this one take its topics over by moved:, or --prune deletes it"
         parts.append(f"'{name}' on Connect cluster '{connect}' is {place}")
     return "; or ".join(parts)
 
@@ -409,7 +428,8 @@ def wrong(changes: Changes, facts: Facts) -> Remarks:
 
     What is blocked leaves in place what runs. Of what runs already all warns.
     """
-    together = check_jointly(changes, facts.connectors)
+    repeating = {named for named, remarks in facts.against.items() if any(of.rule == MIRRORED for of in remarks)}
+    together = check_jointly(changes, facts.connectors, repeating)
     read = {named: {remark.rule for remark in facts.against[named]} for named in facts.against}
     by_itself = {  # what was asked of each worker says it once, with their names
         named: [

@@ -15,7 +15,7 @@ from mm2mgr.comparison.ownership import JOURNAL_KEY, Journal, TakeOver
 from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change, RenamedTopic, connector_text
-from mm2mgr.plan.judges import Connectors
+from mm2mgr.plan.judges import MIRRORED, Connectors
 from mm2mgr.plan.renames import TAKEN, objections, renamed_topics, where_it_goes_on
 from mm2mgr.plan.widening import (
     MirroredState,
@@ -35,7 +35,7 @@ from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
 
-ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names", TAKEN: TAKEN}
+ALLOWED_BY = {MIRRORED: "mirror-again", "target-names": "target-names", TAKEN: TAKEN}
 """The costly kind of change (`price.KINDS`) that an objection is about."""
 
 
@@ -217,7 +217,7 @@ def judge(
 
 
 def _twice(text: str, remedy: str) -> Remark:
-    return Remark(text, "blocks", remedy, "mirrored-already")
+    return Remark(text, "blocks", remedy, MIRRORED)
 
 
 def _objection_duplicates(

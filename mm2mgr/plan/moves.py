@@ -286,7 +286,7 @@ class _Planning:
             self.changes[giver] = gives
         for companion in beside:
             self.changes[companion] = self.delete_change(
-                companion, receiver, f"it served only '{giver[1]}', whose topics move"
+                companion, receiver, "it served only connectors whose topics move"
             )
 
     def taken_over(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> TakeOver:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from mm2mgr.comparison.ownership import Journal, without_journal
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.json_values import JsonObject, to_json
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Price, Wish
 from mm2mgr.plan.quotas import QuotaChange
+from mm2mgr.plan.saved import UNKNOWN, FlowMatrix, Making, check_shape, parse_matrix, parse_plan
 from mm2mgr.remarks import Remark
 from mm2mgr.secrets import mask
 from mm2mgr.text import few
@@ -29,21 +31,35 @@ FORMAT = 1
 PLAN = FileKind(
     "a plan file", lambda head: '"mm2mgr-plan"' in head[:100], mode=0o600, failure="the plan could not be written"
 )
-_ANEW = "make and review a new one: mm2mgr plan --out FILE"
+_MAKE = "make one with mm2mgr plan --out FILE"
+ANEW = "make and review a new one: mm2mgr plan --out FILE"
 
 
 @dataclass(frozen=True)
 class PlanFile:
     """The content of a plan file: the tree it was made from, how, and the plan itself as JSON-ready values.
 
-    `page` is the plan as it was shown to people, for reading alone: nothing is written by it.
+    `as_shown` is that plan as people see it, made of the same values, without the configs that the file does not hold;
+    `matrix` the flows of the whole tree (None: the plan is about some of them), and `sha256` the digest of the file.
     """
 
     clusters: tuple[str, ...]
     templates: str | None
     only: tuple[str, ...] | None
     plan: JsonObject
-    page: str = ""
+    as_shown: Plan
+    matrix: FlowMatrix | None
+    making: Making
+    sha256: str
+
+    def to_dict(self) -> JsonObject:
+        """Return the plan as `plan -o json` has it, with what it was saved with."""
+        clusters = [
+            {**part, "changes": [{k: change[k] for k in change if k != "saw"} for change in part["changes"]]}
+            for part in self.plan["clusters"]
+        ]
+        saved = {"clusters": list(self.clusters), "templates": self.templates, "only": self.only and list(self.only)}
+        return {**self.plan, "clusters": clusters, "saved": {**to_json(self.making), **saved, "sha256": self.sha256}}
 
     @property
     def waiting(self) -> dict[Named, str]:
@@ -57,22 +73,24 @@ class PlanFile:
 
     @property
     def wish(self) -> Wish:
-        """How the plan was made. All its changes and deletes were reviewed, so no number of them needs another word."""
+        """How the plan was made. All its deletes were reviewed, so no number of them needs another word."""
         deletes = sum(change["action"] == "delete" for part in self.plan["clusters"] for change in part["changes"])
         return Wish(
-            prune=bool(self.plan.get("prune")),
-            allow=frozenset(map(str, self.plan.get("allow") or ())),
-            allow_deletes=max(deletes, int(self.plan.get("allow_deletes") or 0)),
+            prune=self.plan["prune"],
+            allow=frozenset(self.plan["allow"]),
+            allow_deletes=max(deletes, self.plan["allow_deletes"]),
+            max_changes=self.plan["max_changes"],
         )
 
 
-def write_plan(  # noqa: PLR0913, PLR0917 - the plan, how it was made, and how it reads
+def write_plan(  # noqa: PLR0913, PLR0917 - the plan, how it was made, and of what
     path: Path,
     plan: Plan,
     clusters: Sequence[str],
     templates: str | None,
     only: Sequence[str] | None,
-    page: str = "",
+    matrix: FlowMatrix | None = None,
+    making: Making = UNKNOWN,
 ) -> None:
     """Write the plan so that the file is either whole or not there; a file that is no plan is not overwritten."""
     content = to_json(plan)
@@ -81,60 +99,75 @@ def write_plan(  # noqa: PLR0913, PLR0917 - the plan, how it was made, and how i
             written["saw"] = _digests_of(change)
     document = {
         "mm2mgr-plan": FORMAT,
+        "made": to_json(making),
         "clusters": list(clusters),
         "templates": templates,
         "only": None if only is None else list(only),
+        "topology": to_json(matrix),
         "plan": content,
-        "page": page,
     }
     write_whole(path, json.dumps(document, indent=1) + "\n", PLAN)
 
 
 def read_plan(path: Path) -> PlanFile:
-    """Read a plan file; Mm2mgrError when it is not one."""
+    """Read a plan file; Mm2mgrError, with the key, when it is not one that `write_plan` writes."""
     try:
-        document = json.loads(read_bytes(path, _MOST_BYTES))
+        data = read_bytes(path, _MOST_BYTES)
+        document = json.loads(data.decode(), object_pairs_hook=_object)
     except Unreadable as error:
-        raise Mm2mgrError(f"{path}: {error}") from error
+        raise Mm2mgrError(f"{path}: {error}", hint=_MAKE) from error
     except RecursionError as error:
-        raise Mm2mgrError(f"{path}: not a plan file: nested too deeply") from error
+        raise Mm2mgrError(f"{path}: not a plan file: nested too deeply", hint=_MAKE) from error
+    except UnicodeDecodeError as error:
+        raise Mm2mgrError(f"{path}: not a plan file: byte {error.start + 1} is not UTF-8", hint=_MAKE) from error
     except ValueError as error:
-        raise Mm2mgrError(f"{path}: not a plan file: {error}", hint="make one with mm2mgr plan --out FILE") from error
-    if (
-        not isinstance(document, dict)
-        or document.get("mm2mgr-plan") != FORMAT
-        or not isinstance(document.get("plan"), dict)
-    ):
-        raise Mm2mgrError(f"{path}: not a plan file of format {FORMAT}", hint="make one with mm2mgr plan --out FILE")
+        raise Mm2mgrError(f"{path}: not a plan file: {error}", hint=_MAKE) from error
+    kind = document.get("mm2mgr-plan") if isinstance(document, dict) else None
+    if not isinstance(kind, int) or isinstance(kind, bool):
+        raise Mm2mgrError(f"{path}: not a plan file of mm2mgr", hint=_MAKE)
+    if kind != FORMAT:
+        problem = f"{path}: a plan file of format {kind}, and this mm2mgr reads format {FORMAT}"
+        raise Mm2mgrError(problem, hint=f"use the mm2mgr that wrote it, or {_MAKE}")
     try:
-        return _parse_document(document)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise Mm2mgrError(f"{path}: this plan file is damaged", hint="make one with mm2mgr plan --out FILE") from error
+        return _parse_document(document, hashlib.sha256(data).hexdigest())
+    except ValueError as error:
+        raise Mm2mgrError(f"{path}: this plan file is damaged: {error}", hint=_MAKE) from error
 
 
-def _parse_document(document: JsonObject) -> PlanFile:
-    only, plan = document["only"], document["plan"]
-    names = [cluster["connect"] for cluster in plan["clusters"]] + [
-        str(cluster["error"]) for cluster in plan["clusters"]
-    ]
-    names += [
-        change[key] for cluster in plan["clusters"] for change in cluster["changes"] for key in ("connector", "action")
-    ]
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError("a name that is not text")
-    templates = document["templates"]
-    paths = [*document["clusters"], *([] if templates is None else [templates])]
-    if any(
-        b"\0" in os.fsencode(path) for path in paths
-    ):  # other types, and characters that no path can hold, are refused too
-        raise ValueError("an invalid path")
-    page = document.get("page", "")
-    if not isinstance(page, str):
-        raise TypeError("a page that is not text")
-    names_only = None if only is None else tuple(str(flow) for flow in only)
-    plan_file = PlanFile(tuple(document["clusters"]), templates, names_only, plan, page)
-    plan_file.wish  # noqa: B018  a number that is none shows here
-    return plan_file
+def _object(pairs: Sequence[tuple[str, object]]) -> JsonObject:
+    """Return an object of JSON; ValueError for one that says two things under the same key."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"{key}: it is there twice")
+    return values
+
+
+def _parse_document(document: JsonObject, sha256: str) -> PlanFile:
+    check_shape(document)
+    paths = [("clusters", path) for path in document["clusters"]]
+    for key, path in (*paths, ("templates", document["templates"] or "")):
+        _check_path(key, path)
+    matrix, only = document["topology"], document["only"]
+    return PlanFile(
+        tuple(document["clusters"]),
+        document["templates"],
+        None if only is None else tuple(only),
+        document["plan"],
+        parse_plan(document["plan"]),
+        None if matrix is None else parse_matrix(matrix),
+        Making(**document["made"]),
+        sha256,
+    )
+
+
+def _check_path(key: str, path: str) -> None:
+    try:
+        is_path = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_path = False
+    if not is_path:
+        raise ValueError(f"{key}: no file can have such a path")
 
 
 def as_reviewed(reviewed: JsonObject, now: Plan) -> Plan:
@@ -143,23 +176,19 @@ def as_reviewed(reviewed: JsonObject, now: Plan) -> Plan:
     A Connect cluster that cannot be read holds up no other: now, it is in the plan with its error. Then, its changes
     were never reviewed, so they are left out, also with an error.
     """
-    try:
-        differences = list(_differences(reviewed, now))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Mm2mgrError("the plan file is damaged", hint=_ANEW) from error
-    if differences:
+    if differences := list(_differences(reviewed, now)):
         shown = few(differences, 5, "; ")
-        raise StalePlan(f"the plan is stale: {shown}", hint=_ANEW)
+        raise StalePlan(f"the plan is stale: {shown}", hint=ANEW)
     unread = {cluster["connect"] for cluster in reviewed["clusters"] if cluster["error"]}
     reason = "it could not be read when the plan was made, so its changes were never reviewed"
     return replace(
         now,
         clusters=tuple(
-            ClusterPlan(part.connect, error=reason, hint=_ANEW) if part.connect in unread and not part.error else part
+            ClusterPlan(part.connect, error=reason, hint=ANEW) if part.connect in unread and not part.error else part
             for part in now.clusters
         ),
         quotas=tuple(
-            quota.as_blocked(Remark(reason, remedy=_ANEW))
+            quota.as_blocked(Remark(reason, remedy=ANEW))
             if quota.is_write and _unread_quota(reviewed, quota)
             else quota
             for quota in now.quotas
@@ -169,7 +198,7 @@ def as_reviewed(reviewed: JsonObject, now: Plan) -> Plan:
 
 def _unread_quota(reviewed: JsonObject, change: QuotaChange) -> bool:
     named = change.kafka, change.entity.client_id, change.entity.user
-    was = _by_entity(reviewed.get("quotas") or []).get(named)
+    was = _by_entity(reviewed["quotas"]).get(named)
     return was is not None and was["action"] == "blocked"
 
 
@@ -177,14 +206,14 @@ def _differences(before: JsonObject, now: Plan) -> Iterator[str]:
     after = to_json(now)
     if any(before.get(key) != after[key] for key in ("owner", "prune", "allow")):
         yield "owner, --prune or --allow differs from the saved plan"
-    old = {cluster["connect"]: cluster for cluster in before.get("clusters", [])}
+    old = {cluster["connect"]: cluster for cluster in before["clusters"]}
     new = {cluster.connect: cluster for cluster in now.clusters}
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
             yield f"Connect cluster '{name}' is in only one of the two plans"
         elif not (new[name].error or old[name]["error"]):
             yield from _changes_of(name, old[name], new[name])
-    yield from _changed_quotas(before.get("quotas") or [], after["quotas"])
+    yield from _changed_quotas(before["quotas"], after["quotas"])
 
 
 def _changes_of(name: str, old: JsonObject, new: ClusterPlan) -> Iterator[str]:
@@ -200,14 +229,24 @@ def _changes_of(name: str, old: JsonObject, new: ClusterPlan) -> Iterator[str]:
             yield f"{name}/{connector}: reviewed as {actions}"
         elif _essence(was) != _essence(now):
             yield f"{name}/{connector}: other keys would change than reviewed"
-        elif was.get("saw") and (was["saw"].get("config"), was["saw"].get("wanted")) != (
+        elif (was["saw"]["config"], was["saw"]["wanted"]) != (
             _digest(_without_journal(change)),
             _digest(change.config),
         ):
             yield f"{name}/{connector}: its config was changed since the plan was made"
+        elif change.action in WRITES and (costs := _unreviewed_costs(was["price"] or {}, change.price)):
+            yield f"{name}/{connector}: {costs}, which was not reviewed"
+
+
+def _unreviewed_costs(reviewed: JsonObject, now: Price) -> str:
+    """Say what a change has come to cost since; figures alone are none of it, since they grow while connectors run."""
+    if now.again and not reviewed.get("again"):
+        return "records would be mirrored again"
+    return now.irreversible[-1] if len(now.irreversible) > len(reviewed.get("irreversible", ())) else ""
 
 
 _QuotaKey = tuple[str, str, str]
+_COMPARED_OF_QUOTAS = ("action", "before", "after", "bytes_per_second", "brokers")
 
 
 def _by_entity(quotas: Sequence[JsonObject]) -> dict[_QuotaKey, JsonObject]:
@@ -216,11 +255,11 @@ def _by_entity(quotas: Sequence[JsonObject]) -> dict[_QuotaKey, JsonObject]:
 
 def _changed_quotas(before: Sequence[JsonObject], after: Sequence[JsonObject]) -> Iterator[str]:
     """Yield the quotas that would be written otherwise than reviewed; blocked ones, then or now, are not."""
-    old, new, none = _by_entity(before), _by_entity(after), {"before": None, "after": None, "action": ""}
+    old, new, none = _by_entity(before), _by_entity(after), dict.fromkeys(_COMPARED_OF_QUOTAS)
     for named in sorted(old.keys() | new.keys()):
         was, now = old.get(named, none), new.get(named, none)
         is_done = now["before"] == now["after"] == was["after"]
-        is_same = (was["before"], was["after"]) == (now["before"], now["after"])
+        is_same = all(was[key] == now[key] for key in _COMPARED_OF_QUOTAS)
         if not (is_same or is_done or "blocked" in (was["action"], now["action"])):
             yield f"{named[0]}: the quota of client id {named[1]} is not as reviewed"
 
@@ -229,8 +268,8 @@ def _is_done(was: JsonObject, now: Change | None) -> bool:
     """Tell whether a reviewed change was carried out, or begun by an apply that did not come to its end."""
     if was["action"] == "delete":
         return now is None
-    saw = was.get("saw") or {}
-    if now is None or was["action"] not in WRITES or not saw.get("wanted"):
+    saw = was["saw"]
+    if now is None or was["action"] not in WRITES or not saw["wanted"]:
         return False
     if now.action == "no-op":
         rests = was["state"] is None or was["state"]["after"] == now.shown

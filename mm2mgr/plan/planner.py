@@ -255,6 +255,8 @@ def _with_topics(
         return change
     verdict, listed, takes = verdicts[widening.full_name], state.kafka(widening.source), topics_taken(widening, state)
     takes = takes and without_renamed(takes, verdict.renames)
+    if takes and (over := change.takes_over) and not over.back:
+        takes = replace(takes, moved=frozenset(filter(over.has_topic, takes.topics)))
     change = replace(change, takes=takes, ends=verdict.ends, renames=verdict.renames)
     if listed and takes and not takes.topics:
         nothing = matches_nothing(draft.declared.flows[change.flows[0]], listed.topics)

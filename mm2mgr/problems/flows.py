@@ -27,7 +27,7 @@ from mm2mgr.problems.kind import (
     kind,
     name_some,
 )
-from mm2mgr.text import number_of, span_text
+from mm2mgr.text import few, number_of, span_text
 from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import text_of
@@ -279,7 +279,16 @@ class WorkersSilent(ProblemEvidence):
     target_read: bool
     "whether the target's end offsets could be read"
     own_kafka: str = ""
-    "the Kafka cluster that the workers live on, where they answer and it does not; empty: the workers do not answer"
+    "the Kafka cluster that the workers live on, where it does not answer"
+    silent_urls: tuple[str, ...] = ()
+    "those of the workers' URLs that accepted the connection all the same, and gave no answer"
+    workers_answer: bool = False
+    "whether the workers answer, so that only their Kafka cluster does not"
+
+    def places(self, connect: str) -> tuple[str, ...]:
+        """Return the clusters whose silence it is, as the failures of a status name them."""
+        workers = () if self.workers_answer else (f"connect {connect}",)
+        return (*workers, *([f"kafka {self.own_kafka}"] if self.own_kafka else ()))
 
     def command(self, problem: LiveProblem) -> str:
         return problem.check_command
@@ -287,26 +296,38 @@ class WorkersSilent(ProblemEvidence):
     def sentence(self, problem: LiveProblem) -> str:
         still = "the target does not move" if self.target_read else "the target could not be read"
         connect, own = problem.subject.connect, self.own_kafka
-        silent = f"{own}, on which the workers of {connect} live, does not answer" if own else ""
-        remedy = "its brokers, restart nothing: workers and tasks go on by themselves"
+        silent, remedy = f"no worker of {connect} answers", "start its workers: they go on at the stored offsets"
+        if own and not self.workers_answer:
+            silent += f", nor does {own}, on which they live"
+            remedy = "start its brokers first, then the workers that stay silent: they go on at the stored offsets"
+        elif own:
+            silent = f"{own}, on which the workers of {connect} live, does not answer"
+            remedy = "start its brokers, restart nothing: workers and tasks go on by themselves"
+        elif self.silent_urls:
+            silent += f", though {few(self.silent_urls)} accept{'s' * (len(self.silent_urls) == 1)} connections"
+            remedy = "look at process and log there, and restart what stays silent: it goes on at the stored offsets"
         return (
-            f"{silent or f'no worker of {connect} answers'}: at least {self.lag_records} records wait,"
-            f" {self.grown_records} of them new in the last {span_text(problem.seconds)}, and {still}; start"
-            f" {remedy if own else 'its workers: they go on at the stored offsets'}"
+            f"{silent}: at least {self.lag_records} records wait, {self.grown_records} of them new in the last"
+            f" {span_text(problem.seconds)}, and {still}; {remedy}"
         )
 
 
-def workers_silent(flow: Flow, lag: FlowLag, points: Points, own_kafka: str = "") -> Iterator[LiveProblem]:
+def workers_silent(
+    flow: Flow, lag: FlowLag, points: Points, own_kafka: str = "", silent_urls: tuple[str, ...] | None = None
+) -> Iterator[LiveProblem]:
     """Judge a flow whose workers know nothing, by its lag since, as `points` of looks have it: a target that moves
     shows that they run. Where what arrived cannot be counted, only what came since the last look is sure to wait.
-    `own_kafka`: where they answer, and the Kafka cluster that they live on does not."""
+    `own_kafka`: the Kafka cluster that they live on, where it does not answer. `silent_urls`: where they accept
+    connections and do not answer (None: they answer)."""
     uncounted = lag.last_stored is not None and lag.last_stored.uncounted
     going = lag_trend(points[-2:] if uncounted else points, (), 0.0, frozen=True)
     is_still = lag.last_stored is not None and lag.last_stored.target_moves is False
     rests = flow.settings.state in RESTING_WORDS
     if going and going.direction == "growing" and is_still and not rests and lag.total_records:
         waiting = going.records if uncounted else lag.total_records
-        evidence = WorkersSilent(waiting, going.records, not lag.blind, own_kafka)
+        evidence = WorkersSilent(
+            waiting, going.records, not lag.blind, own_kafka, silent_urls or (), silent_urls is None
+        )
         yield LiveProblem(evidence, ProblemSubject(flow.connect.name, flow=flow.id), going.seconds)
 
 

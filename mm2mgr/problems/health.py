@@ -30,10 +30,10 @@ from mm2mgr.problems import companion_problems, flow_problems
 from mm2mgr.problems.audit import audit_differs, not_audited
 from mm2mgr.problems.connectors import Orphan, companion_rests_by_hand, find_orphans
 from mm2mgr.problems.failover import failover_problems, rehearsal_problems
-from mm2mgr.problems.flows import Resting, danger_text, find_overlaps, often_interrupted, workers_silent
+from mm2mgr.problems.flows import Resting, WorkersSilent, danger_text, find_overlaps, often_interrupted, workers_silent
 from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem, ProblemSubject, name_some
 from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
-from mm2mgr.text import few, one_line, span_text
+from mm2mgr.text import few, number_of, one_line, span_text
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.reach import text_of
 
@@ -159,6 +159,17 @@ class Status:
             *(offsets.problem for offsets in self.stale_offsets if offsets.is_problem),
             *records_lost((loss for loss in self.losses if loss.flow not in declared), self.taken_at),
         )
+
+    def told_failures(self) -> dict[str, Failure]:
+        """Return the failures that a problem of flows is about: workers that nobody can read are one thing wrong, as
+        often as it is told."""
+        silent = ((problem.subject.connect, problem.evidence) for flow in self.flows for problem in flow.problems)
+        places = [evidence.places(connect) for connect, evidence in silent if isinstance(evidence, WorkersSilent)]
+        return {
+            where: failure
+            for where, failure in self.failures.items()
+            if any(where in silent_places for silent_places in places)
+        }
 
     def counts(self) -> dict[str, int]:
         """Return how many flows have each health, worst first."""
@@ -337,13 +348,14 @@ def _unread_status(
     reading: Reading, flow: Flow, lost: Iterable[LossEntry], lag: FlowLag | None, memory: FlowMemory
 ) -> FlowStatus:
     """Judge a flow whose workers do not answer, by what they stored last and by both Kafka clusters."""
-    failure = reading.connects[flow.connect.name].failure
+    connect = reading.connects[flow.connect.name]
+    failure, own = connect.failure, flow.connect.kafka if reading.home_failure(connect.name) else ""
     reason = one_line(failure.message) if failure else "no source connector was rendered for this flow"
     lost, last_lag = list(lost), lag if lag and lag.last_stored and lag.total_records is not None else None
     points = memory.progress.get(FLOW, ())
     going = lag_trend(points, (), 0.0, frozen=True) if last_lag else None
     problems = (
-        *(workers_silent(flow, last_lag, points) if last_lag and not memory.rest else ()),
+        *(workers_silent(flow, last_lag, points, own, connect.silent_urls) if last_lag and not memory.rest else ()),
         *records_lost(lost, reading.taken_at),
         *audit_differs(lost, reading.taken_at),
     )
@@ -497,7 +509,7 @@ def offsets_note(case: FlowCase, grown: str) -> str:
         every = span_text(case.flow.connect.model.flush_interval)
         parts.append(f"workers store offsets every {every} (flush_interval), so the true lag may be lower")
     parts += [
-        part for part in (grown, _nothing_stored(case), _past_end(case), _marker(case), _unread_note(case)) if part
+        part for part in (grown, _nothing_stored(case), _past_end(case), _markers(case), _unread_note(case)) if part
     ]
     target = case.reading.clusters.get(case.flow.target.alias)
     if target and target.failure:
@@ -571,7 +583,11 @@ def _at_most(case: FlowCase, end_offsets: int) -> str:
     return f"{end_offsets} records{unknown if case.exactly_once is None else ''}"
 
 
-def _marker(case: FlowCase) -> str:
+def _markers(case: FlowCase) -> str:
+    if markers := sum(partition.markers for partition in case.lag.counted_partitions):
+        level = "" if case.lag.total_records else "level: "
+        offsets = f"{number_of(markers, 'offset')} at the end of its logs"
+        return f"{level}{offsets} {'hold' if markers > 1 else 'holds'} nothing to mirror, such as transaction markers"
     single = case.lag.total_records and all(partition.lag_records <= 1 for partition in case.lag.counted_partitions)
     return "one record behind can be a transaction's end marker, which is never mirrored" if single else ""
 

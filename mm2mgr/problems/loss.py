@@ -19,6 +19,7 @@ LOSS_CAUSES: Mapping[str, str] = {
     "re-created": "the topic was deleted and created again",
     "past-end": "the stored offset is not in the log: the topic was created again, or truncated",
     "truncation": "the end of the log went back",
+    "erased": "the topic on the target was deleted and created again, or truncated, after they had arrived",
     "missing": "an audit did not find them on the target",
     "duplicated": "an audit found them more than once on the target",
     "altered": "an audit found them with another key, value, timestamp or headers on the target",
@@ -26,12 +27,14 @@ LOSS_CAUSES: Mapping[str, str] = {
     "extra": "an audit found them on the target alone",
 }
 """What happened, by the cause of an entry of the ledger; the last five are what an audit finds."""
+_FATES = {"erased": "are gone from the target"}
 _RESET = "compare the topic with the target; stop the flow and reset its offsets where new records are skipped"
 LOSS_REMEDIES: Mapping[str, str] = {
     "retention": "give the topic longer retention or the flow more tasks",
     "re-created": _RESET,
     "past-end": "compare the topic with the target, then stop the flow and reset these offsets",
     "truncation": _RESET,
+    "erased": "to mirror again what the source still has, stop the flow, reset the offsets of the topic, and resume it",
     "missing": "`mm2mgr audit FLOW --repair-plan` prints how they are mirrored again",
     "duplicated": "look in `mm2mgr history` for a restart then; with delivery: exactly_once none comes twice",
     "altered": "look for a transformation or another writer: `mm2mgr audit FLOW --show-values`",
@@ -56,7 +59,7 @@ class RecordsLost(ProblemEvidence):
     topic: str
     "topic on the source"
     cause_of_loss: str
-    "retention, re-created, past-end or truncation"
+    "retention, re-created, past-end, truncation or erased"
     records: int
     "how many at most, of all partitions"
     least_records: int
@@ -83,7 +86,8 @@ class RecordsLost(ProblemEvidence):
         by_flow = ", perhaps by this flow's own consumer, whose allow.auto.create.topics is true"
         is_by_flow = cause == "re-created" and bool(self.flow_creates_topics)
         return (
-            f"{self._count()} of topic {self.topic} may never arrive, first seen {_ago(problem.seconds)}:"
+            f"{self._count()} of topic {self.topic} {_FATES.get(cause, 'may never arrive')}, first seen"
+            f" {_ago(problem.seconds)}:"
             f" {LOSS_CAUSES[cause]}{by_flow * is_by_flow}: {parts}; {LOSS_REMEDIES[cause]}; acknowledge with mm2mgr"
             f" losses {entries}"
         )

@@ -138,7 +138,8 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
             "cause",
             "string",
             "",
-            "retention, re-created, past-end or truncation; an audit: missing, duplicated, altered, reordered, extra",
+            "retention, re-created, past-end, truncation or erased; an audit: missing, duplicated, altered, reordered,"
+            " extra",
         ),
         TableColumn(
             "evidence", "string", "", "how it was seen: log-start, target, offsets, topic-id, log-end or records"

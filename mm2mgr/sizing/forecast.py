@@ -114,8 +114,7 @@ def _add(limits: dict[str, LimitPassed], kind: str, passed: Iterable[LimitPassed
 def _forecast(week: LoadWeek | None, growth: float | None, limits: Mapping[str, LimitPassed]) -> LimitForecast:
     weeks = week.weeks if week else 0
     if growth is None and not limits:
-        many = f"there are {weeks}" if weeks != 1 else "there is one"
-        reason = f"No forecast: growth shows from two weeks of measurements on, and {many}."
+        reason = "No forecast: growth shows from two weeks of measurements on; there are fewer."
         if weeks > 1:
             reason = "No forecast: too few hours of the newest week were measured in an earlier one, too."
         return LimitForecast(None, weeks, limits, reason)

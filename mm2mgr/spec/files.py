@@ -233,6 +233,16 @@ def _tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[
     return files, problems
 
 
+def tree_state(sources: Sequence[Path]) -> object:
+    """Return what differs once a file of the tree was written, came or went: names, times and sizes; nothing is read.
+    A tree that cannot be listed has a state too."""
+    try:
+        paths = [path for path, _ in _tree_files(sources)[0]]
+        return tuple((str(path), of.st_mtime_ns, of.st_size, of.st_ino) for path in paths for of in [path.stat()])
+    except (OSError, Mm2mgrError) as error:
+        return str(error)
+
+
 def _unreadable(error: OSError) -> str:
     return f"cannot be read: {error.strerror}"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +38,124 @@ def test_plan_names_flows_as_apply_does(site: Site, mm2mgr: Command) -> None:
     assert {"logs:a->west", "orders:a->east"} <= named
 
 
-def test_a_saved_plan_is_shown_without_asking_anybody(site: Site, mm2mgr: Command) -> None:
-    page = mm2mgr("plan", "-o", "markdown", "--out", "plan.json").out
+SHOW = ("plan", "--show", "plan.json")
+
+
+def made_lines(file: str = "plan.json") -> str:
+    """Return a pattern of what `plan --show` says of a plan file itself."""
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return (
+        rf"Saved: \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ, by sam\nOf: owner team, tree clusters, .*\nFile: sha256 {digest}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--full",), ("--explain",), ("orders",), ("--label", "dc=west"), ("--prune", "--max-changes", "1")],
+    ids=" ".join,
+)
+def test_a_saved_plan_is_shown_as_it_was_without_asking_anybody(
+    site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("MM2MGR_WHO", "sam")
+    tree = next(mm2mgr.tree.glob("*.yaml"))
+    tree.write_text(tree.read_text().replace("cluster_id: west", "cluster_id: west, labels: {dc: west}"))
+    code = 1 if "--max-changes" in words else 0
+    shown = [word for word in words if word in {"--full", "--explain"}]
+    text = mm2mgr("plan", *words, "--out", "plan.json", code=code).out
+    page, values = (mm2mgr("plan", *words, "-o", form, code=code).out for form in ("markdown", "json"))
     before = sum(len(fake.requests) for fake in site.fakes.values())
-    assert mm2mgr("plan", "--show", "plan.json").out == page
-    assert mm2mgr("plan", "--show", "plan.json", "-o", "json").json["counts"]["create"] == ALL
+    mm2mgr.tree.rename("elsewhere")
+    again = mm2mgr(*SHOW, *shown)
+    assert again.err == ""
+    assert again.out.startswith(text)
+    assert re.fullmatch(made_lines(), again.out.removeprefix(text))
+    assert mm2mgr(*SHOW, "-o", "markdown").out.startswith(f"{page}\n- Saved: ")
+    document = mm2mgr(*SHOW, "-o", "json").json
+    assert (document.pop("saved")["who"], document) == ("sam", json.loads(values))
     assert sum(len(fake.requests) for fake in site.fakes.values()) == before, "no cluster is asked"
+
+
+def test_what_apply_compares_is_what_is_shown(site: Site, mm2mgr: Command) -> None:
+    """Whatever somebody wrote into the file beside it: there is no other text in it."""
+    site.converge()
+    site.forget()
+    site.declare(FLOWS.replace("[orders]}", "[orders]}, tasks: {max: 3}"))
+    mm2mgr("plan", "--out", "plan.json")
     file = Path("plan.json")
-    file.write_text(file.read_text().replace("### mm2mgr plan", "\\u001b[2J"))
-    assert "\x1b" not in mm2mgr("plan", "--show", "plan.json").out
-    for more in ("orders", "--prune", "--detailed-exitcode"):
-        assert "--show prints a saved plan as it is" in mm2mgr("plan", "--show", "plan.json", more, code=64).err
-    Path("other.json").write_text("{}")
-    assert "not a plan file" in mm2mgr("plan", "--show", "other.json", code=1).err
+    assert "~ tasks.max: 1 -> 3" in mm2mgr(*SHOW).out
+    text = file.read_text()
+    file.write_text(text.replace('"after": "3"', '"after": "\\u001b[2J2"'))
+    shown = mm2mgr(*SHOW).out
+    assert "~ tasks.max: 1 -> \\x1b[2J2" in shown
+    assert "\x1b" not in shown
+    assert "other keys would change than reviewed" in mm2mgr("apply", "plan.json", code=1).err
+    file.write_text(text.replace("orders (3 tasks)", "orders (2 tasks)"))
+    assert "orders (2 tasks)" in mm2mgr(*SHOW).out
+    assert "the tree has other flows than reviewed" in mm2mgr("apply", "plan.json", code=1).err
+    assert site.east.writes == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [("orders",), ("--prune",), ("--detailed-exitcode",), ("--out", "x"), ("--label", "a=b")],
+)
+def test_a_saved_plan_is_shown_as_it_is(mm2mgr: Command, more: tuple[str, ...]) -> None:
+    assert "--show prints a saved plan as it is" in mm2mgr(*SHOW, *more, code=64).err
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "plan.json: no such file"),
+        (b"", "not a plan file: Expecting value"),
+        (b'{"mm2mgr-plan": 1, "made": {"when": ', "not a plan file: Expecting value: line 1"),
+        (b"{}", "not a plan file of mm2mgr"),
+        (b"[1]", "not a plan file of mm2mgr"),
+        (b'{"format_version": "1.2", "resource_changes": []}', "not a plan file of mm2mgr"),
+        (b'{"mm2mgr-plan": true}', "not a plan file of mm2mgr"),
+        (b'{"mm2mgr-plan": 2}', "a plan file of format 2, and this mm2mgr reads format 1"),
+        (b'{"mm2mgr-plan": 1}', "this plan file is damaged: made: it is missing"),
+        (b'{"mm2mgr-plan": 1, "mm2mgr-plan": 1}', "not a plan file: mm2mgr-plan: it is there twice"),
+        ('{"mm2mgr-plan": 1}'.encode("utf-16"), "not a plan file: byte 1 is not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_saved_plan_is_one_error(mm2mgr: Command, content: bytes | None, problem: str) -> None:
+    if content is not None:
+        Path("plan.json").write_bytes(content)
+    for words in (SHOW, (*SHOW, "-o", "json"), (*SHOW, "-o", "markdown"), ("apply", "plan.json")):
+        said = mm2mgr(*words, code=1)
+        error, hint = said.err.splitlines()
+        assert error.startswith("error: plan.json: ")
+        assert problem in error
+        assert hint.startswith("hint: ")
+        assert "mm2mgr plan --out FILE" in hint
+        assert "Traceback" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"unowned": 0', '"unowned": "0"', "plan.clusters[0].unowned: a whole number expected"),
+        ('"prune": false', '"prune": 0', "plan.prune: true or false expected"),
+        ('"action": "create"', '"action": "drop"', "plan.clusters[0].changes[0].action: one of blocked, create,"),
+        ('"flows": [', '"flow": [', "plan.clusters[0].changes[0].flows: it is missing"),
+        ('"owner": "team"', '"owner": "team", "": ""', "plan.: no plan has this key"),
+        ('"create": 7', '"create": 6', "plan.counts.create: it does not fit the rest of the plan"),
+        ('"connect": "west"', '"connect": "east"', "plan.clusters[1]: it is there twice"),
+    ],
+)
+def test_a_damaged_plan_names_the_key(site: Site, mm2mgr: Command, old: str, new: str, problem: str) -> None:
+    assert site
+    mm2mgr("plan", "--out", "plan.json")
+    text = Path("plan.json").read_text()
+    assert old in text
+    Path("plan.json").write_text(text.replace(old, new, 1))
+    for words in (SHOW, ("apply", "plan.json")):
+        said = mm2mgr(*words, code=1)
+        assert said.out == ""
+        assert f"error: plan.json: this plan file is damaged: {problem}" in said.err
 
 
 def test_labels_choose_what_is_planned_and_applied(site: Site, mm2mgr: Command) -> None:
@@ -93,7 +200,14 @@ def test_more_changes_than_meant_are_not_written(site: Site, mm2mgr: Command) ->
     said = mm2mgr("apply", "--yes", "--max-changes", str(ALL - 1), code=1)
     assert f"blocked {len(ON_EAST)} connectors" in said.out
     assert f"too many changes: {ALL}, and --max-changes allows {ALL - 1}" in said.out
+    mm2mgr("plan", "--max-changes", str(ALL - 1), "--out", "plan.json", code=1)
+    reviewed = mm2mgr("apply", "plan.json", code=1)
+    assert f"too many changes: {ALL}, and --max-changes allows {ALL - 1}" in reviewed.out
+    assert "stale" not in reviewed.err
     assert site.east.writes == site.west.writes == []
+    mm2mgr("plan", "--max-changes", str(ALL), "--out", "plan.json")
+    mm2mgr("apply", "plan.json")
+    assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
     mm2mgr("apply", "--yes", "--max-changes", str(ALL))
 
 

@@ -197,7 +197,9 @@ def test_what_was_changed_by_hand_is_drift_and_is_set_back(site: Site, broker: Q
     mm2mgr("apply", "--yes")
     assert ours(broker) == {of_client(ORDERS): 10e6}
     broker.unreadable = (31, None)
-    assert "! client quotas on Kafka cluster east: " in mm2mgr("drift", code=1).out
+    unread = mm2mgr("drift", code=1)
+    assert "! client quotas on Kafka cluster east: " in unread.out
+    assert unread.lines[-1] == "Drift: none seen; quotas of 1 Kafka cluster could not be read", "not that there is none"
 
 
 def test_a_reviewed_plan_is_stale_when_its_quotas_changed(site: Site, broker: QuotaBroker, mm2mgr: Command) -> None:

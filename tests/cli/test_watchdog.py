@@ -459,7 +459,8 @@ def test_lines_say_what_and_why_once(
     assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 60 min unless it runs again: ") == 1
     assert (
         text.count(
-            "logs:a->east: task 0 FAILED (record-size): not restarted, since a restart does not help; fix the cause"
+            "logs:a->east: task 0 FAILED (record-size): not restarted, since a restart does not help; fix the cause, then"
+            " run mm2mgr restart --failed 'logs:a->east': "
         )
         == 1
     )

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import (
     AlreadyExists,
@@ -19,6 +20,7 @@ from mm2mgr.connect.errors import (
 )
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
+from mm2mgr.connect.wire import ConnectHttp
 from tests.clock import jumping
 from tests.fake_connect import (
     FORWARD_CUT,
@@ -173,7 +175,7 @@ def test_a_body_that_trickles_in_is_bounded_too() -> None:
             await connect.root()
 
     begun = time.monotonic()
-    with pytest.raises(ConnectUnreachable, match="no answer in time"):
+    with pytest.raises(ConnectUnreachable, match=r"the answer did not come whole in 0\.3 s"):
         asyncio.run(main())
     assert time.monotonic() - begun < 15  # not asked for longer than the deadline: else 30 s
 
@@ -194,3 +196,94 @@ def test_a_hundred_writers_share_one_client(fake: FakeConnect, ask: Ask) -> None
     ask(all_at_once)
     assert len(fake.connectors) == 100
     assert len(fake.writes) == 250
+
+
+# --- workers that accept connections and answer nothing ---------------------------------------------------------------
+
+
+class Workers:
+    """Workers by host: each takes so many seconds, call by call the last ones over (None: it never answers), and then
+    has this status."""
+
+    def __init__(self, **seconds: float | list[float] | None) -> None:
+        self.seconds, self.status, self.asked = seconds, dict.fromkeys(seconds, 200), list[str]()
+        self.target = ConnectTarget("east", tuple(f"http://{host}:8083" for host in seconds))
+
+    async def answer(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        await request.extensions["trace"]("connection.connect_tcp.complete", {})
+        self.asked.append(host)
+        late = self.seconds[host]
+        if isinstance(late, list):
+            late = late.pop(0) if len(late) > 1 else late[0]
+        await asyncio.sleep(1e6 if late is None else late)
+        return httpx.Response(self.status[host], text="[]" if self.status[host] == 200 else "{}")
+
+    def connectors(self, *, calls: int = 1, silence_seconds: float = 6.0) -> list[str]:
+        """Ask so often, with 20 s for each call; return what each one ended with."""
+
+        async def main() -> list[str]:
+            ends = list[str]()
+            async with ConnectClient(
+                self.target,
+                deadline_seconds=20.0,
+                wire=ConnectHttp(self.target, httpx.MockTransport(self.answer), silence_seconds),
+            ) as connect:
+                for _ in range(calls):
+                    try:
+                        ends.append(str(await connect.connectors()))
+                    except ConnectError as error:
+                        ends.append(error.one_line)
+            return ends
+
+        return timing.run(main())  # type: ignore[no-any-return]
+
+
+def test_a_worker_that_hangs_costs_a_second() -> None:
+    with jumping() as clock:
+        workers, began = Workers(one=None, two=0.1), clock.seconds
+        assert workers.connectors(calls=5) == ["()"] * 5
+        assert clock.seconds - began < 2
+    assert workers.asked.count("one") == 1, "the others go to the worker that answers"
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_workers_that_all_hang_end_the_call_soon_and_are_named(count: int) -> None:
+    hosts = [f"w{number}" for number in range(count)]
+    with jumping() as clock:
+        workers, began = Workers(**dict.fromkeys(hosts)), clock.seconds
+        (said,) = workers.connectors()
+        assert clock.seconds - began < 7
+    assert workers.asked == hosts
+    for host in hosts:
+        assert f"http://{host}:8083: accepted the connection, no answer in " in said
+    assert "dead" not in said
+
+
+def test_the_last_of_many_workers_still_answers_in_time() -> None:
+    with jumping() as clock:
+        workers, began = Workers(**dict.fromkeys("abcdefghij"), alive=1.0), clock.seconds
+        assert workers.connectors() == ["()"]
+        assert clock.seconds - began < 6
+
+
+@pytest.mark.parametrize("seconds", [3.0, 5.5])
+def test_a_slow_worker_is_waited_for(seconds: float) -> None:
+    with jumping():
+        assert Workers(one=seconds).connectors() == ["()"]
+        assert Workers(one=None, two=seconds - 1).connectors() == ["()"]
+
+
+def test_once_a_worker_has_answered_the_others_have_their_whole_time() -> None:
+    with jumping():
+        assert Workers(one=[0.1, 15.0]).connectors(calls=2) == ["()", "()"]
+
+
+def test_a_busy_answer_is_an_answer() -> None:
+    """Workers refuse while they rebalance: that is repeated until the deadline, not until the silence."""
+    with jumping() as clock:
+        workers, began = Workers(one=0.1), clock.seconds
+        workers.status["one"] = 503
+        (said,) = workers.connectors()
+        assert "HTTP 503" in said
+        assert 10 < clock.seconds - began <= 20

@@ -86,6 +86,11 @@ class FakeKafka:
     asked_acls: list[tuple[str, frozenset[str]]] = field(default_factory=list)
     dedicated: dict[tuple[str, str], DedicatedMirrorMaker] = field(default_factory=dict)  # by target and source
     asked_ends: list[tuple[str, TopicPartition]] = field(default_factory=list)
+    recordless_from: dict[tuple[str, TopicPartition], int] = field(
+        default_factory=dict
+    )  # the end of each log's records
+    searched: list[tuple[str, TopicPartition, int, int]] = field(default_factory=list)
+    searched_committed: list[bool] = field(default_factory=list)
 
     def __call__(self, reach: KafkaReach, choose: WantedLogs) -> RunningKafka:
         access = reach.access
@@ -97,6 +102,11 @@ class FakeKafka:
         if access.alias in self.down:
             return RunningKafka(failure=Failure(f"{access.alias}: no broker answered", "check the network"))
         topics = self.clusters[access.alias]
+        if choose.between:
+            self.searched += [(access.alias, *place) for place in choose.between]
+            self.searched_committed.append(choose.committed)
+            ends = {one: self.recordless_from.get((access.alias, one), end) for one, _, end in choose.between}
+            return RunningKafka(recordless=frozenset(one for one, begin, _ in choose.between if begin >= ends[one]))
         if choose.ends:
             self.asked_ends += [(access.alias, one) for one in choose.ends]
             return RunningKafka(offsets={one: Offsets(*topics[one.topic][one.partition]) for one in choose.ends})

@@ -15,6 +15,7 @@ from mm2mgr.observe.losses import (
     Acknowledgement,
     FlowLooks,
     LossEntry,
+    LostRange,
     PartitionLook,
     acknowledgement_of,
     entries_of,
@@ -286,3 +287,37 @@ def test_a_look_that_began_before_the_last_one_ended_says_nothing() -> None:
     assert len(lost) == 1
     after, _ = take(known, {PARTITION: look_of("x", 0, 300, 299)}, -5000.0, -4990.0)
     assert after.ended == -4990.0, "a clock that was set back stops nothing"
+
+
+# --- what had arrived, and is gone from the target --------------------------------------------------------------------
+
+
+def erased(*looks: tuple[int, int | None], stored: Sequence[int] = ()) -> list[tuple[int, int | None, int | None]]:
+    """Return the ranges that looks show to be gone from the target: the source's end and the target's at each. The flow
+    is level, but where `stored` says otherwise."""
+    memory, found = FlowLooks(), list[LostRange]()
+    for number, (end, arrived) in enumerate(looks):
+        offset = stored[number] if stored else end - 1
+        look = PartitionLook("id", Offsets(0, end), offset, arrived, offset == end - 1)
+        memory, lost = take(memory, {PARTITION: look}, float(number), float(number))
+        found += [lost_range for _, lost_range in lost]
+    assert all((of.cause, of.evidence, of.least_records) == ("erased", "target", 0) for of in found)
+    return [(of.first, of.last, of.records) for of in found]
+
+
+def test_what_had_arrived_in_a_topic_that_was_made_anew_on_the_target_is_lost_once() -> None:
+    assert erased((10, 10), (10, 0), (10, 0), (10, 0)) == [(0, 9, 10)]
+    assert erased((10, 10), (10, None), (10, None), (13, 3), (14, 4)) == [(0, 9, 10)], "not there until the refresh"
+    assert erased((10, 4), (10, 0)) == [(6, 9, 4)], "it began at offset 6, so the old topic held four"
+    assert erased((10, 10), (15, 3)) == [(0, 11, 12)], "five came meanwhile, of which the new one has three"
+    assert erased((10, 10), (10, 0), (20, 10), (20, 0)) == [(0, 9, 10), (10, 19, 10)], "and again"
+
+
+def test_a_target_that_grows_or_cannot_be_read_has_lost_nothing() -> None:
+    assert erased((10, 10), (12, 12), (12, None), (12, 12), (30, 31)) == []
+    assert erased((10, None), (10, 0), (10, 0)) == []
+
+
+def test_what_a_reset_mirrors_again_is_not_lost() -> None:
+    assert erased((10, 10), (10, 0), stored=(9, -1)) == []
+    assert erased((10, 10), (10, 0), stored=(9, 3)) == [(0, 3, 4)], "from offset 4 on it comes again"

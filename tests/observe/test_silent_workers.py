@@ -15,16 +15,20 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import KafkaSilence
 from mm2mgr.live.internal_topics import parse_connect_offsets
+from mm2mgr.live.kafka_state import RunningKafka, WantedLogs
 from mm2mgr.live.questions import OffsetsInTopic
 from mm2mgr.live.reach import KafkaReach
-from tests.observe.estate import TREE, Estate, estate, kinds, sentences, topology_of
+from tests.clock import jumping
+from tests.connect.dead_ends import dead_url, silent_url
+from tests.observe.estate import TREE, Estate, FakeKafka, estate, kinds, sentences, topology_of
 
 NOBODY = "http://127.0.0.1:1"
 
 
-def kill_workers(small: Estate, directory: Path, connect: str = "", more: str = "") -> None:
-    """Let the Connect cluster answer no more; `connect`: more of its declaration."""
+def kill_workers(small: Estate, directory: Path, connect: str = "", more: str = "", *urls: str) -> None:
+    """Let the Connect cluster answer no more; `connect`: more of its declaration, `urls`: of its workers."""
     tree = TREE.format(url=NOBODY, more=more).replace("kafka: B}", f"kafka: B{connect}}}")
+    tree = tree.replace(f'"{NOBODY}"', json.dumps(urls or [NOBODY]))
     small.topology = topology_of(tree, directory)
 
 
@@ -56,6 +60,103 @@ def test_lag_is_known_and_grows_while_no_worker_answers(small: Estate, tmp_path:
         "no worker of cb answers: at least 900 records wait, 900 of them new in the last 60 s, and the target does not"
         " move; start its workers: they go on at the stored offsets"
     )
+
+
+def test_workers_that_accept_connections_and_do_not_answer_are_named(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    with silent_url() as hung, dead_url() as dead, jumping() as clock:
+        kill_workers(small, tmp_path, "", "", dead, hung)
+        for end in (400, 1000):
+            began = clock.seconds
+            small.log(0, end)
+            look = small.look(later_seconds=30)
+            assert clock.seconds - began < 6.5, "a look has answered within ten seconds"
+    flow = look.status.flows[0]
+    assert sentences(flow) == [
+        f"no worker of cb answers, though {hung} accepts connections: at least 900 records wait, 900 of them new in the"
+        " last 60 s, and the target does not move; look at process and log there, and restart what stays silent:"
+        " it goes on at the stored offsets"
+    ]
+    assert f"{dead}: All connection attempts failed" in flow.notes[0]
+    assert f"{hung}: accepted the connection, no answer in " in flow.notes[0]
+    failure = look.status.failures["connect cb"]
+    assert "check the brokers that Connect cluster 'cb' lives on" in str(failure.hint)
+    assert "restart it if it stays silent" in str(failure.hint)
+
+
+def test_workers_whose_own_kafka_is_silent_too_are_not_to_be_restarted_first(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    kill_workers(small, tmp_path)
+    small.kafka.down.add("B")
+    for end in (400, 1000):
+        small.log(0, end)
+        status = small.status(later_seconds=30)
+    assert sentences(status.flows[0]) == [
+        "no worker of cb answers, nor does B, on which they live: at least 900 records wait, 900 of them new in the last"
+        " 60 s, and the target could not be read; start its brokers first, then the workers that stay silent: they go"
+        " on at the stored offsets"
+    ]
+    assert status.told_failures().keys() == {"connect cb", "kafka B"}
+
+
+def test_a_source_and_workers_that_all_hang_are_told_within_ten_seconds(
+    small: Estate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level(small)
+    read = FakeKafka.__call__
+    with silent_url() as hung, jumping() as clock:
+
+        def hang(self: FakeKafka, reach: KafkaReach, choose: WantedLogs) -> RunningKafka:
+            if reach.access.alias != "A":
+                return read(self, reach, choose)
+            clock.sleep(reach.limits.kafka_seconds)
+            raise KafkaSilence("A: no broker answered")
+
+        monkeypatch.setattr(FakeKafka, "__call__", hang)
+        kill_workers(small, tmp_path, "", "", hung)
+        began = clock.seconds
+        status = small.status(later_seconds=30)
+        assert clock.seconds - began < 10
+    assert status.failures.keys() == {"connect cb", "kafka A"}
+
+
+def test_one_worker_that_hangs_costs_a_look_a_second(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    (alive,) = small.topology.connects["cb"].model.url
+    with silent_url() as hung, jumping() as clock:
+        kill_workers(small, tmp_path, "", "", hung, alive)
+        began = clock.seconds
+        flow = small.flow(later_seconds=30)
+        assert clock.seconds - began < 3
+    assert (flow.state, flow.lag_records, flow.problems) == ("RUNNING", 0, ())
+
+
+def test_records_that_came_twice_before_workers_died_do_not_hide_what_waits(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    small.log(0, 120)
+    small.log(0, 1100, alias="B", topic="A.orders")  # a worker that was lost sends again, and nothing is flushed
+    assert small.flow(later_seconds=10).lag_records == 0
+    kill_workers(small, tmp_path)
+    lags = []
+    for end in (320, 520, 720):
+        small.log(0, end)
+        lags.append((flow := small.flow(later_seconds=10)).lag_records)
+    assert lags == [0, 200, 400]
+    assert kinds(flow) == ["workers-silent"]
+
+
+def test_what_had_arrived_counts_also_while_the_target_is_down(small: Estate, tmp_path: Path) -> None:
+    level(small)
+    small.log(0, 300)
+    small.log(0, 280, alias="B", topic="A.orders")
+    assert small.flow(later_seconds=10).lag_records == 20
+    kill_workers(small, tmp_path)
+    assert small.flow(later_seconds=10).lag_records == 20
+    small.kafka.down.add("B")
+    small.log(0, 330)
+    assert small.flow(later_seconds=10).lag_records == 50
+    small.kafka.down.clear()
+    assert small.flow(later_seconds=10).lag_records == 50
 
 
 def test_a_target_that_grows_shows_that_workers_run(small: Estate, tmp_path: Path) -> None:

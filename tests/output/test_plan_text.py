@@ -25,6 +25,7 @@ from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import data_text, say_plan, say_topology, taken_texts
 from mm2mgr.plan.changes import Action, Change, ClusterPlan, Plan, Price, Taken, Volume
 from mm2mgr.plan.quotas import QuotaChange
+from mm2mgr.plan.saved import flow_matrix
 from mm2mgr.remarks import Remark
 from mm2mgr.render import render
 from mm2mgr.spec.files import load
@@ -143,7 +144,7 @@ def data(*changes: Change) -> str:
 
 def test_topics_that_move_are_not_to_be_copied() -> None:
     """What is stored of them goes along; only what is new to both connectors is copied."""
-    takes = Taken({"orders": (3, 61_000), "logs": (1, 500)}, 9)
+    takes = Taken({"orders": (3, 61_000), "logs": (1, 500)}, 9, moved=frozenset({"orders"}))
     moved = source("new", "create", takes=takes, takes_over=TAKE_OVER)
     given = source("old", "delete", moves_to=("east", "mm2.a.b.source.new"))
     assert list(taken_texts(moved)) == [
@@ -156,7 +157,9 @@ def test_topics_that_move_are_not_to_be_copied() -> None:
 
 
 def test_a_giver_that_stays_pauses_with_all_its_topics() -> None:
-    moved = source("new", "create", takes=Taken({"orders": (3, 0)}, 9), takes_over=TAKE_OVER)
+    moved = source(
+        "new", "create", takes=Taken({"orders": (3, 0)}, 9, moved=frozenset({"orders"})), takes_over=TAKE_OVER
+    )
     given = source("old", "update", moves_to=("east", "mm2.a.b.source.new"), price=Price(restarts=2))
     assert data(moved, given).endswith("; 1 topic and the topics of 1 flow pause for some seconds")
 
@@ -228,8 +231,10 @@ def test_what_is_held_back_stays_as_it_is() -> None:
     checkpoint = Change("east", "mm2.a.b.checkpoint", "checkpoint", "blocked", remarks=(held,))
     assert data(source("x", "no-op")) == NOTHING_WRITTEN
     assert data(absent) == f"{NOTHING_WRITTEN}; 1 blocked flow does not begin"
-    assert data(others, source("old", "blocked", before={"topics": "t"}), checkpoint) == (
-        f"{NOTHING_WRITTEN}; 2 blocked flows stay as they are; 1 blocked checkpoint or heartbeat connector stays as it is"
+    runs = replace(checkpoint, shown="RUNNING")
+    assert data(others, source("old", "blocked", before={"topics": "t"}), checkpoint, runs) == (
+        f"{NOTHING_WRITTEN}; 2 blocked flows stay as they are; 1 blocked checkpoint or heartbeat connector does not"
+        " begin; 1 blocked checkpoint or heartbeat connector stays as it is"
     )
     plan = Plan("team", (NORTH,))
     assert data_text(plan) == f"{NOTHING_WRITTEN}; 1 unread Connect cluster stays as it is"
@@ -313,7 +318,7 @@ def test_an_empty_plan_is_its_counts_and_what_they_do_to_the_data(printed: Calla
 
 def test_the_example_estate_is_a_matrix(printed: Callable[[], list[str]]) -> None:
     topology = expand(load([ESTATE]))
-    say_topology(topology, render(topology))
+    say_topology(flow_matrix(topology, render(topology)))
     assert printed() == golden("estate.txt")
 
 
@@ -325,7 +330,7 @@ def test_a_pair_without_a_flow_is_a_dash(printed: Callable[[], list[str]], tmp_p
     flows = f"  f: {{sources: [a, b], targets: [x, y], except: ['a->y'], {flow}, tasks: {{max: 3}}}}\n"
     folder = write(tmp_path, x=f"owner: t\nclusters:\n{clusters}connect:\n{connects}flows:\n{flows}")
     topology = expand(load([folder]))
-    say_topology(topology, render(topology))
+    say_topology(flow_matrix(topology, render(topology)))
     head, *rows, last = [line.split(maxsplit=1) for line in printed()]
     assert head == ["source", r"\ target   x             y"]
     assert rows == [["a", "f (3 tasks)   -"], ["b", "f (3 tasks)   f (3 tasks)"]]

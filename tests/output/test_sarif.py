@@ -109,6 +109,7 @@ def test_rules_have_their_pages_and_their_help_as_markdown_too() -> None:
         "**About loop.**\n\nMore.\n\n*Source:* KIP-382\n\n*Reproduced by:* `tests/x.py::test_loop`"
     )
     assert "About glob\\_all" in driver["rules"][1]["help"]["markdown"], "no part of a name turns to italics"
+    assert "Reproduced" not in str(driver["rules"][1]["help"]), "no test is named where there is none"
     without = run(IN_FILE)["tool"]["driver"]
     assert "informationUri" not in without, "SARIF has absolute addresses alone, and mm2mgr's pages have none"
     assert "helpUri" not in without["rules"][0]

@@ -45,6 +45,7 @@ from mm2mgr.output.status_text import say_description, say_lag, say_status
 from mm2mgr.output.tables import Table
 from mm2mgr.partitions import LogHistory, Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan
+from mm2mgr.plan.saved import flow_matrix
 from mm2mgr.problems.health import ConnectorState, Description, FlowStatus, Status, TaskState
 from mm2mgr.render import render
 from mm2mgr.sizing.fleet import PairLayout, Placement, WorkerLimits, WorkerNeed
@@ -77,7 +78,7 @@ def value(name: str) -> Any:
 
 def plan() -> None:
     topology = expand(load([ESTATE]))
-    say_topology(topology, render(topology))
+    say_topology(flow_matrix(topology, render(topology)))
     say_plan(Plan("team", (EAST, WEST, NORTH)), explain=True)
 
 

@@ -59,6 +59,14 @@ def test_a_renamed_flow_is_blocked_and_the_old_connector_named(site: Site) -> No
     assert plan.has_failed
 
 
+def test_a_renamed_flow_is_told_once_that_its_records_would_arrive_again(site: Site) -> None:
+    site.converge(ONE)
+    change = next(change for change in site.plan(RENAMED).changes if change.connector == NEW)
+    assert (change.action, change.reason.count("mirrored-already"), change.reason.count("overlap")) == ("blocked", 1, 0)
+    assert "moved: [{from: " in change.remedy
+    assert "exclude" not in change.remedy, "nothing can be excluded in a flow that is not declared"
+
+
 def test_a_flow_that_runs_elsewhere_now_is_blocked_there(site: Site) -> None:
     site.converge(ONE)
     assert action(site.plan(ELSEWHERE), SOURCE, "west") == "blocked"
@@ -266,6 +274,7 @@ def test_a_plan_lists_the_topics_that_a_new_flow_will_take(site: Site) -> None:
         "topics": {"orders": {"partitions": 2, "records": 70}, "logs.web": {"partitions": 1, "records": 5}},
         "of": 3,
         "stored": [],
+        "moved": [],
     }
 
 
@@ -289,6 +298,7 @@ def test_a_topic_that_is_left_out_ends_and_goes_on_where_it_was(site: Site) -> N
         "topics": {"logs.web": {"partitions": 1, "records": 2}},
         "of": 3,
         "stored": ["logs.web"],
+        "moved": [],
     }
 
 

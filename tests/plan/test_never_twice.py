@@ -41,7 +41,7 @@ from mm2mgr.output.plan_text import say_plan
 from mm2mgr.plan import planner
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.judges import JUDGES, PARTNERS, Facts, judge_parts
-from mm2mgr.plan.planfile import write_plan
+from mm2mgr.plan.planfile import read_plan, write_plan
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.files import Spec, load
 from mm2mgr.topology import Topology
@@ -321,6 +321,11 @@ class Estate:
         with redirect_stdout(out):
             say_plan(plan, full=True, explain=True)
         write_plan(self.folder / "plan.json", plan, ["x"], None, None)
+        saved, again = read_plan(self.folder / "plan.json").as_shown, io.StringIO()
+        with redirect_stdout(again):
+            say_plan(saved, full=True, explain=True)
+        assert again.getvalue() == out.getvalue(), "a saved plan reads as it did when it was made"
+        assert plan_markdown(saved) == plan_markdown(plan)
         yield from (out.getvalue(), plan_markdown(plan), (self.folder / "plan.json").read_text())
         events = self.folder / "events"
         yield events.read_text()

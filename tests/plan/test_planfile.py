@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from mm2mgr.comparison.ownership import Journal, Ownership
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
+from mm2mgr.output.plan_text import say_plan
+from mm2mgr.plan.changes import ClusterPlan, Plan, Price, Volume, Wish
 from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.stages import explain, stages
@@ -135,6 +136,25 @@ def test_many_differences_are_counted(tmp_path: Path) -> None:
         as_reviewed(reviewed(tmp_path, plan_of(ClusterPlan("w"))), now)
 
 
+@pytest.mark.parametrize(
+    ("price", "says"),
+    [
+        (Price(again=Volume(5, 50)), "w/n: records would be mirrored again, which was not reviewed"),
+        (Price(irreversible=("topics of other names",)), "w/n: topics of other names, which was not reviewed"),
+    ],
+)
+def test_a_plan_that_has_come_to_cost_more_is_refused(tmp_path: Path, price: Price, says: str) -> None:
+    costly = part().each(lambda change: replace(change, price=price))
+    with pytest.raises(StalePlan) as caught:
+        as_reviewed(reviewed(tmp_path, plan_of(part())), plan_of(costly))
+    assert says in caught.value.message
+    more = part().each(
+        lambda change: replace(change, price=price + Price(again=Volume(9, 90)) if price.again else price)
+    )
+    as_reviewed(reviewed(tmp_path, plan_of(costly)), plan_of(more))
+    as_reviewed(reviewed(tmp_path, plan_of(costly)), plan_of(part()))
+
+
 def test_what_happened_to_others_connectors_makes_no_plan_stale(tmp_path: Path) -> None:
     as_reviewed(reviewed(tmp_path, plan_of(part())), plan_of(part(found=live("theirs", "them"))))
 
@@ -174,7 +194,7 @@ def test_what_is_no_plan_file_is_refused_with_the_way_to_make_one(tmp_path: Path
     file.write_text(text, encoding="utf-8")
     with pytest.raises(Mm2mgrError, match=r"plan\.json: ") as caught:
         read_plan(file)
-    assert caught.value.hint == "make one with mm2mgr plan --out FILE"
+    assert (caught.value.hint or "").endswith("make one with mm2mgr plan --out FILE")
 
 
 @pytest.mark.parametrize("name", ["[]", "{}", "0", "null"])
@@ -293,6 +313,19 @@ def test_a_move_that_was_killed_is_finished_with_the_same_file(tmp_path: Path, k
             break
         workers.apply(after)
         assert as_reviewed(saved, workers.plan(after)).writes == ()
+
+
+@pytest.mark.parametrize("kind", ["renamed", "a topic to another flow"])
+def test_a_saved_move_names_the_topics_that_are_taken_over(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = begin(KINDS[kind]).plan(KINDS[kind].after)
+    write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
+    say_plan(plan)
+    fresh = capsys.readouterr().out
+    assert "0 to copy; goes on at the stored offsets: " in fresh
+    say_plan(read_plan(tmp_path / "plan.json").as_shown)
+    assert capsys.readouterr().out == fresh
 
 
 def test_no_secret_can_be_guessed_from_a_digest(tmp_path: Path) -> None:

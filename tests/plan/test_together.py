@@ -170,4 +170,26 @@ def test_a_flow_with_a_new_name_beside_its_old_connector_is_blocked_though_it_ma
     plan = site.plan(ONE.replace("orders:", "trade:", 1), mirror_again=True)
     change = of(plan, "mm2.a.east.source.trade")
     assert (change.action, change.reason.partition(":")[0]) == ("blocked", "overlap")
-    assert f"'{SOURCE}' on Connect cluster 'east' is no longer declared: --prune deletes it" in change.remedy
+    assert change.remedy == (
+        f"'{SOURCE}' on Connect cluster 'east' is no longer declared: let this one take its topics over by moved:, or"
+        " --prune deletes it"
+    )
+
+
+def test_connectors_of_one_name_are_told_with_their_connect_clusters(site: Site) -> None:
+    site.converge(ONE)
+    elsewhere = ONE.replace("targets: [east]", "targets: [east], run_on: west")
+    plan = site.plan(elsewhere, mirror_again=True)
+    change = next(of for of in plan.changes if (of.connect, of.connector) == ("west", SOURCE))
+    assert f"overlap: east/{SOURCE} and west/{SOURCE} both mirror" in change.reason
+
+
+def test_a_deletion_that_is_blocked_is_not_advised_again(site: Site) -> None:
+    two = f"{ONE}  pay: {{sources: [a], targets: [east], topics: {{include: [payments]}}}}\n"
+    site.converge(two)
+    elsewhere = two.replace("targets: [east]", "targets: [east], run_on: west")
+    plan = site.plan(elsewhere, prune=True, mirror_again=True, allow_deletes=0)
+    change = next(of for of in plan.changes if (of.connect, of.connector) == ("west", "mm2.a.east.source.pay"))
+    assert change.action == "blocked"
+    assert "--prune" not in change.remedy
+    assert "its deletion is blocked here" in change.remedy

@@ -24,6 +24,7 @@ from mm2mgr.operations.plan import ReconcileView
 from mm2mgr.operations.sample import SampleView
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.app import Login, Site, application
 from mm2mgr.serve.metrics import METRICS, exposition
@@ -276,7 +277,11 @@ def test_the_page_of_rebalances_says_what_was_done_and_what_holds_a_flow() -> No
 def test_the_slow_parts_are_shown_and_what_failed_of_them_says_so() -> None:
     assert "no client has &lt;b&gt;it&lt;/b&gt;" in ask(small(), "/findings").text
     assert "more &lt;i&gt;tasks&lt;/i&gt;" in ask(small(), "/changes").text
-    assert "0 to create, 1 to update, 0 to delete, 2 unchanged, 0 blocked." in ask(small(), "/plan").text
+    written = ask(small(), "/plan").text
+    assert "0 to create, 1 to update, 0 to delete, 2 unchanged, 0 blocked. To write it: mm2mgr plan" in written
+    assert (written.count(">As of"), written.count("Plan as of")) == (1, 1), "the look and the plan are of two times"
+    unchanged = replace(small(), survey=replace(SURVEY, plan=Plan("ann", ())))
+    assert "To write it" not in ask(unchanged, "/plan").text, "there is nothing to write"
     broken = replace(small(), survey=replace(SURVEY, plan="no <answer>"))
     assert "It could not be made: no &lt;answer&gt;" in ask(broken, "/plan").text
     assert "Not made yet" in ask(replace(small(), survey=None), "/plan").text

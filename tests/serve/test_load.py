@@ -22,9 +22,10 @@ from mm2mgr.evidence.flow_load import (
 )
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.observe.interruptions import InterruptionCounts, InterruptionReport
+from mm2mgr.observe.lag import LastStored
 from mm2mgr.observe.trend import FLOW as POINTS
 from mm2mgr.observe.trend import LagPoint, recent_rates
-from mm2mgr.operations.estate_view import EstateView
+from mm2mgr.operations.estate_view import EstateView, after_look
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.serve.app import application
@@ -94,6 +95,45 @@ def test_what_is_unknown_is_missing_and_no_zero() -> None:
 
 def test_a_task_without_partitions_carries_nothing() -> None:
     assert moving([load(0, 3e6), TaskLoad(1, None, None, 0)]).balance == 2.0
+
+
+def without_workers(*, blind: bool = False, uncounted: bool = False, state: str = "unknown") -> EstateView:
+    """Return a view of a flow whose workers have not answered for 20 seconds, at 5 records/s on its source."""
+    status = flow_status(FLOW, "a->b", state=state, health="unknown")
+    before = view_of(look_of([flow_status(FLOW, "a->b")], at=NOW - 20))
+    look = look_of([status])
+    (known,) = before.look.lag.flows if before.look else ()
+    known = replace(known, taken_at=NOW, state=state)
+    partitions = tuple(one._replace(arrived=None if blind else 100) for one in known.lag.partitions)
+    lag = replace(known.lag, partitions=partitions, last_stored=LastStored(NOW - 20, False, uncounted))
+    seen = replace(known, lag=lag, points={POINTS: points((-20, 100, 100), (0, 200, 100))})
+    return after_look(before, replace(look, lag=replace(look.lag, flows=(seen,))))
+
+
+@pytest.mark.parametrize("state", ["unknown", "RUNNING"], ids=["dead workers", "their Kafka is down"])
+@pytest.mark.parametrize(
+    ("blind", "uncounted", "mirrored"), [(False, False, 0.0), (True, False, None), (False, True, None)]
+)
+def test_the_source_tells_its_rate_while_no_worker_does(
+    state: str, blind: bool, uncounted: bool, mirrored: float | None
+) -> None:
+    view = without_workers(blind=blind, uncounted=uncounted, state=state)
+    assert view.throughput[FLOW] == FlowThroughput(mirrored, None, 5.0)
+    assert samples(view)["mm2mgr_flow_source_records_per_second"] == {(FLOW,): 5.0}
+    app = application(lambda: view)
+    page, flow_page = (ask_application(app, path).text for path in ("/traffic", f"/flow?id={FLOW}"))
+    assert "Sources get 5 records/s" in page
+    assert "1 flow by the growth of the source&#39;s log alone: no worker tells its offsets" in page
+    assert ("What it mirrors is not known while no worker tells" in flow_page) == (mirrored is None)
+
+
+def test_what_a_look_without_the_source_could_not_see_is_no_rate() -> None:
+    view = without_workers()
+    assert view.look is not None
+    (known,) = view.look.lag.flows
+    lag = replace(known.lag, unread={TopicPartition("orders", 1): "no answer"})
+    look = replace(view.look, lag=replace(view.look.lag, flows=(replace(known, lag=lag),)))
+    assert replace(view, look=look).throughput == {}
 
 
 # --- views ------------------------------------------------------------------------------------------------------------

@@ -23,11 +23,11 @@ from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.connectors import ConfigDiffers, TaskFailed, classify
 from mm2mgr.problems.drift import join_causes
 from mm2mgr.problems.failover import FailoverNotRehearsed
-from mm2mgr.problems.flows import NoTask, OldTaskConfig, PausedByHand, RestingWhileLagGrows
+from mm2mgr.problems.flows import NoTask, OldTaskConfig, PausedByHand, RestingWhileLagGrows, WorkersSilent
 from mm2mgr.problems.health import with_lag
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.serve.app import application
-from mm2mgr.serve.pages.base import LoadPace, static_files, utc
+from mm2mgr.serve.pages.base import LoadPace, problem_count, static_files
 from mm2mgr.serve.pages.changed import recent_changes
 from mm2mgr.serve.pages.wrong import ahead, wrong
 from mm2mgr.serve.visits import FIRST_SECONDS, VISIT_SECONDS, Visit
@@ -192,9 +192,22 @@ def test_traffic_without_earlier_hours_has_no_columns_of_them() -> None:
     assert len(re.findall(r"<th[^>]*>(?:last week|yesterday|verdict|last 24 h)</th>", known)) == 6
 
 
-def test_a_page_of_the_slow_part_says_once_as_of_when_it_is() -> None:
-    said = shown_text(shop(NOW), "/plan")
-    assert re.findall(r"As of (\S+ \S+) UTC", said) == [utc(NOW - 60).removesuffix(" UTC")]
+@pytest.mark.parametrize("own_kafka", ["", "b"])
+def test_silent_workers_are_one_thing_that_is_wrong(own_kafka: str) -> None:
+    flows = []
+    for number in range(2):
+        flow = f"f{number}:a->b"
+        evidence = WorkersSilent(7, 7, True, own_kafka, workers_answer=bool(own_kafka))
+        silent = LiveProblem(evidence, ProblemSubject("main", flow=flow), 60.0)
+        flows.append(flow_status(flow, "a->b", state="unknown", health="problem", problems=(silent,), lag_records=7))
+    failures = {"connect main": Failure("refused"), "kafka b": Failure("no broker answered", "Start it.")}
+    view = view_of(look_of(flows, failures=failures))
+    told, other = ("kafka b", "connect main") if own_kafka else ("connect main", "kafka b")
+    assert [entry[0] for entry in entries(view)] == ["no progress", "not read"]
+    assert problem_count(view) == 3
+    silent_row, unread = wrong(view)["shown"]  # type: ignore[misc]
+    assert f". {told}: {failures[told].message}" in silent_row.sentence
+    assert unread.parts[0][0] == other.replace(" ", " cluster ").replace("connect", "Connect").replace("kafka", "Kafka")
 
 
 def test_a_failure_of_several_lines_is_a_sentence_and_a_long_name_leaves_words_to_read() -> None:

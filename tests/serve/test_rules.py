@@ -439,6 +439,46 @@ def test_a_flow_that_rests_is_not_told_to_fall_behind(tmp_path: Path, tree: Work
 
 
 @needs_promtool
+def test_a_server_that_never_gave_a_metric_is_down_whoever_else_is_up(tmp_path: Path, tree: Workspace) -> None:
+    """No series of this owner was ever there, so only `absent` can see it; those of another owner fire nothing here."""
+    (tmp_path / "rules.yaml").write_text(rules(tree))
+    failed = scraped(with_problem("task-failed"))
+    theirs = {name.replace('owner="ann"', 'owner="ben"'): value for name, value in failed.items()}
+    query = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    fired = [{"labels": '{alertname="MirrorServeDown"}', "value": 1}]
+    asked = [
+        {"expr": query, "eval_time": at, "exp_samples": samples}
+        for at, samples in (("4m", []), ("5m", fired), ("59m", fired))
+    ]
+    tests = [
+        {"interval": "1m", "input_series": input_series([series] * 60), "promql_expr_test": asked}
+        for series in ({}, theirs)
+    ]
+    made = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(made))
+    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+
+
+@needs_promtool
+def test_a_lag_that_is_at_least_so_long_fires_as_one_that_is_known(tmp_path: Path, tree: Workspace) -> None:
+    """While all workers are dead the last stored offsets are what lag is counted from."""
+    (tmp_path / "rules.yaml").write_text(rules(tree))
+    tests = []
+    for seconds, firing in ((301.0, True), (200.0, False)):
+        view = healthy(seconds)
+        assert view.look is not None
+        totals = {name: replace(row, seconds=Amount(seconds, at_least=True)) for name, row in view.look.totals.items()}
+        series = input_series([scraped(replace(view, look=replace(view.look, totals=totals)))] * 60)
+        expected = [{"labels": "{}", "value": 1}] if firing else []
+        query = 'count(ALERTS{alertstate="firing",alertname="MirrorLagAboveMaximum"})'
+        asked = [{"expr": query, "eval_time": "59m", "exp_samples": expected}]
+        tests.append({"interval": "1m", "input_series": series, "promql_expr_test": asked})
+    made = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(made))
+    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+
+
+@needs_promtool
 def test_an_alert_says_which_flow_and_what_to_run(tmp_path: Path, tree: Workspace) -> None:
     (tmp_path / "rules.yaml").write_text(rules(tree))
     wanted = {

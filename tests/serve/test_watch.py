@@ -30,6 +30,8 @@ from mm2mgr.operations.serve_parts import AuditsOrder, FailoverChecksOrder, Serv
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
+from mm2mgr.problems.health import FlowStatus
+from mm2mgr.problems.kind import ProblemSubject
 from mm2mgr.samples.schema import Store
 from mm2mgr.samples.store import AuditStore
 from mm2mgr.serve.app import application
@@ -37,6 +39,7 @@ from tests.audit.reports import DIFFERS, EQUAL
 from tests.cli.command import until
 from tests.cli.load import measured
 from tests.clock import Clock, ShownClock, go_by
+from tests.observe.examples import example_problem
 from tests.serve.estate import NOW, SURVEY, ask_application, flow_status, look_of
 from tests.sizing.assignments import assigned
 
@@ -225,6 +228,61 @@ def test_what_a_command_here_recorded_is_known_with_the_next_look(
     history = watch.view.survey.history
     assert not isinstance(history, str)
     assert [(entry.connector, entry.outcome) for entry in history.entries][1:] == [("orders", "done")]
+
+
+def test_a_changed_tree_counts_from_the_next_look_on_and_is_surveyed_until_its_apply_is_seen(
+    workspace: Workspace,
+) -> None:
+    """The slow part comes once an hour here, so that what makes it earlier is seen alone."""
+    differs = example_problem("config-differs", ProblemSubject("w", "mm2.a.b.source.orders", FLOW))
+    well, other = flow_status(FLOW, "a->b"), flow_status(FLOW, "a->b", problems=(differs,))
+    shown, looked = [well], list[int]()
+
+    def look(read: Workspace, *_: object) -> EstateLook:
+        looked.append(len(read.topology.flows))
+        return look_of(shown, at=NOW)
+
+    def surveys(status: FlowStatus) -> bool:
+        """Look once, and tell whether the slow part is due; it is made then."""
+        shown[:] = [status]
+        watch.look_once()
+        is_due = watch._survey_due.is_set()
+        watch._survey_due.clear()
+        return is_due
+
+    watch = EstateWatch(workspace, ServeOrder(30, 3600), look=look, survey=lambda *_: SURVEY)
+    (file,) = workspace.files
+    assert [surveys(well) for _ in range(3)] == [False] * 3
+    file.write_text(TREE + "  more: {sources: [a], targets: [b], topics: {include: [more]}}\n")
+    assert [surveys(well) for _ in range(3)] == [True, True, False], "it may be applied between two looks"
+    assert (looked, watch.view.tree_error) == ([1, 1, 1, 2, 2, 2], "")
+    assert [surveys(other), surveys(other), surveys(well), surveys(well)] == [True, False, True, False]
+    file.write_text("flows: [")
+    assert [surveys(well) for _ in range(3)] == [True, True, False]
+    assert (looked[-1], "tree.yaml" in watch.view.tree_error) == (2, True), "the last good tree counts"
+    file.unlink()
+    assert surveys(well)
+    assert "no such file" in watch.view.tree_error
+    file.write_text(TREE)
+    assert surveys(well)
+    assert (looked[-1], watch.view.tree_error) == (1, "")
+
+
+def test_the_slow_part_is_made_when_it_is_due_and_the_end_waits_for_no_hour(workspace: Workspace) -> None:
+    made = [threading.Event() for _ in range(3)]
+    count = iter(made)
+
+    def survey(*_: object) -> Survey:
+        next(count).set()
+        return SURVEY
+
+    watch = EstateWatch(workspace, ServeOrder(3600, 3600), look=Looks(), survey=survey)
+    watch.start()
+    assert made[0].wait(30)
+    watch._survey_due.set()
+    assert made[1].wait(30), "before the hour is over"
+    assert watch.close(30)
+    assert not made[2].is_set()
 
 
 def test_one_part_of_the_survey_that_fails_leaves_the_others(

@@ -61,8 +61,8 @@ def test_what_is_passed_already_is_now() -> None:
 @pytest.mark.parametrize(
     ("weeks", "reason"),
     [
-        (None, "No forecast: growth shows from two weeks of measurements on, and there are 0."),
-        (weeks_of(1.5, 1), "No forecast: growth shows from two weeks of measurements on, and there is one."),
+        (None, "No forecast: growth shows from two weeks of measurements on; there are fewer."),
+        (weeks_of(1.5, 1), "No forecast: growth shows from two weeks of measurements on; there are fewer."),
         (weeks_of(1.0), "No forecast: the load does not grow."),
         (weeks_of(0.9), "No forecast: the load does not grow."),
         (weeks_of(1.005), "At today's growth of 0.5 % a week, no limit is passed within a year."),

@@ -101,7 +101,9 @@ def _both_names(first: Subject, later: Subject) -> str:
     """Return the names of two connectors, with their Connect clusters where they have one name."""
     if first.name != later.name:
         return f"{first.name} and {later.name}"
-    return " and ".join(f"{subject.connector.connect}/{subject.name}" for subject in (first, later))
+    return " and ".join(
+        f"{subject.connector.connect or subject.spot.connect}/{subject.name}" for subject in (first, later)
+    )
 
 
 _MIXED = {"source": "records are mixed in one topic", "target": "offset syncs are mixed"}

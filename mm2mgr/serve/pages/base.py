@@ -160,7 +160,8 @@ def problem_count(view: EstateView) -> int:
         return 0
     status = view.look.status
     problems = sum(TROUBLE_OF_KIND[problem.kind] != "not ready" for problem in status.problems())
-    return problems + len(status.failures) + len(view.look.late_flows) + bool(undone_changes(view))
+    unread = len(status.failures) - len(status.told_failures())
+    return problems + unread + len(view.look.late_flows) + bool(undone_changes(view))
 
 
 @cache

@@ -383,6 +383,8 @@ def _load_sentences(status: FlowStatus, view: EstateView) -> Iterator[str]:
         in_bytes = "" if volume is None else f" ({rate_text(volume)})"
         source = f"{records_rate_text(moves.source_records_per_second or 0.0)} that its source gets"
         yield f"Mirrors {records_rate_text(moves.mirrored_records_per_second)}{in_bytes}, of {source}."
+    elif moves and moves.source_records_per_second is not None and view.is_without_workers(status):
+        yield "What it mirrors is not known while no worker tells: what its source gets is the growth of its log."
     if (counted := status.interruptions) and any(counted.last_30_days):
         last_hour = counted.last_hour.text or "nothing"
         yield f"Interrupted in 30 days by {counted.last_30_days.text}; in the last hour by {last_hour}."

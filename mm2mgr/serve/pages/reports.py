@@ -246,7 +246,9 @@ def plan(survey: Survey | None) -> Context:
 def _plan(plan: Plan) -> tuple[str, list[str], list[Table]]:
     words = {"no-op": "unchanged", "blocked": "blocked"}
     counts = (f"{count} {words.get(action, f'to {action}')}" for action, count in plan.counts().items())
-    lead = f"{', '.join(counts)}. To write it: mm2mgr plan, then mm2mgr apply."
+    lead = f"{', '.join(counts)}."
+    if any(change.action not in {"no-op", "blocked"} for change in plan.changes):
+        lead += " To write it: mm2mgr plan, then mm2mgr apply."
     notes = [f"{cluster.connect}: {cluster.error}" for cluster in plan.clusters if cluster.error]
     rows = [
         (change.connect, change.connector, change.action, change_text(change))
@@ -271,4 +273,4 @@ def _survey_page(
     if isinstance(part, str):
         return table_page(path, heading, f"It could not be made: {part}", [])
     lead, notes, tables = page(part)
-    return {**table_page(path, heading, lead, tables, notes), "read_at": utc(survey.taken_at)}
+    return table_page(path, heading, lead, tables, [f"{heading} as of {utc(survey.taken_at)}.", *notes])

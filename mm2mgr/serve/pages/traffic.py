@@ -92,6 +92,13 @@ def _order(row: Context) -> tuple[int, float, str]:
 def _notes(view: EstateView, flows: Sequence[FlowTrafficNow]) -> list[str]:
     unmeasured = sum(of.records.now is None for of in flows)
     notes = [f"{number_of(unmeasured, 'flow')} of {len(flows)} not measured now."] if unmeasured else []
+    statuses = view.look.status.flows if view.look else ()
+    if by_source := sum(
+        traffic_of(view, of.flow).records.now is not None and view.is_without_workers(of) for of in statuses
+    ):
+        notes.append(
+            f"{number_of(by_source, 'flow')} by the growth of the source's log alone: no worker tells its offsets."
+        )
     earlier, volumes = view.traffic.unknown, view.traffic.bytes_unknown
     if earlier:
         notes.append(f"Earlier rates{' and bytes' * (volumes == earlier)} are unknown: {earlier}.")

@@ -4,12 +4,14 @@ hurt."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
+from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import FlowThroughput
 from mm2mgr.operations.estate_view import EstateView
+from mm2mgr.problems.flows import WorkersSilent
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
 from mm2mgr.problems.order import TROUBLE_OF_KIND, WORST_TROUBLE_FIRST, ProblemGroup, order_problems
@@ -56,7 +58,8 @@ def wrong(view: EstateView) -> Context:
     """Return what `wrong.html.j2` shows: entries, the first of them open, and what an empty list means."""
     status = view.look.status if view.look else None
     groups = order_problems(status.problems()) if status else []
-    entries = [_entry_of_group(group) for group in groups if group.trouble != "not ready"]
+    told_failures = status.told_failures() if status else {}
+    entries = [_entry_of_group(group, told_failures) for group in groups if group.trouble != "not ready"]
     if status:
         entries += [*_late(view), *_unread_clusters(status), *_plan_changes(view)]
     entries.sort(key=lambda entry: (not entry.is_danger, _ORDER[entry.word]))  # else as they are ordered
@@ -70,13 +73,22 @@ def _quiet(view: EstateView) -> str:
     return f"No problem in {number_of(view.quiet_looks, 'look')} since {utc(view.quiet_since)[:16]} UTC."
 
 
-def _entry_of_group(group: ProblemGroup) -> WrongEntry:
+def _entry_of_group(group: ProblemGroup, told_failures: Mapping[str, Failure]) -> WrongEntry:
+    """Return the entry of problems; why a cluster could not be read whose silence they are is told with them."""
     parts = [_part(problem) for problem in group.problems]
     noun = "flow" if all(problem.subject.flow for problem in group.problems) else "connector"
     count = number_of(len(parts), noun) if len(parts) > 1 else ""
+    first = group.problems[0]
+    places = first.evidence.places(first.subject.connect) if isinstance(first.evidence, WorkersSilent) else ()
+    reasons = "".join(f". {place}: {_reason(told_failures[place])}" for place in places if place in told_failures)
     return WrongEntry(
-        group.trouble, group.problems[0].sentence, group.command, parts, is_danger=group.is_danger, count=count
+        group.trouble, f"{first.sentence}{reasons}", group.command, parts, is_danger=group.is_danger, count=count
     )
+
+
+def _reason(failure: Failure) -> str:
+    hint = f"; {one_line(failure.hint).removesuffix('.')}" if failure.hint else ""
+    return f"{one_line(failure.message).removesuffix('.')}{hint}"
 
 
 def _part(problem: LiveProblem) -> _Line:
@@ -116,14 +128,15 @@ def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
     """
     alike: dict[tuple[str, str], list[_Line]] = {}
     dangerous: set[tuple[str, str]] = set()
+    told_failures = status.told_failures()
     for where, failure in status.failures.items():
+        if where in told_failures:
+            continue
         kind, _, name = where.partition(" ")
         flows = [flow for flow in status.flows if kind == "connect" and flow.connect == name]
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
-        hint = f"; {one_line(failure.hint).removesuffix('.')}" if failure.hint else ""
         cluster = f"{_CLUSTERS.get(kind, kind)} {name}"
-        reason = without_cluster(one_line(failure.message), name).removesuffix(".")
-        text = f"{cluster} cannot be read: {reason}{hint}{unknown}"
+        text = f"{cluster} cannot be read: {without_cluster(_reason(failure), name)}{unknown}"
         same = (kind, _NUMBER.sub("0", failure.message.replace(name, "…")))
         alike.setdefault(same, []).append((cluster, "", text, CHECK))
         if any(flow.health == "unknown" and flow.lag_records is None for flow in flows):
