@@ -113,6 +113,13 @@ def few(names: Sequence[str], shown: int = 3, between: str = ", ") -> str:
     return between.join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
+def without_cluster(message: str, name: str) -> str:
+    """Return a message without the cluster that it begins with, for a sentence that names it already."""
+    for start in (f"Connect cluster '{name}': ", f"Kafka cluster '{name}': ", f"{name}: "):
+        message = message.removeprefix(start)
+    return message
+
+
 def nearest(name: str, known_names: Iterable[str], cutoff: float = 0.6, count: int = 1) -> list[str]:
     """Return the known names most like a misspelt one, best first; none below the cutoff."""
     from difflib import get_close_matches  # a command without a misspelt name does without it

@@ -38,6 +38,10 @@ settings.load_profile("untimed")
 # Starting Spark costs seconds: tests choose it, with `--spark`, with a session, or by taking this away.
 os.environ["MM2MGR_SPARK"] = "off"
 
+# No test leaves anything in the home folder of who runs it.
+_STATE = TemporaryDirectory(prefix="mm2mgr-state-")
+os.environ["MM2MGR_STATE"] = _STATE.name
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from mm2mgr.evidence.traffic import TrafficHistory
-from mm2mgr.observe.lag_report import Amount
 from mm2mgr.operations.estate_view import EstateView
-from tests.serve.estate import CHROMIUM, flow_traffic, nine_flows, serving
+from tests.serve.estate import CHROMIUM, flow_traffic, serving
 from tests.serve.shop import shop
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
@@ -38,25 +37,11 @@ _COLOURS = 256
 
 def estate() -> EstateView:
     """Return the view of the estate: a loss, a task that FAILED, one paused, one late, drift, dead workers, an apply."""
-    view, changed = shop(AT), nine_flows(AT)
+    view = shop(AT)
     assert view.look
     assert view.survey
-    assert changed.survey
-    late = "logs:us->archive"
-    total = replace(view.look.totals[late], seconds=Amount(1440.0))
-    losses = tuple(replace(loss, seen=AT - 600) for loss in view.look.status.losses)
-    look = replace(
-        view.look,
-        status=replace(view.look.status, losses=losses),
-        totals={**view.look.totals, late: total},
-        max_lag_seconds={late: 900.0},
-    )
-    past = {flow.flow: flow_traffic(AT, _RATES[flow.flow.partition(":")[0]]) for flow in look.status.flows}
-    survey = replace(
-        view.survey, history=changed.survey.history, plan=changed.survey.plan, traffic=TrafficHistory(past)
-    )
-    named = {"owner": "shop", "tree": "clusters", "commit": "ab12cd34ef56", "host": "ops-1"}
-    return replace(view, look=look, survey=survey, **named)  # type: ignore[arg-type]
+    past = {flow.flow: flow_traffic(AT, _RATES[flow.flow.partition(":")[0]]) for flow in view.look.status.flows}
+    return replace(view, survey=replace(view.survey, traffic=TrafficHistory(past)))
 
 
 def take_pictures(folder: Path) -> None:

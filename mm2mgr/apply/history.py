@@ -12,9 +12,11 @@ import asyncio
 import getpass
 import json
 import os
+import socket
 import subprocess
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +24,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, digest
-from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import read_regular, special_kind, state_folder
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
@@ -62,10 +65,15 @@ _MOST_GROUPS = 200
 
 @dataclass(frozen=True)
 class Author:
-    """Who changes something, and the commit of the tree that says so; `commit` is empty outside git."""
+    """Who changes something, and the commit of the tree that says so; `commit` is empty outside git.
+
+    `user` and `host`: the system's user, and the machine, that run it.
+    """
 
     who: str
     commit: str = ""
+    user: str = ""
+    host: str = ""
 
     def __str__(self) -> str:
         return _safe(f"{self.who}, commit {self.commit}" if self.commit else self.who)
@@ -96,7 +104,7 @@ class Recorder:
         failed_before: Mapping[Named, HistoryEntry] = MappingProxyType({}),
     ) -> None:
         """Begin; a change that is tried again and is in `failed_before` keeps its entry."""
-        self.topology, self.author = topology, Author(_safe(author.who), author.commit)
+        self.topology, self.author = topology, replace(author, who=_safe(author.who))
         self._failed_before = failed_before
         self.reasons: Mapping[Named, str] = {}
         """Why single changes are made, where that is another reason than the command's."""
@@ -106,6 +114,8 @@ class Recorder:
             "command": command,
             "owner": str(topology.owner),
             "reason": _safe(reason),
+            "user": _safe(author.user),
+            "host": _safe(author.host),
         }
         self._run = uuid.uuid4().hex[:12]
         self._entries: dict[Named, HistoryEntry] = {}
@@ -193,6 +203,22 @@ class Recorder:
         )
         self.put(entry)
 
+    def logger_levels(self, connect: str, keys: Sequence[KeyChange], outcome: str, error: str | None = None) -> None:
+        """Record levels of loggers of a Connect cluster's workers, a key for each logger of a worker; a later call
+        replaces the first."""
+        entry = HistoryEntry(
+            f"{self._run}-loggers",
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            connect=connect,
+            connector="loggers",
+            action="update",
+            keys=tuple(to_json(key) for key in keys),
+            outcome=outcome,
+            error=error and _safe(error),
+            **self._common,
+        )
+        self.put(entry)
+
     def group_offsets(self, change: Change, written: Mapping[str, int], outcome: str, error: str | None = None) -> None:
         """Record how many offsets groups were given on the target of a pair, in the history of its Connect cluster.
 
@@ -225,8 +251,11 @@ class Recorder:
         self._keep(change.full_name, recreated if change.before else replace(change, action="delete"))
 
     def put(self, entry: HistoryEntry) -> None:
-        """Record an entry as it is."""
-        self.write(entry.connect, ENTRY + entry.id, json.dumps(to_json(entry)))
+        """Record an entry as it is, and note it on this machine."""
+        text = json.dumps(to_json(entry))
+        self.write(entry.connect, ENTRY + entry.id, text)
+        if self.topology.connects[entry.connect].model.history:
+            _note(str(self.topology.owner), text)
 
     def drop(self, entry: HistoryEntry) -> None:
         """Delete an entry."""
@@ -300,6 +329,46 @@ def _digest_of(text: str) -> str:
 
 def _close_writer(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:
     return writer if isinstance(writer, Mm2mgrError) else writer.close()
+
+
+# --- notes on this machine --------------------------------------------------------------------------------------------
+
+# The history is on Kafka, where reading all of it takes a while. What commands on this machine write is noted beside
+# the memory of looks, so that pages of a process here show it with their next look.
+
+_MOST_NOTED_BYTES = 1 << 20
+
+
+def _notes(owner: str) -> Path:
+    return state_folder() / f"{owner}.changes.jsonl"
+
+
+def _note(owner: str, text: str) -> None:
+    """Append an entry; a file that has grown long begins anew. Where it cannot be written nothing is noted."""
+    with suppress(OSError, Mm2mgrError):
+        file = _notes(owner)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if special_kind(file):
+            return
+        if file.exists() and file.stat().st_size > _MOST_NOTED_BYTES:
+            file.unlink()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        opened = os.open(file, flags, 0o600)
+        try:
+            os.write(opened, text.encode() + b"\n")
+        finally:
+            os.close(opened)
+
+
+def read_notes(owner: str) -> list[HistoryEntry]:
+    """Return what commands on this machine recorded lately, oldest first, each entry as it was noted last; nothing
+    where the file is not there or is something else."""
+    try:
+        lines = read_regular(_notes(owner)).decode(errors="replace").splitlines()
+    except (OSError, Mm2mgrError):
+        return []
+    entries = {entry.id: entry for entry in map(HistoryEntry.parse, lines) if entry and entry.owner == owner}
+    return list(entries.values())
 
 
 async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
@@ -380,9 +449,11 @@ _NAMES = ("MM2MGR_WHO", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "GIT_AUTHOR_NAME")
 
 
 def author(files: Sequence[Path]) -> Author:
-    """Return who runs this (environment, git or system), and the tree's commit, `+dirty` where files differ."""
-    named = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), "")
-    return Author(named or _git(_folder(files), "config", "user.name") or _system_user(), tree_commit(files))
+    """Return who runs this (environment, git or system), and where, and the tree's commit, `+dirty` where files
+    differ."""
+    named, user = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), ""), _system_user()
+    who = named or _git(_folder(files), "config", "user.name") or user
+    return Author(who, tree_commit(files), user, socket.gethostname())
 
 
 def tree_commit(files: Sequence[Path]) -> str:

@@ -28,7 +28,7 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import ask_all, open_client
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.plan.changes import Change
-from mm2mgr.plan.history import read_history, rested_by_hand
+from mm2mgr.plan.history import RESTARTED, TASK, read_history, rested_by_hand
 from mm2mgr.plan.resets import FlowReset
 from mm2mgr.remarks import Remark
 from mm2mgr.render import LANE_OF_KEY, connectors_of, flow_of_lane
@@ -93,6 +93,8 @@ class StateChange:
     noted: bool = False
     """Whether it rests already, and the history gets to know that a person wants it so: it stays until `resume`."""
     doubt: str = ""
+    restarts: tuple[KeyChange, ...] = ()
+    """What of the connector a restart is of, with the states before."""
     with_lanes: bool = False
     """Whether lanes of its flow are meant, too, that run and that the tree has no more."""
     json_keys = "connect connector flows action written noted before detail hint warning doubt state verdict"
@@ -206,17 +208,25 @@ def _restart(request: StateRequest, change: StateChange, shown: RunningConnector
         return replace(change, action="none", detail=detail, hint="mm2mgr resume runs it")
     if request.tasks:
         return _restart_tasks(request.tasks, change, shown)
-    if not request.only_failed:
-        return change
     tasks = shown.status.tasks if shown.status else ()
-    failed = ", ".join(str(task.id) for task in tasks if task.state == "FAILED")
+    whole = KeyChange("connector", change.before, RESTARTED)
+    if not request.only_failed:
+        return replace(change, restarts=(whole, *(_restart_of(task.id, task.state) for task in tasks)))
+    failed_tasks = [task for task in tasks if task.state == "FAILED"]
+    failed = ", ".join(str(task.id) for task in failed_tasks)
+    restarts = tuple(_restart_of(task.id, task.state) for task in failed_tasks)
     if change.before == "FAILED":
-        return replace(change, detail=f"FAILED: the connector itself{failed and f', {failed}'}")
+        detail = f"FAILED: the connector itself{failed and f', {failed}'}"
+        return replace(change, detail=detail, restarts=(whole, *restarts))
     return (
-        replace(change, detail=f"FAILED: task {failed}")
+        replace(change, detail=f"FAILED: task {failed}", restarts=restarts)
         if failed
         else replace(change, action="none", detail="nothing of it FAILED")
     )
+
+
+def _restart_of(task: int, state: str | None) -> KeyChange:
+    return KeyChange(f"{TASK}{task}", state, RESTARTED)
 
 
 def _restart_tasks(numbers: Sequence[int], change: StateChange, shown: RunningConnector) -> StateChange:
@@ -227,7 +237,8 @@ def _restart_tasks(numbers: Sequence[int], change: StateChange, shown: RunningCo
         hint = f"its tasks: {', '.join(map(str, existing))}" if existing else "it has no tasks yet"
         return replace(change, action="refused", detail=f"has no task {', '.join(map(str, missing))}", hint=hint)
     tasks = ", ".join(f"task {number} {states.get(number, 'without a status')}" for number in numbers)
-    return replace(change, detail=tasks)
+    restarts = tuple(_restart_of(number, states.get(number)) for number in numbers)
+    return replace(change, detail=tasks, restarts=restarts)
 
 
 def _against_tree(request: StateRequest, chosen: StateChange) -> str:

@@ -278,11 +278,11 @@ def _follow(
     workspace: Workspace, names: tuple[str, ...], options: AuditOptions, every: float, store: Path, output: str
 ) -> int:
     from mm2mgr.output.audit_text import say_audit_round
-    from mm2mgr.output.console import say_json_line, talk
+    from mm2mgr.output.console import log_lines, say_json_line, talk
 
     if names and options.sample is None:
         options = replace(options, sample=_SAMPLE)
-    code = 0
+    code, log = 0, log_lines("result")
     rounds = operations.follow_audits(workspace, operations.FollowOrder(names, options, every, store))
     try:
         for done in rounds:
@@ -290,7 +290,7 @@ def _follow(
             if output == "json":
                 say_json_line(done)
             else:
-                say_audit_round(done)
+                say_audit_round(done, log, full=True)
     except KeyboardInterrupt:
         rounds.close()
     talk("ended")

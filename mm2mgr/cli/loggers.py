@@ -27,15 +27,22 @@ def _level(text: str) -> tuple[str, str]:
     help="Set the level of a logger and all below it (repeatable): OFF, FATAL, ERROR, WARN, INFO, DEBUG or TRACE.",
 )
 @option("--worker", "workers", multiple=True, metavar="URL", help="Only this worker, by URL or host:port (repeatable).")
+@option("--reason", default="", show_default=False, metavar="TEXT", help="Why; kept in the history with --set.")
 @output_option
 @click.pass_obj
 def loggers(
-    workspace: Workspace, connect: str, levels: tuple[tuple[str, str], ...], workers: tuple[str, ...], output: str
+    workspace: Workspace,
+    connect: str,
+    levels: tuple[tuple[str, str], ...],
+    workers: tuple[str, ...],
+    reason: str,
+    output: str,
 ) -> int:
     """Show or set the log levels of each worker of a Connect cluster.
 
     Levels are of one worker and end when it restarts. Shown are loggers whose level is not that of the one above them,
-    and workers that differ; -o json has all. Kafka 2.4 or newer; connectors are never touched.
+    and workers that differ; -o json has all. What is set is in the history. Kafka 2.4 or newer; connectors are never
+    touched.
     org.apache.kafka.connect.mirror=DEBUG shows what MirrorMaker does; a line says how to set it back.
 
     \b
@@ -50,6 +57,8 @@ def loggers(
         twice = next(name for name in names if names.count(name) > 1)
         raise click.UsageError(f"--set: {twice} is set twice")
     with working("asking each worker"):
-        report = operations.loggers(workspace, connect, dict(levels), only=workers, interrupted=say_cut_short)
+        report = operations.loggers(
+            workspace, connect, dict(levels), only=workers, reason=reason, interrupted=say_cut_short
+        )
     say_as(output, report, say_loggers)
     return 1 if report.has_failed else 0

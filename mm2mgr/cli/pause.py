@@ -338,18 +338,18 @@ def watch(
       mm2mgr watch --events watch.jsonl --freeze-file /run/mm2mgr/freeze
       mm2mgr watch --dry-run --once --first-wait 0s
     """
-    from mm2mgr.output.console import say_json_line, talk
+    from mm2mgr.output.console import log_lines, say_json_line, talk
     from mm2mgr.output.history_text import say_watch_round
 
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
     rounds = operations.watch(workspace, replace(order, flows=flows), every_seconds=every, events=events)
-    printed = ""
+    printed, log = "", log_lines("result")
     try:
         for done in rounds:
             if output == "json":
                 say_json_line(done)
             else:
-                printed = say_watch_round(done, printed)
+                printed = say_watch_round(done, printed, log)
             if once:
                 rounds.close()
                 return 1 if done.has_failed else 0

@@ -348,8 +348,8 @@ def reconcile(
       mm2mgr reconcile --every 60s --events events.jsonl
       mm2mgr reconcile --report-only --once
     """
-    from mm2mgr.output.apply_text import say_event
-    from mm2mgr.output.console import say_json_line, talk
+    from mm2mgr.output.apply_text import log_events
+    from mm2mgr.output.console import log_lines, say_json_line, talk
     from mm2mgr.output.history_text import say_round
 
     if not rebalance and freeze_file:
@@ -363,16 +363,16 @@ def reconcile(
         workspace,
         order,
         events=events,
-        report=say_event,
+        report=log_events("reconcile", log_lines()),
         interrupts=lambda _: ending_in_order("ending: no new change begins", "dim", lambda: None),
     )
-    printed = ""
+    printed, log = "", log_lines("result")
     try:
         for done in rounds:
             if output == "json":
                 say_json_line(done)
             else:
-                printed = say_round(done, printed)
+                printed = say_round(done, printed, log)
             if once and not done.deletes_wait:
                 return OUTCOME_CODES[done.outcome]
     except KeyboardInterrupt:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -21,6 +22,7 @@ from mm2mgr.cli.options import (
     command,
     invalid_arguments,
     option,
+    output_option,
     sample_options,
     store_option,
     watchdog_options,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from mm2mgr.operations import PlanOptions, WatchOrder
     from mm2mgr.operations.sample import SampleOrder
+    from mm2mgr.output.console import PartLog
     from mm2mgr.serve.app import Login
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
@@ -121,6 +124,7 @@ def _parts(text: str) -> tuple[str, ...]:
 @option("--wait", type=Duration(), default="30s", help="Time to see written connectors run.")
 @option("--rollback", is_flag=True, help="Take back what a wave that breaks a connector wrote.")
 @sample_options
+@output_option
 @click.pass_obj
 def serve(
     workspace: Workspace,
@@ -143,6 +147,7 @@ def serve(
     wait: float,
     rollback: bool,
     sampling: SampleOrder,
+    output: str,
 ) -> int:
     """Serve a page, Prometheus metrics and JSON about all flows.
 
@@ -159,6 +164,7 @@ def serve(
     a lease of its own; rebalance shares that of reconcile. sample records traffic, throughput rolls each hour up, and
     audit samples flows that declare `audit: 2%`, all in one Spark session where they use one; failover checks pairs
     that declare it. Best is a process for the page and another one with the parts that write.
+    Each line on stderr has the time and the part that it is about; with -o json it is an object on stdout.
 
     Listens on this machine alone; elsewhere only with a login, or --no-auth. Ctrl-C or SIGTERM end it. Needs the extra
     `serve` of the package.
@@ -169,7 +175,7 @@ def serve(
       mm2mgr serve --with watch,sample,throughput --keep 90d --freeze-file /run/mm2mgr/freeze
       mm2mgr serve --listen 0.0.0.0:8642 --password-file password --tls-certificate tls.crt --tls-key tls.key
     """
-    from mm2mgr.output.console import flush, talk
+    from mm2mgr.output.console import flush, log_lines, talk
     from mm2mgr.serve.app import Site, application, parse_base_path
     from mm2mgr.serve.server import Binding, Connections, check_tls, is_loopback, listening, run
 
@@ -186,19 +192,22 @@ def serve(
         check_tls(binding)
     if login and not binding.is_loopback and binding.certificate is None:
         talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
-    asked = operations.ServeOrder(every, survey_every, store)
+    asked, log = (
+        operations.ServeOrder(every, survey_every, store),
+        log_lines("json" if output == "json" else "progress"),
+    )
     if "watch" in parts:
-        pause = min(every, operations.WatchdogOrder.every_seconds)
-        asked = replace(asked, watchdog=operations.WatchdogOrder(order, pause, events, _WatchPrinter()))
+        asked = replace(asked, watchdog=_watchdog(order, every, events, log))
     reconcile = operations.ReconcileOrder(
         options, wait_seconds=wait, rollback=rollback, report_only=report_only, reason=order.reason
     )
     if "reconcile" in parts:
-        asked = replace(asked, reconciles=_reconciles(reconcile, events))
+        asked = replace(asked, reconciles=_reconciles(reconcile, events, log))
     if "rebalance" in parts:
-        balance = _balance(order, store, reconcile if "reconcile" in parts else None)
-        asked = replace(asked, rebalances=operations.RebalancesOrder(balance, events, _RebalancePrinter()))
-    asked = _with_tables(asked, parts, sampling)
+        beside_reconcile = reconcile if "reconcile" in parts else None
+        asked = replace(asked, rebalances=_rebalances(order, store, beside_reconcile, events, log))
+    if parts.intersection({*_TABLES, "failover"}):
+        asked = _with_tables(asked, parts, sampling, log)
     watch = operations.serve(workspace, asked)
     site, connections = Site(is_loopback if binding.is_loopback and not login else None, base_path), Connections()
     app = application(lambda: watch.view, login, site=site, closed=connections.closed)
@@ -211,7 +220,11 @@ def serve(
                 first()
 
             with interrupts.halting(stop, second) as halt:
-                talk(f"serving {url}{base_path}; Ctrl-C ends it")
+                begins = f"serving {url}{base_path}; Ctrl-C ends it"
+                if output == "json":
+                    log("serve", begins)
+                else:
+                    talk(begins)
                 yield halt
 
         watch.start()
@@ -256,98 +269,66 @@ def _refuse_contradictions(parts: frozenset[str], order: WatchOrder, *, report_o
         raise click.UsageError(message)
 
 
-def _reconciles(order: operations.ReconcileOrder, events: Path | None) -> operations.ReconcilesOrder:
-    from mm2mgr.output.apply_text import say_event
+def _printing(say_round: Callable[[Any, Any, PartLog], Any], printed: object, log: PartLog) -> Callable[[Any], None]:
+    """Return what prints each round of a part as far as it is another one than what was printed before."""
 
-    return operations.ReconcilesOrder(order, events, _ReconcilePrinter(), say_event)
+    def report(done: object) -> None:
+        nonlocal printed
+        printed = say_round(done, printed, log)
+
+    return report
 
 
-def _balance(order: WatchOrder, store: Path, reconcile: operations.ReconcileOrder | None) -> operations.RebalanceOrder:
+def _watchdog(order: WatchOrder, every: float, events: Path | None, log: PartLog) -> operations.WatchdogOrder:
+    from mm2mgr.output.history_text import say_watch_round
+
+    pause = min(every, operations.WatchdogOrder.every_seconds)
+    return operations.WatchdogOrder(order, pause, events, _printing(say_watch_round, "", log))
+
+
+def _reconciles(order: operations.ReconcileOrder, events: Path | None, log: PartLog) -> operations.ReconcilesOrder:
+    from mm2mgr.output.apply_text import log_events
+    from mm2mgr.output.history_text import say_round
+
+    return operations.ReconcilesOrder(order, events, _printing(say_round, "", log), log_events("reconcile", log))
+
+
+def _rebalances(
+    order: WatchOrder, store: Path, reconcile: operations.ReconcileOrder | None, events: Path | None, log: PartLog
+) -> operations.RebalancesOrder:
     """Return what is rebalanced: by itself, or in the rounds of `reconcile` as its --rebalance does."""
+    from mm2mgr.output.automatic_rebalance_text import say_rebalance_round
+
     balance = operations.RebalanceOrder((), order.freeze_file, store=store, reason=order.reason)
-    if reconcile is None:
-        return balance
-    return replace(balance, flows=tuple(reconcile.options.flows), wait_seconds=reconcile.wait_seconds)
+    if reconcile:
+        balance = replace(balance, flows=tuple(reconcile.options.flows), wait_seconds=reconcile.wait_seconds)
+    return operations.RebalancesOrder(balance, events, _printing(say_rebalance_round, "", log))
 
 
-def _with_tables(asked: operations.ServeOrder, parts: frozenset[str], sampling: SampleOrder) -> operations.ServeOrder:
+def _with_tables(
+    asked: operations.ServeOrder, parts: frozenset[str], sampling: SampleOrder, log: PartLog
+) -> operations.ServeOrder:
     """Return the order with the parts that write tables alone."""
+    from mm2mgr.output.audit_text import say_audit_round
+    from mm2mgr.output.failover_watch_text import say_failover_round
+    from mm2mgr.output.load_text import say_followed_round, say_roll_up
+
     store, spark = sampling.store, sampling.spark
     if "sample" in parts:
-        asked = replace(asked, samples=_samples(sampling))
+        report, warn = partial(say_followed_round, log=log), partial(log, "sample", style="yellow")
+        asked = replace(asked, samples=operations.SamplesOrder(sampling, report, warn))
     if "throughput" in parts:
-        asked = replace(asked, roll_ups=_roll_ups(operations.RollUpOrder(store, spark)))
+        roll_ups = operations.RollUpOrder(store, spark)
+        asked = replace(asked, roll_ups=operations.RollUpsOrder(roll_ups, partial(say_roll_up, log=log)))
     if "audit" in parts:
-        asked = replace(asked, audits=_audits(store, spark))
+        options = operations.AuditOptions(spark=spark)
+        follow = operations.FollowOrder((), options, store=store, started_by="serve")
+        asked = replace(asked, audits=operations.AuditsOrder(follow, partial(say_audit_round, log=log)))
     if "failover" in parts:
-        asked = replace(asked, failover=_failover_checks(store))
+        report_pairs = _printing(say_failover_round, {}, log)
+        checks = operations.FailoverChecksOrder(operations.FailoverOrder(store), report=report_pairs)
+        asked = replace(asked, failover=checks)
     return asked
-
-
-def _samples(order: SampleOrder) -> operations.SamplesOrder:
-    from mm2mgr.output.console import talk
-    from mm2mgr.output.load_text import say_followed_round
-
-    return operations.SamplesOrder(order, say_followed_round, lambda message: talk(f"  {message}", style="yellow"))
-
-
-def _audits(store: Path | str, spark: bool | None) -> operations.AuditsOrder:
-    from mm2mgr.output.audit_text import talk_audit_round
-
-    options = operations.AuditOptions(spark=spark)
-    return operations.AuditsOrder(
-        operations.FollowOrder((), options, store=store, started_by="serve"), talk_audit_round
-    )
-
-
-def _roll_ups(order: operations.RollUpOrder) -> operations.RollUpsOrder:
-    from mm2mgr.output.load_text import talk_roll_up
-
-    return operations.RollUpsOrder(order, talk_roll_up)
-
-
-def _failover_checks(store: Path | str) -> operations.FailoverChecksOrder:
-    return operations.FailoverChecksOrder(operations.FailoverOrder(store), report=_FailoverPrinter())
-
-
-class _FailoverPrinter:
-    def __init__(self) -> None:
-        self._printed: dict[str, str] = {}
-
-    def __call__(self, done: operations.FailoverRound) -> None:
-        from mm2mgr.output.failover_watch_text import say_failover_round
-
-        self._printed = say_failover_round(done, self._printed)
-
-
-class _WatchPrinter:
-    def __init__(self) -> None:
-        self._printed = ""
-
-    def __call__(self, done: operations.WatchRound) -> None:
-        from mm2mgr.output.history_text import say_watch_round
-
-        self._printed = say_watch_round(done, self._printed)
-
-
-class _ReconcilePrinter:
-    def __init__(self) -> None:
-        self._printed = ""
-
-    def __call__(self, done: operations.ReconcileRound) -> None:
-        from mm2mgr.output.history_text import say_round
-
-        self._printed = say_round(done, self._printed)
-
-
-class _RebalancePrinter:
-    def __init__(self) -> None:
-        self._printed = ""
-
-    def __call__(self, done: operations.RebalanceRound) -> None:
-        from mm2mgr.output.automatic_rebalance_text import say_rebalance_round
-
-        self._printed = say_rebalance_round(done, self._printed)
 
 
 def _login(user: str, password_file: Path | None, token_file: Path | None) -> Login | None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -388,24 +389,31 @@ def sample(
     """
     from mm2mgr.operations.sample import sample as run
     from mm2mgr.operations.throughput import RollUpOrder, roll_ups_beside
-    from mm2mgr.output.console import complain, say, talk
-    from mm2mgr.output.load_text import say_followed_round, say_round, talk_roll_up
+    from mm2mgr.output.console import complain, log_lines, say, talk
+    from mm2mgr.output.load_text import say_followed_round, say_roll_up, say_round
 
     if throughput and not follow:
         raise click.UsageError("--throughput needs --follow")
     order = replace(sampling, duration_seconds=None if follow else duration)
-    stop = threading.Event()
+    stop, log = threading.Event(), log_lines()
+
+    def warn(message: str) -> None:
+        if follow:
+            log("sample", message, "yellow")
+        else:
+            talk(f"  {message}", style="yellow")
 
     def progress(round_: Round) -> None:
         """Print each round of a bounded run; when following for months, the first and what changes."""
         if follow:
-            say_followed_round(round_)
+            say_followed_round(round_, log)
         else:
             say_round(round_.number, round_.samples, round_.news)
 
-    beside = roll_ups_beside(workspace, RollUpOrder(store, order.spark), talk_roll_up) if throughput else nullcontext()
+    roll_ups = RollUpOrder(store, order.spark)
+    beside = roll_ups_beside(workspace, roll_ups, partial(say_roll_up, log=log)) if throughput else nullcontext()
     with handle_signals(stop.set), beside:  # as a service manager expects: the loop ends after its round
-        done = run(workspace, order, progress, lambda message: talk(f"  {message}", style="yellow"), stop)
+        done = run(workspace, order, progress, warn, stop)
     if done.interrupted:
         say(f"stopped; the samples so far are in {store}")
     else:

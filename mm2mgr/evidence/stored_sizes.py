@@ -46,7 +46,7 @@ class StoredSizesReader:
     first_look_seconds: float
     timeout_seconds: float = 10.0  # of one call; samples are not delayed by it
     connect: Callable[[KafkaCluster, float], Kafka] = lambda cluster, seconds: Kafka(kafka_access(cluster), seconds)
-    name = "stored sizes"
+    name, gives_samples = "stored sizes", False
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _running: Future[tuple[str, ...]] | None = None
     _notes: tuple[str, ...] = ()

@@ -180,6 +180,8 @@ class TaskReader:
     It returns no samples. The first snapshot waits one interval, so that logs and record sizes are known.
     """
 
+    gives_samples = False
+
     def __init__(self, connect: ConnectCluster, flows: Sequence[Flow], watch: TaskWatch) -> None:
         self.name = f"Connect cluster '{connect.name}'"
         self._connect, self._watch = connect, watch

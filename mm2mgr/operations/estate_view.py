@@ -37,6 +37,7 @@ from mm2mgr.operations.plan import ReconcileView
 from mm2mgr.operations.sample import SampleView
 from mm2mgr.operations.status import LagReport
 from mm2mgr.operations.watch import WatchdogView
+from mm2mgr.plan.history import with_newer
 from mm2mgr.problems.flows import OVERTAKEN_SOON_SECONDS, Resting
 from mm2mgr.problems.health import with_lag
 from mm2mgr.problems.order import shown_health
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.plan.changes import Plan
+    from mm2mgr.plan.history import HistoryEntry
     from mm2mgr.problems.health import ConnectorState, FlowStatus, Status
 
 ViewState = Literal["starting", "ok", "stale"]
@@ -440,6 +442,15 @@ def after_look(view: EstateView, newest: EstateLook, tick: float | None = None) 
     if not is_quiet:
         return replace(view, quiet_looks=0, quiet_since=None)
     return replace(view, quiet_looks=view.quiet_looks + 1, quiet_since=view.quiet_since or newest.ended_at)
+
+
+def with_notes(view: EstateView, noted: Sequence[HistoryEntry]) -> EstateView:
+    """Return the view whose history has what commands on this machine recorded since it was read."""
+    survey = view.survey
+    if not noted or survey is None or isinstance(survey.history, str):
+        return view
+    entries = with_newer(survey.history.entries, noted, survey.taken_at)
+    return replace(view, survey=replace(survey, history=replace(survey.history, entries=tuple(entries))))
 
 
 def _with_topics(view: EstateView, read: Mapping[str, LastKnown]) -> EstateView:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.apply.history import Recorder, author
 from mm2mgr.apply.loggers import LEVELS, ROOT, WorkerLoggers, read_loggers, set_levels
+from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.each_worker import EachWorker, ask_each_worker
 from mm2mgr.live.endpoints import connect_target
@@ -32,7 +34,9 @@ class LoggersReport:
     unlisted: str = ""
     only: tuple[str, ...] = ()
     """The workers that were chosen; empty: all."""
-    json_keys = "connect workers set unlisted"
+    unrecorded: Mapping[str, str] = field(default_factory=dict)
+    """The Connect cluster where its history was not written, with the reason."""
+    json_keys = "connect workers set unlisted unrecorded"
 
     @property
     def has_failed(self) -> bool:
@@ -81,19 +85,20 @@ def _order(entry: tuple[str, str]) -> tuple[bool, str]:
     return entry[0] != ROOT, entry[0]
 
 
-def loggers(
+def loggers(  # noqa: PLR0913 - a name of the library, its options by keyword
     workspace: Workspace,
     connect: str,
     levels: Mapping[str, str] | None = None,
     *,
     only: tuple[str, ...] = (),
+    reason: str = "",
     interrupted: Callable[[LoggersReport], None] = lambda report: None,
 ) -> LoggersReport:
     """Read the loggers of each worker that is known, and set `levels` (logger: level) where some are given.
 
-    `only`: workers by URL or id (`host:port`); all by default. Mm2mgrError where a name or a level is unknown, or no
-    status could be read; a worker that does not answer is in the result. `interrupted` gets what may have been set when
-    an interrupt cuts that short.
+    `only`: workers by URL or id (`host:port`); all by default. `reason` is kept in the history. Mm2mgrError where a
+    name or a level is unknown, or no status could be read; a worker that does not answer is in the result.
+    `interrupted` gets what may have been set when an interrupt cuts that short.
     """
     levels = {name: level.upper() for name, level in (levels or {}).items()}
     for name, level in levels.items():
@@ -125,15 +130,35 @@ def loggers(
         silent = {worker: failure for worker, failure in silent.items() if worker in chosen}
     answering = [worker for worker, failure in silent.items() if not failure]
     workers = wait_for(read_loggers(target, answering, levels))
+    unrecorded: Mapping[str, str] = {}
     if levels and any(not worker.failure for worker in workers):
+        recorder = Recorder(workspace.topology, "loggers", author(workspace.files), reason)
+        recorder.logger_levels(connect, _changes(workers, levels), "begun")
         try:
             workers = wait_for(set_levels(target, workers, levels))
+            failed = [f"{worker.worker}: {worker.failure}" for worker in workers if worker.failure]
+            outcome, error = ("failed", few(failed)) if failed else ("done", None)
+            recorder.logger_levels(connect, _changes(workers, levels, written_only=True), outcome, error)
         except KeyboardInterrupt:
             begun = (worker if worker.failure else replace(worker, written=tuple(levels)) for worker in workers)
             interrupted(LoggersReport(connect, tuple(begun), levels, only=only))
             raise
+        finally:
+            unrecorded = recorder.close()
     workers += [WorkerLoggers(worker, failure=failure) for worker, failure in silent.items() if failure]
-    return LoggersReport(connect, tuple(workers), levels, asked.no_group, only)
+    return LoggersReport(connect, tuple(workers), levels, asked.no_group, only, unrecorded)
+
+
+def _changes(
+    workers: Sequence[WorkerLoggers], levels: Mapping[str, str], *, written_only: bool = False
+) -> list[KeyChange]:
+    """Return what the history has of levels, worker by worker: from which one to which one."""
+    return [
+        KeyChange(f"{name} on {worker.worker}", worker.level_of(name), level)
+        for worker in workers
+        for name, level in levels.items()
+        if (name in worker.written if written_only else not worker.failure)
+    ]
 
 
 def _address(worker: str) -> str:

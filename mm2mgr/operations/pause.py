@@ -166,7 +166,7 @@ def _record(recorder: Recorder, request: StateRequest, changes: Sequence[StateCh
 
 def _as_recorded(change: StateChange, request: StateRequest) -> Change:
     state = change.before, request.goal
-    return Change(change.connect, change.connector, change.kind, "update", change.flows, state=state)
+    return Change(change.connect, change.connector, change.kind, "update", change.flows, change.restarts, state=state)
 
 
 # --- offsets ----------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from mm2mgr.plan.schedule import (
     with_waiting,
 )
 from mm2mgr.secrets import mask_text
-from mm2mgr.text import few, span_text
+from mm2mgr.text import few, span_text, without_cluster
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, lease_group
 
@@ -330,14 +330,23 @@ class ReconcileRound:
         return "failed" if self.plan.has_failed else "done" if self.plan.is_empty else "changes"
 
     @property
+    def failed_writes(self) -> tuple[str, ...]:
+        """The changes that were not written, and where writing was halted, each with the reason."""
+        applied = self.applied
+        if applied is None:
+            return ()
+        failed = [f"{result.connect}/{result.connector}: {result.error}" for result in applied.failed_results]
+        return (*failed, *(f"{halted.connect} halted: {halted.why}" for halted in applied.halted))
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why not everything was read and written, a line for each reason: what is refused names its remedy."""
         applied, lines = self.applied, [self.error] if self.error else []
         unread = {part.connect: part.error for part in self.plan.clusters if part.error} if self.plan else {}
-        lines += [f"Connect cluster {name}: {reason}" for name, reason in {**unread, **self.without_lease}.items()]
+        missing = {**unread, **self.without_lease}
+        lines += [f"Connect cluster {name}: {without_cluster(reason, name)}" for name, reason in missing.items()]
         if applied:
-            lines += [f"{result.connect}/{result.connector}: {result.error}" for result in applied.failed_results]
-            lines += [f"{halted.connect} halted: {halted.why}" for halted in applied.halted]
+            lines += self.failed_writes
             names: dict[tuple[str, str], list[str]] = {}
             for change in applied.plan.changes:
                 if change.action == "blocked":

@@ -67,13 +67,15 @@ class SampleView:
         return SampleView(ended, now, self.rounds + 1, self.samples + ended.samples)
 
     def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready values: `unread` are the sources without samples in the last round, with the reason."""
+        """Return JSON-ready values: `unread` are the sources without an answer in the last round, with the reason;
+        `unsampled` those of them that samples are missing of."""
         return {
             "taken_at": self.taken_at,
             "rounds": self.rounds,
             "samples": self.samples,
             "last_samples": self.last.samples if self.last else None,
             "unread": {name: error.one_line for name, error in self.last.failures.items()} if self.last else {},
+            "unsampled": sorted(self.last.sources_without_samples) if self.last else [],
             "error": self.error,
         }
 
@@ -209,7 +211,7 @@ class _StatusReader:
     wait for a target that does not answer. A run of one round does not look.
     """
 
-    name = "losses"
+    name, gives_samples = "losses", False
 
     def __init__(
         self, workspace: Workspace, chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, store: Store

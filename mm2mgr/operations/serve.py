@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import timing
-from mm2mgr.apply.history import tree_commit
+from mm2mgr.apply.history import read_notes, tree_commit
 from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.evidence.flow_load import (
     EstateNeeds,
@@ -29,7 +29,7 @@ from mm2mgr.evidence.traffic import (
 )
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.read import ObserveOptions
-from mm2mgr.operations.estate_view import EstateLook, EstateView, Survey, WrittenFlow, after_look
+from mm2mgr.operations.estate_view import EstateLook, EstateView, Survey, WrittenFlow, after_look, with_notes
 from mm2mgr.operations.failover_watch import (
     refuse_without_pairs,
 )
@@ -207,7 +207,8 @@ class EstateWatch:
             words = cause(error)
             self._publish(lambda view: replace(view, began_at=None, failed_looks=view.failed_looks + 1, error=words))
         else:
-            self._publish(lambda view: after_look(view, newest, timing.now()))
+            noted = read_notes(str(self._workspace.topology.owner))
+            self._publish(lambda view: with_notes(after_look(view, newest, timing.now()), noted))
             differing = frozenset(of.subject for of in newest.status.problems() if of.kind in _DIFFERENCES)
             if self._differing not in (None, differing):  # an apply has ended, or somebody changed a connector
                 self._survey_due.set()
@@ -252,7 +253,8 @@ class EstateWatch:
             newest = Survey(
                 self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed), EstateNeeds(unknown=failed)
             )
-        self._publish(lambda view: replace(view, survey=newest))
+        noted = read_notes(str(self._workspace.topology.owner))
+        self._publish(lambda view: with_notes(replace(view, survey=newest), noted))
 
     def _publish(self, change: Callable[[EstateView], EstateView]) -> None:
         with self._lock:

@@ -417,12 +417,7 @@ class Parts:
             return replace(view, samples=after)
 
         def end(done: Round | str) -> Mapping[str, RoundEnd]:
-            unread = (
-                done
-                if isinstance(done, str)
-                else few([f"{of}: {error.one_line}" for of, error in done.failures.items()])
-            )
-            return {"sample": RoundEnd(unread)}
+            return {"sample": RoundEnd(done) if isinstance(done, str) else end_of_samples(done)}
 
         def report(done: Round | str) -> None:
             if isinstance(done, str):
@@ -511,6 +506,14 @@ def _rounds(begin: Callable[[], Generator[Done]]) -> Callable[[Callable[[Done], 
                 publish(done)
 
     return run
+
+
+def end_of_samples(done: Round) -> RoundEnd:
+    """Say how a round of sampling ended: it failed where a cluster gave no samples; what is read beside them, such as
+    what tasks carry, is named where it is missing."""
+    unsampled = few([f"{of}: {error.one_line}" for of, error in done.sources_without_samples.items()])
+    beside = sorted(done.failures.keys() - done.sources_without_samples.keys())
+    return RoundEnd(unsampled, outcome=f"done, without {few(beside)}" if beside else "done")
 
 
 def _end_of_rebalance(done: RebalanceRound) -> RoundEnd:

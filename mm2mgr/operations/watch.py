@@ -32,6 +32,7 @@ from mm2mgr.observe.reading import LiveConnector
 from mm2mgr.operations.workspace import Workspace, pause
 from mm2mgr.plan.assignments import with_stock_class
 from mm2mgr.plan.changes import Change
+from mm2mgr.plan.history import RESTARTED, TASK
 from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.problems.connectors import failures_of
 from mm2mgr.problems.watchdog import (
@@ -47,7 +48,7 @@ from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology, watch_group
 
 LIMITS = Limits(connect_seconds=10.0, write_seconds=20.0)
-_TASK, _CONNECTOR, _CLASS = "task ", "connector", "connector.class"
+_CONNECTOR, _CLASS = "connector", "connector.class"
 _ACTIONS_KEPT = 100
 
 
@@ -256,9 +257,9 @@ class _Watching:
             at = here - max(0.0, wall - datetime.fromisoformat(entry.when).timestamp())
             for key in entry.keys if here - at <= self.order.policy.window_seconds else ():
                 named = str(key.get("key", ""))
-                if named not in (_CONNECTOR, _CLASS) and not named.startswith(_TASK):
+                if named not in (_CONNECTOR, _CLASS) and not named.startswith(TASK):
                     continue  # what goes with the class
-                number = named.removeprefix(_TASK)
+                number = named.removeprefix(TASK)
                 task = WHOLE if named == _CLASS else int(number) if number.isdecimal() else None
                 part = entry.connect, entry.connector, task
                 restarts = self.watchdog.histories.get(part, RestartHistory())
@@ -298,8 +299,8 @@ def _change(part: FailedPart, action: WatchAction, connector: LiveConnector) -> 
     flows = (subject.flow,) if subject.flow else ()
     change = Change(desired.connect, desired.name, desired.type, "update", flows)
     if action.action == "restart" or connector.running is None:
-        key = _CONNECTOR if part[2] is None else f"{_TASK}{part[2]}"
-        return replace(change, keys=(KeyChange(key, "FAILED", "restarted"),))
+        key = _CONNECTOR if part[2] is None else f"{TASK}{part[2]}"
+        return replace(change, keys=(KeyChange(key, "FAILED", RESTARTED),))
     before = connector.running.config
     config = with_stock_class(before)
     keys = [KeyChange(_CLASS, before.get(_CLASS), config[_CLASS])]

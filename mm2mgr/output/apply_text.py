@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from shlex import quote
 
 from mm2mgr.apply.applied import Applied
 from mm2mgr.apply.waves import Event, Halted, LeaseAwaited, Result, RolledBack, Unguarded, Waiting, WaveVerified
-from mm2mgr.output.console import say, talk
+from mm2mgr.output.console import PartLog, say, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.plan_text import ALIKE, data_text
 from mm2mgr.plan.quotas import QuotaResult
@@ -19,50 +19,60 @@ _DONE = {"create": "created", "update": "updated", "delete": "deleted"}
 
 def say_event(event: Event) -> None:
     """Print one result, or what becomes of a wave."""
+    for text, style in event_lines(event):
+        talk(text, style)
+
+
+def log_events(part: str, log: PartLog) -> Callable[[Event], None]:
+    """Return what prints the same as lines of a part of a long process."""
+
+    def print_event(event: Event) -> None:
+        for text, style in event_lines(event):
+            log(part, text, style)
+
+    return print_event
+
+
+def event_lines(event: Event) -> Iterator[tuple[str, str | None]]:
+    """Yield one result, or what becomes of a wave, as a line with its style."""
     match event:
         case Result():
-            _say_result(event)
+            yield _result_line(event)
         case QuotaResult():
-            _say_quota_result(event)
+            yield _quota_result_line(event)
         case Waiting(connect, connectors, seconds):
-            talk(f"{connect}: waiting up to {span_text(seconds)} for {few(list(connectors))} to run")
+            yield f"{connect}: waiting up to {span_text(seconds)} for {few(list(connectors))} to run", "dim"
         case WaveVerified(connect, number, of, connectors, "ok") if of > 1:
-            talk(f"{connect}: wave {number} of {of} is good ({number_of(len(connectors), 'connector')})")
+            yield f"{connect}: wave {number} of {of} is good ({number_of(len(connectors), 'connector')})", "dim"
         case WaveVerified(connect, number, of, connectors, _, unwritten) if unwritten:
             count = f"{len(unwritten)} of {number_of(len(connectors), 'connector')}"
-            talk(f"{connect}: wave {number} of {of} is not good: {count} not written", style="bold red")
+            yield f"{connect}: wave {number} of {of} is not good: {count} not written", "bold red"
         case LeaseAwaited(kafka, holder, seconds):
             lease = f"another process holds the lease on Kafka '{kafka}' ({holder})"
-            talk(f"{lease}: waiting up to {span_text(seconds)}, in which Kafka misses one that was killed")
+            yield f"{lease}: waiting up to {span_text(seconds)}, in which Kafka misses one that was killed", "dim"
         case Unguarded(connect, note):
-            talk(f"{connect}: {note}", style="yellow")
+            yield f"{connect}: {note}", "yellow"
         case Halted():
-            talk(_halt_text(event), style=_HALT_STYLES[event.verdict])
+            yield _halt_text(event), _HALT_STYLES[event.verdict]
         case RolledBack(connect, results):
             back = [result.connector for result in results if result.rolled_back]
-            talk(
-                f"{connect}: rolled back {number_of(len(back), 'change')}" + (f": {few(back)}" if back else ""),
-                style="bold yellow",
-            )
+            names = f": {few(back)}" if back else ""
+            yield f"{connect}: rolled back {number_of(len(back), 'change')}{names}", "bold yellow"
 
 
-def _say_result(result: Result) -> None:
+def _result_line(result: Result) -> tuple[str, str]:
     if result.doubt:
-        talk(f"{result.connect}: {result.connector}: {result.doubt}", style="yellow")
-    elif result.error is None:
-        talk(f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)")
-    else:
-        talk(f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", style="bold red")
+        return f"{result.connect}: {result.connector}: {result.doubt}", "yellow"
+    if result.error is None:
+        return f"{result.connect}: {_DONE[result.action]} {result.connector} ({result.seconds:.1f} s)", "dim"
+    return f"{result.connect}: {result.action} of {result.connector} failed: {result.error}", "bold red"
 
 
-def _say_quota_result(result: QuotaResult) -> None:
+def _quota_result_line(result: QuotaResult) -> tuple[str, str]:
     change = result.change
     if result.error is None:
-        talk(f"{change.kafka}: {_DONE[change.action]} quota of {change.entity}")
-    else:
-        talk(
-            f"{change.kafka}: {change.action} of the quota of {change.entity} failed: {result.error}", style="bold red"
-        )
+        return f"{change.kafka}: {_DONE[change.action]} quota of {change.entity}", "dim"
+    return f"{change.kafka}: {change.action} of the quota of {change.entity} failed: {result.error}", "bold red"
 
 
 _HALT_STYLES = {"failed": "bold red", "inconclusive": "bold yellow"}

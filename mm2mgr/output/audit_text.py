@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from mm2mgr.audit.report import (
@@ -19,7 +18,7 @@ from mm2mgr.audit.report import (
 )
 from mm2mgr.operations.audit import AuditRound, Replay
 from mm2mgr.operations.records import FlowRecords, MirrorState
-from mm2mgr.output.console import say, say_command, say_table, talk
+from mm2mgr.output.console import PartLog, say, say_command, say_table
 from mm2mgr.output.markdown import sentence
 from mm2mgr.output.tables import Table
 from mm2mgr.text import few, fit_text, list_names, number_of, span_text, visible
@@ -178,33 +177,25 @@ def replay_text(replay: Replay) -> str:
     return f"{'; '.join((*arrives, twice))}, and so would all that was mirrored from offset {replay.window_end} on"
 
 
-def say_audit_round(done: AuditRound) -> None:
-    """Print one round of `audit --follow`: a line when all was equal, else the whole audit."""
-    at = f"{datetime.fromtimestamp(done.taken_at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def say_audit_round(done: AuditRound, log: PartLog, *, full: bool = False) -> None:
+    """Print one round of audits as a line; `full`: below it the whole audit, where not all was equal."""
+
+    def print_line(text: str, style: str | None = "yellow") -> None:
+        log("audit", text, style, done.taken_at)
+
     for connect, reason in done.without_lease.items():
-        talk(f"{at} Connect cluster '{connect}': {reason}; another process may audit its flows too", "yellow")
+        print_line(f"Connect cluster '{connect}': {reason}; another process may audit its flows too")
     for warning in done.warnings:
-        talk(f"{at} warning: {warning}", "yellow")
+        print_line(f"warning: {warning}")
     if done.error:
-        say(f"{at} not judged: {done.error}", "yellow")
+        print_line(f"not judged: {done.error}")
     elif done.report is None:
-        say(f"{at} standby: another process audits {list_names(done.standby)}")
-    elif done.report.verdict is Verdict.EQUAL:
-        say(f"{at} {closing(done.report)}")
+        print_line(f"standby: another process audits {list_names(done.standby)}", "dim")
+    elif not full or done.report.verdict is Verdict.EQUAL:
+        print_line(closing(done.report), "dim" if done.report.verdict is Verdict.EQUAL else "yellow")
     else:
-        say(at)
+        print_line("not all is equal")
         say_audit(done.report)
-
-
-def talk_audit_round(done: AuditRound) -> None:
-    """Print a line about one round of audits beside other work."""
-    at = f"{datetime.fromtimestamp(done.taken_at, UTC):%Y-%m-%dT%H:%M:%SZ} audit:"
-    for warning in done.warnings:
-        talk(f"{at} warning: {warning}", "yellow")
-    if done.error or done.report is None:
-        talk(f"{at} {done.error or 'standby, another process audits'}", "yellow" if done.error else "dim")
-        return
-    talk(f"{at} {closing(done.report)}", "dim" if done.report.verdict is Verdict.EQUAL else "yellow")
 
 
 def _differences(report: AuditReport) -> Iterator[str]:

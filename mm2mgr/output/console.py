@@ -11,10 +11,12 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO, TypeVar, cast
 
 from mm2mgr import timing
 from mm2mgr.text import cells, visible
@@ -283,6 +285,29 @@ def say_command(command: str) -> None:
 def talk(text: str, style: str | None = "dim") -> None:
     """Print a line about progress."""
     _print([text], style, stderr=True)
+
+
+class PartLog(Protocol):
+    """Prints what a part of a long process did, and when: seconds since 1970, now by default."""
+
+    def __call__(self, part: str, text: str, style: str | None = None, at: float | None = None) -> None: ...
+
+
+_LEVELS = {STYLES["problem"]: "error", STYLES["unknown"]: "warning", f"bold {STYLES['unknown']}": "warning"}
+
+
+def log_lines(form: Literal["result", "progress", "json"] = "progress") -> PartLog:
+    """Return what prints a line per event, `2026-11-20T09:12:44Z PART: TEXT`, as a result (stdout) or as progress
+    (stderr); `json`: an object per line on stdout, with time, part, level and text."""
+
+    def print_line(part: str, text: str, style: str | None = None, at: float | None = None) -> None:
+        clock = f"{datetime.fromtimestamp(time.time() if at is None else at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        if form == "json":
+            say_json_line({"time": clock, "part": part, "level": _LEVELS.get(style, "info"), "text": visible(text)})
+        else:
+            _print([f"{clock} {part}: {text}"], style, stderr=form == "progress")
+
+    return print_line
 
 
 def complain(message: str, hint: str | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING
 from mm2mgr.output.automatic_rebalance_text import rebalance_key, rebalance_lines
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table, or_dash
+from mm2mgr.plan.history import RESTARTED, TASK
 from mm2mgr.problems.connectors import Failed
-from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, span_text, visible
+from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, span_text, visible, without_cluster
 
 if TYPE_CHECKING:
     from mm2mgr.apply.verbs import StateChange
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.plan import ReconcileRound
     from mm2mgr.operations.watch import WatchRound
     from mm2mgr.operations.who import FlowTopics, Mirroring, TakenTopic, TopicRoutes
+    from mm2mgr.output.console import PartLog
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.history import HistoryEntry
     from mm2mgr.plan.resets import FlowReset
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
 _LONGEST = 100
+_TASKS_NAMED = 6
 
 
 def say_history(report: HistoryReport, *, full: bool) -> None:
@@ -43,41 +45,67 @@ def say_history(report: HistoryReport, *, full: bool) -> None:
 
 
 def history_table(entries: Sequence[HistoryEntry], *, full: bool = False) -> Table:
-    """Return a row per change; `full`: with the keys and the error below it."""
+    """Return a row per change; `full`: with where it ran, the keys and the error below it."""
+    has_place = not full and any(run_place(entry) for entry in entries)
     rows = [
-        (
-            entry.when[:19].replace("T", " "),
-            visible(entry.who),
-            entry.commit,
-            visible(entry.command),
-            f"{entry.connect}/{entry.connector}",
-            _change_text(entry),
-            entry.outcome,
-            visible(entry.reason),
-        )
+        {
+            "time (UTC)": entry.when[:19].replace("T", " "),
+            "who": visible(entry.who),
+            **({"run as": run_place(entry)} if has_place else {}),
+            "commit": entry.commit,
+            "command": visible(entry.command),
+            "connector": f"{entry.connect}/{entry.connector}",
+            "change": recorded_change(entry),
+            "outcome": entry.outcome,
+            "reason": visible(entry.reason),
+        }
         for entry in entries
     ]
     return Table(
-        ("time (UTC)", "who", "commit", "command", "connector", "change", "outcome", "reason"),
-        rows,
-        drop=("commit", "command", "reason"),
+        list(rows[0]) if rows else (),
+        [list(row.values()) for row in rows],
+        drop=("run as", "commit", "command", "reason"),
         wrap=("reason", "who"),
         styles={"outcome": _OUTCOMES},
-        below=[_details(entry) if full else [] for entry in entries],
+        below=[entry_details(entry) if full else [] for entry in entries],
     )
 
 
-def _change_text(entry: HistoryEntry) -> str:
+def recorded_change(entry: HistoryEntry) -> str:
+    """Return what was changed in some words: the action with its keys, a restart with its tasks, a state."""
     parts = [entry.action]
-    if entry.keys:
+    if restarts := [key["key"] for key in entry.keys if key["after"] == RESTARTED]:
+        parts = [f"restart of {_parts_text(restarts)}"]
+    elif entry.keys:
         parts.append(f"({number_of(len(entry.keys), 'key')})")
-    if entry.state:
+    if entry.state and not (restarts and entry.state.get("before") == entry.state["after"]):
         parts.append(f"{entry.state.get('before', '')} -> {entry.state['after']}".strip())
     return " ".join(part for part in parts if part)
 
 
-def _details(entry: HistoryEntry) -> list[str]:
-    lines = [f"  {key['key']}: {_short(key['before'])} -> {_short(key['after'])}" for key in entry.keys]
+def is_restart(entry: HistoryEntry) -> bool:
+    """Tell whether parts of a connector were restarted, and nothing was written to it."""
+    return any(key["after"] == RESTARTED for key in entry.keys)
+
+
+def _parts_text(names: Sequence[str]) -> str:
+    """Return what of a connector was restarted: the connector itself, tasks by number, or both."""
+    tasks = [name.removeprefix(TASK) for name in names if name.startswith(TASK)]
+    numbers = few(tasks, _TASKS_NAMED, between=", ") if tasks else ""
+    whole = [name for name in names if not name.startswith(TASK)]
+    return " and ".join(filter(None, [*map(visible, whole), visible(f"task {numbers}") if numbers else ""]))
+
+
+def run_place(entry: HistoryEntry) -> str:
+    """Return the system's user and the host that a command ran on; empty for entries that do not say it."""
+    return "@".join(visible(part) for part in (entry.user, entry.host) if part)
+
+
+def entry_details(entry: HistoryEntry) -> list[str]:
+    """Return lines about a change: where it ran, each key from what to what, and the error."""
+    place = run_place(entry)
+    lines = [f"  run as {place}"] if place else []
+    lines += [f"  {key['key']}: {_short(key['before'])} -> {_short(key['after'])}" for key in entry.keys]
     return lines + ([f"  error: {entry.error}"] if entry.error else [])
 
 
@@ -127,26 +155,37 @@ def _short(value: str | None) -> str:
 
 
 def _say_reasons(sentence: str, reasons: Mapping[str, str]) -> None:
+    for line in _reason_lines(sentence, reasons):
+        talk(line, style="yellow")
+
+
+def _reason_lines(sentence: str, reasons: Mapping[str, str]) -> Iterator[str]:
     by_reason = sorted(reasons.items(), key=itemgetter(1, 0))
     for reason, names in groupby(by_reason, key=itemgetter(1)):
-        talk(f"{sentence} Connect cluster {few([name for name, _ in names])}: {reason}", style="yellow")
+        yield f"{sentence} Connect cluster {few([name for name, _ in names])}: {reason}"
+
+
+def unrecorded_lines(unrecorded: Mapping[str, str]) -> Iterator[str]:
+    """Yield of which Connect clusters the history was not written, once for each reason."""
+    return _reason_lines("history not written for", unrecorded)
 
 
 def say_unrecorded(unrecorded: Mapping[str, str]) -> None:
-    """Say of which Connect clusters the history was not written, once for each reason."""
-    _say_reasons("history not written for", unrecorded)
+    """Print the same on stderr."""
+    for line in unrecorded_lines(unrecorded):
+        talk(line, style="yellow")
 
 
 # --- reconcile --------------------------------------------------------------------------------------------------------
 
 
-def say_round(done: ReconcileRound, printed: str) -> str:
-    """Print what a round did, in one line, and below it what went wrong; nothing where that was `printed` before.
+def say_round(done: ReconcileRound, printed: str, log: PartLog) -> str:
+    """Print what a round did, in a line, and what went wrong, as far as it was not `printed` before.
 
-    Returns what is printed.
+    Returns what is known now. Failed writes are left out: they were printed as they came.
     """
     applied, counts = done.applied, done.plan.counts() if done.plan else {}
-    lines = list(done.reasons)
+    lines = [reason for reason in done.reasons if reason not in done.failed_writes]
     if done.plan and not applied:
         lines += [f"{change.connect}: {change.action} {change.connector}" for change in done.plan.writes]
     lines += [f"nothing is deleted: {done.deletes_held}"] if done.deletes_held else []
@@ -160,36 +199,43 @@ def say_round(done: ReconcileRound, printed: str) -> str:
     if counts.get("blocked"):
         parts.append(f"{counts['blocked']} blocked")
     rebalance = done.rebalance
-    text = "\n".join(["; ".join(parts), *lines, rebalance_key(rebalance) if rebalance else ""])
+    text = "\n".join(["; ".join(parts), *map(one_line, lines), rebalance_key(rebalance) if rebalance else ""])
     if text != printed or (applied and applied.results) or (rebalance and rebalance.applied):
-        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} round {done.number}: {'; '.join(parts)}", _OUTCOMES.get(parts[0]))
-        for line in lines:
-            say(f"  {line}")
-        for line in rebalance_lines(rebalance) if rebalance else ():
-            say(f"  {line}")
-        if applied:
-            say_unrecorded(applied.unrecorded)
+        log("reconcile", f"round {done.number}: {'; '.join(parts)}", _OUTCOMES.get(parts[0]))
+        for line in map(one_line, lines):
+            if line not in printed.splitlines():
+                log("reconcile", line, STYLES["unknown"] if done.outcome == "failed" else None)
+        if rebalance and (rebalance.applied or rebalance_key(rebalance) not in printed.splitlines()):
+            for line in rebalance_lines(rebalance):
+                log("rebalance", line)
+        for line in unrecorded_lines(applied.unrecorded) if applied else ():
+            log("reconcile", line, "yellow")
     return text
 
 
 # --- watch ------------------------------------------------------------------------------------------------------------
 
 
-def say_watch_round(done: WatchRound, printed: str) -> str:
-    """Print what is new in a look, and what it could not look at, unless that was `printed` before; returns the
+def say_watch_round(done: WatchRound, printed: str, log: PartLog) -> str:
+    """Print what is new in a look, and what it could not look at, as far as that was not `printed` before; returns the
     latter."""
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.taken_at))
+
+    def print_line(text: str, style: str | None = STYLES["unknown"]) -> None:
+        log("watch", text, style, done.taken_at)
+
     for action in done.actions:
-        say(f"{clock} {action_line(action)}", style=_style(action))
-    for connect, reason in done.unrecorded.items():
-        talk(f"not in the history of Connect cluster {connect}: {reason}", style="yellow")
+        print_line(action_line(action), _style(action))
+    for line in unrecorded_lines(done.unrecorded):
+        print_line(line)
     if done.unlogged:
-        talk(done.unlogged, style="yellow")
-    text = "\n".join(_still_not_watched(done, printed.splitlines()))
-    if text != printed:
-        for line in text.splitlines() or ["all Connect clusters are watched again"]:
-            say(f"{clock} {line}", style=STYLES["unknown"] if text else None)
-    return text
+        print_line(done.unlogged)
+    lines = list(_still_not_watched(done, printed.splitlines()))
+    for line in lines:
+        if line not in printed.splitlines():
+            print_line(line)
+    if printed and not lines:
+        print_line("all Connect clusters are watched again", None)
+    return "\n".join(lines)
 
 
 def _still_not_watched(done: WatchRound, printed: Sequence[str]) -> Iterator[str]:
@@ -259,7 +305,7 @@ def not_watched(done: WatchRound) -> Iterator[str]:
         yield f"another process watches Connect cluster {few(done.standby)}"
     missing = {**dict.fromkeys(done.resting, "could not be read, and is asked again later"), **done.unread}
     for connect, reason in sorted({**missing, **done.without_lease}.items()):
-        yield _not_watched_line(connect, one_line(reason))
+        yield _not_watched_line(connect, without_cluster(one_line(reason), connect))
     if done.frozen:
         yield "frozen: nothing is restarted"
 

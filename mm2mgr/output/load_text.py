@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mm2mgr.link import LIMITS
 from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
 from mm2mgr.output.balance_text import WAY_COLUMNS, way_cells
-from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.console import STYLES, PartLog, say, say_table, talk
 from mm2mgr.output.tables import Table
 from mm2mgr.text import bytes_text, list_names, number_of, rate_text, size_text, span_text, visible
 
@@ -35,31 +34,32 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HOURS_DRAWN = 24
 
 
-def say_round(number: int | None, samples: int, news: Sequence[str], at: str = "") -> None:
-    """Print a round of sampling (None: only its news) and what changed since the round before."""
-    if number is not None:
-        talk(f"round {number}: {samples} samples")
+def say_round(number: int, samples: int, news: Sequence[str]) -> None:
+    """Print a round of sampling and what changed since the round before."""
+    talk(f"round {number}: {samples} samples")
     for sentence in news:
-        talk(f"  {at}{sentence}", style="yellow")
+        talk(f"  {sentence}", style="yellow")
 
 
-def say_followed_round(round_: Round) -> None:
-    """Print of a round without an end only the first number of samples, and what changed, with the time."""
-    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} "
-    say_round(round_.number if round_.number == 1 else None, round_.samples, round_.news, at)
+def say_followed_round(round_: Round, log: PartLog) -> None:
+    """Print of a round without an end only the first number of samples, and what changed."""
+    if round_.number == 1:
+        log("sample", f"round 1: {round_.samples} samples", "dim")
+    for sentence in round_.news:
+        log("sample", sentence, "yellow")
 
 
-def talk_roll_up(done: RollUpRound) -> None:
+def say_roll_up(done: RollUpRound, log: PartLog) -> None:
     """Print a line about one round of roll-ups beside other work; nothing where nothing was new."""
-    at = f"{datetime.fromtimestamp(done.taken_at, UTC):%Y-%m-%dT%H:%M:%SZ} throughput:"
     if done.error:
-        talk(f"{at} {done.error}", style="yellow")
+        log("throughput", done.error, "yellow", done.taken_at)
     elif done.rolled_up and done.rolled_up.report:
         for path, reason in done.rolled_up.report.unreadable.items():
-            talk(f"{at} left out: {path}: {reason}", style="yellow")
+            log("throughput", f"left out: {path}: {reason}", "yellow", done.taken_at)
         roll_ups = number_of(len(done.rolled_up.report.made), "roll-up")
         samples = number_of(done.rolled_up.report.samples, "sample")
-        talk(f"{at} {samples} rolled up {done.rolled_up.engine}, {roll_ups} made in {done.seconds:.1f} s", style="dim")
+        text = f"{samples} rolled up {done.rolled_up.engine}, {roll_ups} made in {done.seconds:.1f} s"
+        log("throughput", text, "dim", done.taken_at)
 
 
 def say_rates(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mm2mgr.operations.loggers import LoggersReport
 from mm2mgr.output.console import STYLES, say, say_command, talk
+from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.text import visible
 
 
@@ -30,6 +31,7 @@ def say_loggers(report: LoggersReport) -> None:
         say("Loggers below got the same level, until the worker restarts. To set back what was before:")
         for command in commands:
             say_command(command)
+        say_unrecorded(report.unrecorded)
     elif not report.set:
         say("Loggers below have the same level. Levels that were set end when the worker restarts.")
 

@@ -418,11 +418,19 @@ def trend_text(trend: Trend) -> str:
     return f"{trend.direction} for {span_text(trend.seconds)}"
 
 
+_HORIZON_SECONDS = 7 * 86_400.0
+"""Rates of the last minutes or hours say nothing of times that are further away."""
+
+
 def _forecast_text(forecast: TimeForecast) -> str:
-    """Write a forecast: `12 min (10 min to 15 min)`; an end that is open is `or never`."""
+    """Write a forecast: `12 min (10 min to 15 min)`; an end that is open is `to never`, and what is further away than a
+    week is not counted."""
     if not forecast.seconds:
         return "now"
-    until = "never" if forecast.latest_seconds is None else span_text(forecast.latest_seconds)
+    horizon, latest = span_text(_HORIZON_SECONDS), forecast.latest_seconds
+    if forecast.seconds > _HORIZON_SECONDS:
+        return f"not within {horizon}"
+    until = "never" if latest is None else span_text(latest) if latest <= _HORIZON_SECONDS else f"over {horizon}"
     best, earliest = span_text(forecast.seconds), span_text(forecast.earliest_seconds)
     return best if best == earliest == until else f"{best} ({earliest} to {until})"
 

@@ -26,12 +26,15 @@ from mm2mgr.topology import Topology
 
 ENTRY, CONFIG = "entry/", "config/"
 """How the keys of entries and of configs begin."""
+RESTARTED, TASK = "restarted", "task "
+"""What a key of an entry is changed to that names a part of a connector, and how it begins for a task."""
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
     """One change of one connector. `keys` and `state` are as plans show them: from what to what, secrets masked.
 
+    `who` is a name that may be given; `user` and `host` are the system's, where the command ran.
     `outcome` is `begun` until it is known: an entry that stays so is of a command that was killed.
     `was_written`: whether Connect stored a change that `failed`, or may have.
     """
@@ -52,6 +55,8 @@ class HistoryEntry:
     outcome: str = "begun"
     error: str | None = None
     was_written: bool = False
+    user: str = ""
+    host: str = ""
 
     @classmethod
     def parse(cls, text: str) -> HistoryEntry | None:
@@ -129,6 +134,17 @@ def read_history(topology: Topology, connects: Iterable[str] | None = None) -> S
                 if key.startswith(start) and (config := _config(text))
             }
     return History(tuple(sorted(entries, key=lambda entry: (entry.when, entry.id))), applied, unread)
+
+
+def with_newer(entries: Iterable[HistoryEntry], newer: Iterable[HistoryEntry], since: float) -> list[HistoryEntry]:
+    """Return entries, oldest first, with those that came after `since` (seconds since 1970), and with the outcomes that
+    were not known yet."""
+    by_id = {entry.id: entry for entry in entries}
+    for entry in newer:
+        before = by_id.get(entry.id)
+        if (before and before.outcome == "begun") or (before is None and entry.at_seconds >= since):
+            by_id[entry.id] = entry
+    return sorted(by_id.values(), key=lambda entry: (entry.when, entry.id))
 
 
 _BY_TREE = frozenset({"apply", "reconcile"})

@@ -73,8 +73,8 @@ class Schedule:
 class Round:
     """One round over all sources, for the progress display.
 
-    `failures` are the sources without samples in this round; `news` is what differs from the round before, in
-    sentences.
+    `failures` are the sources without an answer in this round; `beside`: those that are read beside the samples, and
+    give none. `news` is what differs from the round before, in sentences.
     """
 
     number: int
@@ -82,6 +82,12 @@ class Round:
     failures: Mapping[str, Mm2mgrError]
     left_out: Mapping[str, Mapping[str, int]]
     news: Sequence[str]
+    beside: frozenset[str] = frozenset()
+
+    @property
+    def sources_without_samples(self) -> Mapping[str, Mm2mgrError]:
+        """The sources of samples that gave none, with the reason."""
+        return {name: failure for name, failure in self.failures.items() if name not in self.beside}
 
 
 def follow(
@@ -100,6 +106,7 @@ def follow(
     lines = [_FollowedSource(reader, schedule.interval_seconds) for reader in readers]
     clock, ended = TrustedClock(), stop or threading.Event()
     keeper = _Keeper(store, schedule.keep_seconds, clock)
+    beside = frozenset(reader.name for reader in readers if not getattr(reader, "gives_samples", True))
 
     def read(number: int, asked: Sequence[_FollowedSource]) -> list[_FollowedSource]:
         """Make one round of these sources; return those that have more."""
@@ -109,7 +116,7 @@ def follow(
             for poll in polls:
                 poll.lost()
             doubt = Mm2mgrError("the clock of this machine jumped")
-            progress(Round(number, 0, {line.reader.name: doubt for line in lines}, {}, clock.news.take()))
+            progress(Round(number, 0, {line.reader.name: doubt for line in lines}, {}, clock.news.take(), beside))
             return list(asked) if polls else []
         samples = keeper.keep(polls)
         failures = {line.reader.name: line.failure for line in lines if line.failure}
@@ -117,7 +124,7 @@ def follow(
         left_out = {line.reader.name: dict(poll.left_out) for line, poll in answers if poll.left_out}
         owners = (clock.news, *(line.news for line in lines), keeper.news)
         news = [message for owner in owners for message in dict.fromkeys(owner.take())]
-        progress(Round(number, samples, failures, left_out, news))
+        progress(Round(number, samples, failures, left_out, news, beside))
         return [line for line, poll in answers if poll.has_more]
 
     try:

@@ -406,7 +406,7 @@ def _of_looks(view: EstateView, tick: float, closed: Mapping[str, int]) -> dict[
     if (samples := view.samples) and samples.last:
         rows["mm2mgr_stored_samples"] = [((), float(samples.samples))]
         rows["mm2mgr_sampled_timestamp_seconds"] = [((), samples.taken_at)]
-        rows["mm2mgr_sample_sources_unread"] = [((), float(len(samples.last.failures)))]
+        rows["mm2mgr_sample_sources_unread"] = [((), float(len(samples.last.sources_without_samples)))]
     return rows
 
 

@@ -7,6 +7,8 @@ from importlib import import_module
 
 import pytest
 
+from mm2mgr.apply.history import Recorder
+from mm2mgr.plan.history import HistoryEntry
 from tests.fake_connect import FakeConnect, serving
 from tests.plan.site import FLOWS, Site
 
@@ -60,6 +62,28 @@ def test_a_level_is_set_on_all_workers_and_back(site: Site, second: tuple[FakeCo
         mm2mgr(*arguments)
     assert (site.east.loggers[MIRROR], other.loggers[MIRROR]) == ("INFO", "WARN")
     assert other.loggers[f"{MIRROR}.MirrorSourceTask"] == "ERROR"
+
+
+def test_levels_that_were_set_are_in_the_history(
+    site: Site, second: tuple[FakeConnect, str], mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, worker = second
+    recorded: list[HistoryEntry] = []
+    monkeypatch.setattr(Recorder, "put", lambda _, entry: recorded.append(entry))
+    mm2mgr("loggers", "east")
+    assert not recorded, "reading changes nothing"
+    mm2mgr("loggers", "east", "--set", f"{MIRROR}=DEBUG", "--reason", "ticket 12")
+    begun, done = recorded
+    assert (begun.id, begun.outcome, done.outcome, done.reason) == (done.id, "begun", "done", "ticket 12")
+    assert (done.command, done.connect, done.connector) == ("loggers", "east", "loggers")
+    first, last = sorted(done.keys, key=lambda key: worker in str(key["key"]))
+    assert (first["key"], first["before"], first["after"]) == (f"{MIRROR} on {site.urls['east']}", "INFO", "DEBUG")
+    assert last["key"] == f"{MIRROR} on {worker}"
+    other.cluster_id = "of-others"
+    mm2mgr("loggers", "east", "--set", "root=DEBUG", code=1)
+    assert recorded[-1].outcome == "failed"
+    assert "it is no worker of this Connect cluster" in str(recorded[-1].error)
+    assert [key["key"] for key in recorded[-1].keys] == [f"root on {site.urls['east']}"]
 
 
 def test_a_worker_that_is_named_is_set_alone(site: Site, second: tuple[FakeConnect, str], mm2mgr: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 
 from mm2mgr import timing
 from mm2mgr.apply import verbs
+from mm2mgr.apply.history import Recorder
 from mm2mgr.apply.settle import judge_state
 from mm2mgr.apply.verbs import StateChange, StateRequest
 from mm2mgr.comparison.ownership import Journal, Move, Ownership
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskStatus
+from mm2mgr.output.history_text import recorded_change
+from mm2mgr.plan.history import HistoryEntry
 from tests.fake_connect import CLASSES
 from tests.plan.site import FLOWS, Site
 
@@ -267,6 +271,26 @@ def test_single_tasks_are_restarted_and_no_other(applied: Site, mm2mgr: Command)
     assert said.lines == [f"~ east/{ORDERS}: RUNNING", "restart: 1 of 1 connector sent a request"]
     assert f"east/{ORDERS}: RUNNING (task 2 RUNNING, task 0 RUNNING)" in said.err
     assert sent(applied) == [f"POST {ORDERS}/tasks/2/restart", f"POST {ORDERS}/tasks/0/restart"]
+
+
+def test_the_history_has_the_numbers_of_restarted_tasks(
+    applied: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied.east.connectors[ORDERS].forced_tasks = 3
+    recorded: dict[str, HistoryEntry] = {}
+    monkeypatch.setattr(Recorder, "put", lambda _, entry: recorded.update({entry.id: entry}))
+
+    def change_of(*arguments: str) -> str:
+        recorded.clear()
+        mm2mgr("restart", "orders", *arguments)
+        (entry,) = recorded.values()
+        assert (entry.outcome, entry.user != "", entry.host) == ("done", True, socket.gethostname())
+        return recorded_change(entry)
+
+    assert change_of("--task", "2", "--task", "0") == "restart of task 2, 0"
+    assert change_of() == "restart of connector and task 0, 1, 2"
+    applied.east.connectors[ORDERS].failed_tasks[1] = "java.lang.IllegalStateException: no space"
+    assert change_of("--failed") == "restart of task 1"
 
 
 def test_a_task_that_does_not_exist_is_refused_with_those_that_do(applied: Site, mm2mgr: Command) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -37,12 +38,14 @@ def leases(site: Site, monkeypatch: pytest.MonkeyPatch, closed_port: int) -> Ite
 
 def test_a_round_applies_the_tree_and_the_next_one_repairs_what_was_changed(mm2mgr: Command, site: Site) -> None:
     said = mm2mgr("reconcile", "--once")
-    assert said.lines[0].endswith("round 1: done; 7 to create")
+    line = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ reconcile: round 1: done; 7 to create"
+    assert re.fullmatch(line, said.lines[0])
+    assert all(re.match(r"20\S+Z reconcile: (east|west): ", event) for event in said.err.splitlines()[:7])
     assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
     site.east.connectors[SOURCE].config["tasks.max"] = "9"
     reported = mm2mgr("reconcile", "--once", "--report-only", code=2)
     assert reported.lines[0].endswith("round 1: changes; 1 to update")
-    assert reported.lines[1:] == [f"  east: update {SOURCE}"]
+    assert [event.partition("Z ")[2] for event in reported.lines[1:]] == [f"reconcile: east: update {SOURCE}"]
     assert site.east.connectors[SOURCE].config["tasks.max"] == "9"
     assert mm2mgr("reconcile", "--once", "-o", "json").json["counts"]["update"] == 1
     assert site.east.connectors[SOURCE].config["tasks.max"] == "1"
@@ -164,7 +167,7 @@ def test_without_a_lease_nothing_is_written_and_the_others_go_on(
 ) -> None:
     leases.dead = {"west"}
     said = mm2mgr("reconcile", "--once", code=1)
-    assert "  Connect cluster west: no lease: west: no broker answered" in said.lines
+    assert " reconcile: Connect cluster west: no lease: west: no broker answered\n" in said.out
     assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), [])
 
 
@@ -358,9 +361,8 @@ def test_a_refused_login_holds_up_nothing_and_is_named(
     assert "(no lease: joining group mm2mgr-team failed: Group authorization failed)" in mm2mgr("apply", "--yes").err
     assert site.names("east") == sorted(ON_EAST)
     said = mm2mgr("reconcile", "--once", code=1)
-    assert (
-        "  Connect cluster east: no lease: joining group mm2mgr-team failed: Group authorization failed" in said.lines
-    )
+    refused = "no lease: joining group mm2mgr-team failed: Group authorization failed"
+    assert f" reconcile: Connect cluster east: {refused}\n" in said.out
 
 
 def test_a_lost_lease_ends_an_apply_that_says_so(

@@ -94,7 +94,7 @@ def test_following_ends_in_order_and_keeps_what_was_sampled(
     try:
         until(lambda: list((mm2mgr.folder / "store").glob("samples/_delta_log/*1.json")), "the first round is stored")
         assert running.stderr
-        assert running.stderr.readline() == "round 1: 4 samples\n"
+        assert re.fullmatch(r"20\d\d-\S+T\S+Z sample: round 1: 4 samples\n", running.stderr.readline())
         running.send_signal(ended_by)
     finally:
         said = finish(running)

@@ -206,8 +206,11 @@ def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time
         running.send_signal(signal.SIGTERM)
         assert running.wait(DEADLINE_SECONDS) == 0
         assert time.monotonic() - began < allowed_seconds()
-        assert running.stdout
-        assert "task 0 FAILED (time-out): would be restarted (1)" in running.stdout.read()
+        assert running.stderr
+        said = running.stderr.read()
+        assert re.match(
+            r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ watch: .*task 0 FAILED \(time-out\): would be restarted \(1\)", said
+        )
     assert connect.writes == written
 
 

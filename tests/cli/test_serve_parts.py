@@ -292,6 +292,10 @@ def test_parts_are_in_json_and_metrics_and_all_end_in_time(mm2mgr: Command, mock
             running.send_signal(signal.SIGTERM)
             assert running.wait(DEADLINE_SECONDS) == 0
             assert time.monotonic() - began < allowed_seconds()
-            assert running.stdout
-            assert "round 1: " in running.stdout.read()
+            assert running.stderr
+            lines = running.stderr.read().splitlines()
+            shapes = [re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ (\w+): ", line) for line in lines]
+            assert all(shapes), lines
+            assert {"reconcile", "sample"} <= {shape[1] for shape in shapes if shape}
+            assert len({line.partition(" ")[2] for line in lines}) == len(lines), "nothing twice"
         assert connect.writes == written

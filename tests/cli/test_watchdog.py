@@ -22,6 +22,7 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
 from mm2mgr.operations.serve import EstateWatch
 from mm2mgr.operations.serve_parts import ServeOrder, WatchdogOrder
+from mm2mgr.output.console import log_lines
 from mm2mgr.output.history_text import action_line, say_watch_round
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.problems.watchdog import Watchdog
@@ -450,8 +451,10 @@ def test_lines_say_what_and_why_once(
     fail(applied, LOGS, t0=TOO_LARGE)
     dog, said = watching(policy=replace(NOW, first_seconds=3600.0)), ""
     for _ in range(3):
-        said = say_watch_round(dog.look(), said)
-    lines = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.replace("\n  ", " ").splitlines() if line]
+        said = say_watch_round(dog.look(), said, log_lines("result"))
+    lines = [
+        line.partition("Z watch: ")[2] for line in capsys.readouterr().out.replace("\n  ", " ").splitlines() if line
+    ]
     text = "\n".join(lines)
     assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 60 min unless it runs again: ") == 1
     assert (
@@ -476,10 +479,10 @@ def test_a_cluster_that_does_not_answer_is_told_once(capsys: pytest.CaptureFixtu
     ]
     said = ""
     for done in rounds:
-        said = say_watch_round(done, said)
-    lines = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
-        "Connect cluster east is not watched: connection refused",
+        said = say_watch_round(done, said, log_lines("result"))
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("1970-01-01T00:00:01Z watch: ")
+    assert [line.partition("Z watch: ")[2] for line in printed] == [
         "Connect cluster east is not watched: connection refused",
         "Connect cluster west is not watched: no answer",
         "Connect cluster east is not watched: no answer in time",

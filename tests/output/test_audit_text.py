@@ -19,6 +19,7 @@ from mm2mgr.observe.audits import audit_rows
 from mm2mgr.operations.audit import AuditHistory, AuditRound, repair_plan
 from mm2mgr.output.audit_page import audit_page
 from mm2mgr.output.audit_text import audit_markdown, groups_of, say_audit, say_audit_round, say_repair
+from mm2mgr.output.console import log_lines
 from mm2mgr.samples.schema import AuditRow
 from tests.audit.reports import BEGAN, DIFFERS, EATEN, EQUAL, FLOW, MISSING, NOT_JUDGED, part, record, report
 from tests.observe.estate import flow_of
@@ -138,13 +139,16 @@ def test_markdown_shows_names_and_obeys_none_of_them() -> None:
 
 
 def test_a_round_is_a_line_unless_there_is_something_to_read(printed: Printed) -> None:
-    say_audit_round(AuditRound(1, BEGAN, EQUAL))
-    assert printed() == ["2026-11-26T00:00:00Z Equal: 200 records of 2 partitions (4.2 s, in this process)."]
-    say_audit_round(AuditRound(2, BEGAN, None, standby=(FLOW,)))
-    assert printed() == ["2026-11-26T00:00:00Z standby: another process audits orders:a->b"]
-    say_audit_round(AuditRound(3, BEGAN, error="no broker answered"))
-    assert printed() == ["2026-11-26T00:00:00Z not judged: no broker answered"]
-    say_audit_round(AuditRound(4, BEGAN, DIFFERS))
+    log = log_lines("result")
+    say_audit_round(AuditRound(1, BEGAN, EQUAL), log, full=True)
+    assert printed() == ["2026-11-26T00:00:00Z audit: Equal: 200 records of 2 partitions (4.2 s, in this process)."]
+    say_audit_round(AuditRound(2, BEGAN, None, standby=(FLOW,)), log, full=True)
+    assert printed() == ["2026-11-26T00:00:00Z audit: standby: another process audits orders:a->b"]
+    say_audit_round(AuditRound(3, BEGAN, error="no broker answered"), log, full=True)
+    assert printed() == ["2026-11-26T00:00:00Z audit: not judged: no broker answered"]
+    say_audit_round(AuditRound(4, BEGAN, DIFFERS), log)
+    assert len(printed()) == 1
+    say_audit_round(AuditRound(4, BEGAN, DIFFERS), log, full=True)
     assert printed()[-1].startswith("Differs: 3 missing")
     assert AuditRound(3, BEGAN).verdict is Verdict.NOT_JUDGED
 

@@ -233,12 +233,25 @@ GROWING = Trend("growing", 300.0, 400, RecordRate(900.0), RecordRate(1000.0), Re
         (lag_row(999, GROWING), "level"),
         (lag_row(5000), "unknown"),
         (lag_row(5000, None, TimeForecast(90.0, 90.0, 90.0)), "90 s"),
+        (lag_row(5000, None, TimeForecast(1.2e7, 9e6, None)), "not within 7 d"),
+        (lag_row(5000, None, TimeForecast(3600.0, 1800.0, 1.2e7)), "60 min (30 min to over 7 d)"),
         (lag_row(5000, GROWING, moves=False), "-"),
         (lag_row(5000, None, TimeForecast(90.0, 90.0, 90.0), moves=False), "-"),
         (lag_row(0), "level"),
         (replace(lag_row(0), records=Amount(0, at_least=True)), "unknown"),
     ],
-    ids=["grows", "below a second", "one look", "shrinks", "rests", "rests, as forecast", "level", "not all is read"],
+    ids=[
+        "grows",
+        "below a second",
+        "one look",
+        "shrinks",
+        "a season",
+        "an open end",
+        "rests",
+        "rests, as forecast",
+        "level",
+        "not all is read",
+    ],
 )
 def test_when_a_flow_is_level(row: LagRow, level: str) -> None:
     table = lag_table([row], "flow")

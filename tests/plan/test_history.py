@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.apply import history
-from mm2mgr.apply.history import Author, Recorder, author, read, record
+from mm2mgr.apply.history import Author, Recorder, author, read, read_notes
 from mm2mgr.assignment import round_robin
 from mm2mgr.assignment_text import ASSIGNMENT_KEY, PLUGIN_CLASS, PluginAssignment, digest
 from mm2mgr.comparison.differences import KeyChange
@@ -25,7 +26,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.draft import plan_cluster, with_deletes
 from mm2mgr.plan.drift import last_applied
-from mm2mgr.plan.history import HistoryEntry
+from mm2mgr.plan.history import HistoryEntry, with_newer
 from mm2mgr.secrets import MASK
 from mm2mgr.topology import Topology
 from tests.kafka.conftest import mock_cluster
@@ -51,7 +52,7 @@ def change(connector: str = "n", connect: str = "east", **config: str) -> Change
 
 
 def test_what_a_command_did_is_read_back_with_the_config_that_it_wrote(topology: Topology) -> None:
-    recorder = Recorder(topology, "apply", Author("ann", "abc123"), "bigger fetches")
+    recorder = Recorder(topology, "apply", Author("ann", "abc123", "root", "ops-1"), "bigger fetches")
     first, second = change("one", **{"my.api.key": "hunter2hunter2"}), change("two")
     recorder.begin(first)
     recorder.begin(second)
@@ -61,6 +62,7 @@ def test_what_a_command_did_is_read_back_with_the_config_that_it_wrote(topology:
     done, begun = found.entries
     assert (done.connector, done.outcome, begun.connector, begun.outcome) == ("one", "done", "two", "begun")
     assert (done.who, done.commit, done.reason, done.command) == ("ann", "abc123", "bigger fetches", "apply")
+    assert (done.user, done.host) == ("root", "ops-1")
     assert {key["key"]: key["after"] for key in done.keys}["my.api.key"] == MASK
     assert found.applied["east", "one"]["my.api.key"] == MASK
     assert found.applied["east", "one"]["name"] == "one"
@@ -122,7 +124,10 @@ def test_what_was_rolled_back_leaves_the_config_before_it(topology: Topology) ->
 
 def test_other_owners_and_other_connect_clusters_are_left_out(topology: Topology) -> None:
     entries = [entry(owner="team"), entry(owner="others"), entry(owner="team", connect="west")]
-    failed = asyncio.run(record(topology, entries))
+    recorder = Recorder(topology, "", Author(""))
+    for one in entries:
+        recorder.put(one)
+    failed = recorder.close()
     assert list(failed) == ["west"]
     assert "no broker of west:9092 answered" in failed["west"]
     found = asyncio.run(read(topology))
@@ -175,7 +180,7 @@ def test_author_and_commit_come_from_git(tmp_path: Path, monkeypatch: pytest.Mon
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "x")
     head = git(tmp_path, "rev-parse", "--short=12", "HEAD")
-    assert author([tmp_path / "tree"]) == Author("Ann", head)
+    assert author([tmp_path / "tree"]) == Author("Ann", head, history._system_user(), socket.gethostname())
     (tmp_path / "note.txt").write_text("beside the tree")
     assert author([tree]).commit == head
     tree.write_text("owner: others\n")
@@ -189,7 +194,42 @@ def test_without_git_the_author_is_the_system_user(tmp_path: Path, monkeypatch: 
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("LOGNAME", "operator")
-    assert author([tmp_path]) == Author("operator", "")
+    assert author([tmp_path]) == Author("operator", "", "operator", socket.gethostname())
+
+
+def test_what_was_recorded_is_noted_on_this_machine_for_the_pages(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MM2MGR_STATE", str(tmp_path / "state"))
+    assert read_notes("team") == []
+    recorder = Recorder(topology, "apply", Author("ann"))
+    recorder.begin(change("one", **{"my.api.key": "hunter2hunter2"}))
+    (begun,) = read_notes("team")
+    recorder.end(change("one"), "done")
+    (noted,) = read_notes("team")
+    assert (begun.outcome, noted.outcome, noted.id) == ("begun", "done", begun.id)
+    (file,) = (tmp_path / "state").iterdir()
+    assert "hunter2" not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    with file.open("a") as notes:
+        notes.write("damaged\n" + json.dumps(to_json(entry("others"))) + "\n")
+    assert read_notes("team") == [noted], "what another owner wrote, or nobody can read, is left out"
+    monkeypatch.setattr(history, "_MOST_NOTED_BYTES", 1)
+    recorder.begin(change("two"))
+    assert [one.connector for one in read_notes("team")] == ["two"]
+    file.unlink()
+    file.mkdir()
+    recorder.begin(change("three"))
+    assert read_notes("team") == []
+    assert recorder.close() == {}
+
+
+def test_newer_entries_bring_outcomes_and_changes_that_came_later() -> None:
+    old = entry("team")
+    begun, later = replace(old, id="2", outcome="begun"), replace(old, id="3", when="2026-01-01T00:00:09+00:00")
+    done = replace(begun, outcome="done")
+    assert with_newer([old, begun], [done, later], later.at_seconds) == [old, done, later]
+    assert with_newer([done], [begun, old], later.at_seconds) == [done], "what was forgotten stays away"
 
 
 def test_a_change_that_fails_again_and_again_has_one_entry(topology: Topology) -> None:

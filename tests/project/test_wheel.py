@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-DATA_SUFFIXES = {".j2", ".jar", ".lock", ".properties", ".yaml", ".json", ".html", ".css", ".js"}
+DATA_SUFFIXES = {".j2", ".jar", ".lock", ".properties", ".yaml", ".json", ".html", ".css", ".js", ".svg"}
 
 
 def built_wheel(target: Path, **environment: str) -> Path:

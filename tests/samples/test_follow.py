@@ -13,6 +13,9 @@ import pytest
 
 from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.operations.estate_view import RoundEnd
+from mm2mgr.operations.sample import SampleView
+from mm2mgr.operations.serve_parts import end_of_samples
 from mm2mgr.samples import schema as clock_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
@@ -87,6 +90,18 @@ def test_an_outage_is_said_once_and_backed_off_from(clock: Clock, tmp_path: Path
     assert [one.samples for one in rounds] == [2, *[1] * 31, *[2] * 8]
     assert down.closed
     assert up.closed
+
+
+def test_what_is_read_beside_the_samples_is_no_source_of_them(clock: Clock, tmp_path: Path) -> None:
+    """Capacity of tasks that is unknown leaves sampling as good as it is."""
+    tasks = FakeReader("Connect cluster 'w'", lambda _: "task capacity is not measured")
+    tasks.gives_samples = False  # type: ignore[attr-defined]
+    (done, *_) = run(clock, SampleStore(tmp_path), 1, tasks, FakeReader("dc2", lambda n: n))
+    assert (list(done.failures), done.sources_without_samples) == (["Connect cluster 'w'"], {})
+    assert end_of_samples(done) == RoundEnd(outcome="done, without Connect cluster 'w'")
+    assert SampleView().after_round(done, 1.0).to_dict()["unsampled"] == []
+    (down, *_) = run(clock, SampleStore(tmp_path), 1, FakeReader("dc1", lambda _: "no answer"), FakeReader("dc2", int))
+    assert end_of_samples(down) == RoundEnd("dc1: no answer")
 
 
 def test_a_source_with_a_fault_that_nobody_expected_stops_no_other(clock: Clock, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,11 @@ from mm2mgr.assignment import Assignment
 from mm2mgr.balance.triggers import Hold, TriggerDecision
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Failure
-from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds
 from mm2mgr.evidence.traffic import FlowPast, TrafficColumns, TrafficPoint
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
 from mm2mgr.observe.lag import FlowLag, PartitionLag
-from mm2mgr.observe.lag_report import Amount, FlowFacts, LagLevel
+from mm2mgr.observe.lag_report import FlowFacts, LagLevel
 from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.automatic_rebalance import FlowRound, LastRound, RebalanceRound, RebalancesView
@@ -39,11 +37,9 @@ from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.history import HistoryEntry
-from mm2mgr.problems.connectors import ConfigDiffers, NotApplied, TaskFailed
-from mm2mgr.problems.flows import RestingWhileLagGrows
+from mm2mgr.problems.connectors import NotApplied, TaskFailed
 from mm2mgr.problems.health import FlowStatus, Status, TaskState
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
-from mm2mgr.problems.loss import records_lost
 from mm2mgr.problems.watchdog import WatchAction
 from mm2mgr.serve.app import application
 from mm2mgr.serve.server import Binding, Connections, listening, run
@@ -220,75 +216,3 @@ def serving(
             stop[0]()
             thread.join(10)
         assert not thread.is_alive(), "it ends"
-
-
-def nine_flows(at: float = NOW) -> EstateView:
-    """Return the view of a small estate on a bad morning: a loss, tasks that FAILED, drift, a flow that is late, a
-    paused one, a Connect cluster without a spare worker, an apply an hour ago and a restart since."""
-    names = [
-        *(f"orders:{source}->agg-east" for source in ("dc1", "dc2", "dc3")),
-        *(f"logging:{source}->agg-east" for source in ("dc1", "dc2")),
-        *("payments:dc1->dr-west", "payments:dc2->dr-west", "clicks:dc3->agg-east", "audit:agg-east->dr-west"),
-    ]
-    trouble: dict[str, tuple[LiveProblem, ...]] = {}
-
-    def about(flow: str, *tasks: int) -> ProblemSubject:
-        name, _, pair = flow.partition(":")
-        return ProblemSubject("main", f"mm2.{pair.replace('->', '.')}.source.{name}", flow, tasks)
-
-    where = TopicPartition("app.orders", 3)
-    lost = LossEntry(
-        "3f2a9c1b04", names[0], "dc1", where, "id", "retention", "log-start", 100, 299, 200, 200, None, at - 1500
-    )
-    trouble[names[0]] = tuple(records_lost([lost], at))
-    refused = "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed: invalid credentials"
-    for name in names[5:7]:
-        failed = TaskFailed(refused, ("authentication", "SaslAuthenticationException"))
-        trouble[name] = (LiveProblem(failed, about(name, 1), 840.0),)
-    trouble[names[7]] = (LiveProblem(ConfigDiffers(("tasks.max", "topics"), adopted=False), about(names[7])),)
-    paused = names[8]
-    trouble[paused] = (LiveProblem(RestingWhileLagGrows("PAUSED", 4200, "", 1300), about(paused), 5400.0),)
-    flows = [
-        flow_status(
-            name,
-            name.partition(":")[2],
-            connector=about(name).connector,
-            state="PAUSED" if name == paused else "RUNNING",
-            health="problem" if name in trouble else "ok",
-            problems=trouble.get(name, ()),
-            tasks=tuple(
-                TaskState(
-                    task,
-                    "PAUSED" if name == paused else "FAILED" if task == 1 and name in names[5:7] else "RUNNING",
-                    f"worker-{1 + task % 3}:8083",
-                    4,
-                )
-                for task in range(3)
-            ),
-        )
-        for name in names
-    ]
-    lags = {name: {"app.orders": 4200 if name in trouble else 0} for name in names}
-    look = look_of(flows, lags, at=at, losses=[lost])
-    late = replace(look.totals[names[4]], records=Amount(91_000), seconds=Amount(1440.0))
-    look = replace(look, totals={**look.totals, names[4]: late}, max_lag_seconds={names[4]: 900.0})
-    changes = [
-        HistoryEntry(
-            f"7c1d-{number}", datetime.fromtimestamp(at - 3600, UTC).isoformat(timespec="milliseconds"), "ann",
-            "ab12cd34ef56", "apply", "shop", "main", about(names[number]).connector, (names[number],), "update",
-            "more partitions", outcome="done",
-        )
-        for number in range(3)
-    ]  # fmt: skip
-    survey = Survey(
-        at - 60,
-        LintReport((), 9, ("clusters",)),
-        Plan("shop", (ClusterPlan("main", ()),)),
-        HistoryReport(tuple(changes)),
-        needs=EstateNeeds({}, {"main": ConnectNeed(3, 3)}),
-    )
-    restarted = LiveProblem(TaskFailed("no leader", ("unavailable", "")), about(names[1], 2))
-    dog = WatchdogView().after_round(WatchRound(1, at - 1200, (WatchAction("restart", restarted, number=1),)))
-    return view_of(
-        look, survey=survey, watchdog=dog, owner="shop", tree="clusters", commit="ab12cd34ef56", host="ops-1", looks=412
-    )

@@ -1,23 +1,31 @@
-"""A made estate of nine flows on three Connect clusters, as a small shop has it: one FAILED, one paused, one with a loss, one that differs from the tree, one whose workers are down."""
+"""A made estate of nine flows on three Connect clusters, as a small shop has it on a bad morning: one FAILED, one paused, one late, one with a loss, one that differs from the tree, one whose workers are down; an apply an hour ago and a restart since."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from mm2mgr.assignment_text import PLUGIN_CLASS
 from mm2mgr.connect.types import SOURCE_CLASS
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, MeasuredLoad
+from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import FLOW, LagPoint
-from mm2mgr.operations.estate_view import EstateView, after_look
+from mm2mgr.operations.estate_view import EstateView, Survey, after_look
 from mm2mgr.operations.estate_workers import SeenWorker, SeenWorkers
+from mm2mgr.operations.history import HistoryReport
+from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.changes import ClusterPlan, Plan
+from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems.connectors import ConfigDiffers, TaskFailed, classify
 from mm2mgr.problems.flows import RestingWhileLagGrows
 from mm2mgr.problems.health import ConnectorState, FlowStatus, TaskState
 from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject
 from mm2mgr.problems.loss import RecordsLost
+from mm2mgr.problems.watchdog import WatchAction
 from tests.serve.estate import SURVEY, flow_status, look_of, loss, view_of
 
 _RATES = {
@@ -33,6 +41,7 @@ _RATES = {
 }
 _LAGS = {"orders:us->hub": 184_000, "payments:us->hub": 5_200, "logs:us->archive": 12_400}
 _CONNECTS = {"hub": "main", "archive": "archive"}
+LATE = "logs:us->archive"
 BROKEN = "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [orders]"
 
 
@@ -41,7 +50,7 @@ def shop(at: float | None = None) -> EstateView:
     now = time.time() if at is None else at
     flows = [_flow(flow, number) for number, flow in enumerate(_RATES)]
     lags = {flow: {flow.partition(":")[0]: _LAGS.get(flow, 0)} for flow in _RATES}
-    lost = replace(loss("logs:eu->archive", "logs"), seen=now - 1200)
+    lost = replace(loss("logs:eu->archive", "logs"), seen=now - 1500)
     down = [
         replace(flow, state="unknown", health="unknown", tasks=()) if flow.connect == "edge" else flow for flow in flows
     ]
@@ -73,10 +82,40 @@ def shop(at: float | None = None) -> EstateView:
         for source in ("eu", "us", "edge")
     }
     needs = EstateNeeds(connects={"main": ConnectNeed(3, 3), "archive": ConnectNeed(1, 2), "edge": ConnectNeed(1, 1)})
-    survey = replace(
-        SURVEY, taken_at=now - 60, load=MeasuredLoad(load, "the hour before"), needs=needs, workers=_workers()
+    survey = Survey(
+        now - 60,
+        SURVEY.findings,
+        Plan("shop", (ClusterPlan("main", ()),)),
+        HistoryReport(tuple(_changes(now))),
+        load=MeasuredLoad(load, "the hour before"),
+        needs=needs,
+        workers=_workers(),
     )
-    return after_look(view_of(first, survey=survey), last)
+    place = {"owner": "shop", "tree": "clusters", "commit": "ab12cd34ef56", "host": "ops-1", "looks": 412}
+    view = after_look(view_of(first, survey=survey, watchdog=_watchdog(now), **place), last)
+    assert view.look
+    late = replace(view.look.totals[LATE], seconds=Amount(1440.0))
+    totals = {**view.look.totals, LATE: late}
+    return replace(view, look=replace(view.look, totals=totals, max_lag_seconds={LATE: 900.0}))
+
+
+def _changes(now: float) -> Iterator[HistoryEntry]:
+    """Yield an apply of three connectors, an hour ago."""
+    when = datetime.fromtimestamp(now - 3600, UTC).isoformat(timespec="milliseconds")
+    for number, flow in enumerate(("orders:eu->hub", "payments:eu->hub", "clicks:eu->hub")):
+        source, _, target = flow.partition(":")[2].partition("->")
+        yield HistoryEntry(
+            f"7c1d-{number}", when, "ann", "ab12cd34ef56", "apply", "shop", "main",
+            f"mm2.{source}.{target}.source.{flow.partition(':')[0]}", (flow,), "update", "more partitions",
+            outcome="done", user="deploy", host="ops-1",
+        )  # fmt: skip
+
+
+def _watchdog(now: float) -> WatchdogView:
+    """Return a watchdog that restarted a task twenty minutes ago."""
+    subject = ProblemSubject("main", "mm2.eu.hub.source.clicks", "clicks:eu->hub", (0,))
+    restarted = LiveProblem(TaskFailed("no leader", ("unavailable", "")), subject)
+    return WatchdogView().after_round(WatchRound(1, now - 1200, (WatchAction("restart", restarted, number=1),)))
 
 
 def _flow(flow: str, number: int) -> FlowStatus:
@@ -89,9 +128,9 @@ def _flow(flow: str, number: int) -> FlowStatus:
         tasks=(TaskState(0, "RUNNING", worker, 1),),
     )  # fmt: skip
 
-    def wrong(evidence: ProblemEvidence, **more: object) -> FlowStatus:
+    def wrong(evidence: ProblemEvidence, seconds: float = 600.0, **more: object) -> FlowStatus:
         subject = ProblemSubject(connect, status.connector, flow, (0,) if "tasks" in more else ())
-        return replace(status, health="problem", problems=(LiveProblem(evidence, subject, 600.0),), **more)  # type: ignore[arg-type]
+        return replace(status, health="problem", problems=(LiveProblem(evidence, subject, seconds),), **more)  # type: ignore[arg-type]
 
     if flow == "orders:us->hub":
         return wrong(TaskFailed(BROKEN, classify(BROKEN)), tasks=(TaskState(0, "FAILED", worker, 1),))
@@ -101,10 +140,10 @@ def _flow(flow: str, number: int) -> FlowStatus:
         )
     if flow == "logs:eu->archive":
         entry = loss(flow, "logs")
-        return wrong(RecordsLost("logs", "retention", 7, 7, True, None, 1, (entry,)))
+        return wrong(RecordsLost("logs", "retention", 7, 7, True, None, 1, (entry,)), 1500.0)
     if flow == "clicks:us->hub":
         return wrong(ConfigDiffers(("tasks.max", "sync.topic.acls.enabled"), adopted=False))
-    return replace(status, health="waiting") if flow in _LAGS else status
+    return status
 
 
 def _points(flow: str, now: float) -> list[LagPoint]:

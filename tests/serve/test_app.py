@@ -292,7 +292,7 @@ def test_a_flow_whose_workers_are_down_keeps_what_was_known_with_its_age() -> No
     failure = {"connect main": Failure("main: connection refused", "start it")}
     view = after_look(small(), look_of([down], at=NOW + 120, failures=failure))
     overview = ask(view, "/?view=matrix", now=NOW + 125).text
-    assert "connect main cannot be read: main: connection refused" in overview
+    assert "Connect cluster main cannot be read: connection refused" in overview
     assert "known 2.08 min ago" in overview
     shown = ask(view, flow_link(FLOW), now=NOW + 125).text
     assert "below is what was known 2.08 min ago" in shown

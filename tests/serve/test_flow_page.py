@@ -345,7 +345,7 @@ def test_as_usual_is_said_only_where_it_was_measured() -> None:
     said = page(view, "/")
     assert "what is usual is not known yet" in said
     assert "Earlier rates are unknown: the store is away" in said
-    assert '<td class="usual note">unknown</td>' in said
+    assert 'class="usual' not in said, "a verdict without anything to compare with"
     one_look = view_of(look_of([flow_status(ID, PAIR)]))
     one_look = replace(one_look, look=replace(one_look.look, lag=replace(one_look.look.lag, flows=tuple(  # type: ignore[union-attr, arg-type]
         replace(of, points={}) for of in one_look.look.lag.flows))))  # type: ignore[union-attr]  # fmt: skip
@@ -415,6 +415,6 @@ def test_a_browser_shows_values_under_the_pointer_and_nothing_is_cut(url: str) -
             tab.get_by_role("link", name="7d").click()
             tab.wait_for_url("**range=7d*")
             assert tab.locator("[aria-current=true]").inner_text() == "7d"
-            assert [line for line in said if "favicon" not in line] == []
+            assert said == []
             tab.close()
         chromium.close()

@@ -13,6 +13,7 @@ import pytest
 from mm2mgr import timing
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.flow_load import ConnectNeed, EstateNeeds, FlowNeed
+from mm2mgr.evidence.traffic import TrafficHistory
 from mm2mgr.observe.lag import LastStored
 from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import TimeForecast
@@ -22,7 +23,7 @@ from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.connectors import ConfigDiffers, TaskFailed, classify
 from mm2mgr.problems.drift import join_causes
 from mm2mgr.problems.failover import FailoverNotRehearsed
-from mm2mgr.problems.flows import NoTask, OldTaskConfig, PausedByHand, WorkersSilent
+from mm2mgr.problems.flows import NoTask, OldTaskConfig, PausedByHand, RestingWhileLagGrows, WorkersSilent
 from mm2mgr.problems.health import with_lag
 from mm2mgr.problems.kind import LiveProblem, ProblemSubject
 from mm2mgr.serve.app import application
@@ -32,7 +33,8 @@ from mm2mgr.serve.pages.wrong import ahead, wrong
 from mm2mgr.serve.visits import FIRST_SECONDS, VISIT_SECONDS, Visit
 from tests.clock import ShownClock
 from tests.observe.examples import example_problem
-from tests.serve.estate import NOW, SURVEY, ask_application, facts, flow_status, look_of, nine_flows, problem, view_of
+from tests.serve.estate import NOW, SURVEY, ask_application, facts, flow_status, flow_traffic, look_of, problem, view_of
+from tests.serve.shop import shop
 
 FLOW = "orders:a->b"
 
@@ -56,14 +58,15 @@ def entries(view: EstateView) -> list[tuple[object, ...]]:
 
 
 def test_the_worst_is_first_and_each_entry_has_its_command() -> None:
-    assert entries(nine_flows()) == [
-        ("loss", True, "", "mm2mgr losses 'orders:dc1->agg-east'"),
-        ("FAILED", True, "2 flows", "mm2mgr restart --failed 'payments:dc1->dr-west' 'payments:dc2->dr-west'"),
-        ("no progress", False, "", "mm2mgr resume 'audit:agg-east->dr-west'"),
-        ("late", False, "", "mm2mgr lag 'logging:dc2->agg-east' --by task"),
+    assert entries(shop(NOW)) == [
+        ("loss", True, "", "mm2mgr losses 'logs:eu->archive'"),
+        ("FAILED", True, "", "mm2mgr restart --failed 'orders:us->hub'"),
+        ("not read", True, "", "mm2mgr check"),
+        ("no progress", False, "", "mm2mgr resume 'payments:us->hub'"),
+        ("late", False, "", "mm2mgr lag 'logs:us->archive' --by task"),
         ("differs", False, "", "mm2mgr plan"),
     ]
-    said = shown_text(nine_flows())
+    said = shown_text(shop(NOW))
     assert "6 problems, 3 with data in danger" in said
     assert said.index("What changed") > said.index("mm2mgr plan") > said.index("mm2mgr losses"), "problems come first"
     assert said.index("What changed") < said.index("What will hurt") < said.index("The estate")
@@ -142,7 +145,7 @@ def test_flows_that_one_apply_repairs_are_one_entry() -> None:
 
 def test_the_title_of_every_page_counts_what_is_wrong() -> None:
     for path in ("/", "/flows", "/losses", "/plan"):
-        assert "<title>(6) mm2mgr: " in ask(nine_flows(), path).text
+        assert "<title>(6) mm2mgr: " in ask(shop(NOW), path).text
     assert "<title>mm2mgr: overview</title>" in ask(view_of(look_of([flow_status(FLOW, "a->b")]))).text
 
 
@@ -151,11 +154,42 @@ def test_clusters_that_cannot_be_read_and_a_tree_that_is_not_applied_are_wrong_t
     view = view_of(look_of([down], failures={"connect main": Failure("no answer", "start it")}), survey=SURVEY)
     assert entries(view) == [("not read", True, "", "mm2mgr check"), ("differs", False, "", "mm2mgr plan")]
     said = shown_text(view)
-    assert "connect main cannot be read: no answer; start it; 1 flow on it not known now" in said
+    assert "Connect cluster main cannot be read: no answer; start it; 1 flow on it not known now" in said
     assert "what runs differs from the tree: 1 to update (main/mm2.a.b.source.orders)" in said
     counted = replace(down, lag_records=7)  # both Kafkas answer: how far it is behind is known
     failures = {"connect main": Failure("no answer", "start it")}
     assert entries(view_of(look_of([counted], failures=failures))) == [("not read", False, "", "mm2mgr check")]
+
+
+def test_what_endangers_data_is_above_all_that_only_differs() -> None:
+    """A cluster that cannot be read, whatever its word, before a flow that somebody paused."""
+    down = flow_status("logs:c->b", "c->b", connect="edge", state="unknown", health="unknown", lag_records=None)
+    rests = LiveProblem(RestingWhileLagGrows("PAUSED", 9, "", 9), ProblemSubject("main", "mm2", FLOW), 900.0)
+    paused = flow_status(FLOW, "a->b", health="problem", problems=(rests,))
+    failure = {"connect edge": Failure("Connect cluster 'edge': http://edge-1:8083: connection refused", "")}
+    view = view_of(look_of([paused, down], failures=failure))
+    assert [(word, danger) for word, danger, *_ in entries(view)] == [("not read", True), ("no progress", False)]
+    said = shown_text(view)
+    assert "Connect cluster edge cannot be read: http://edge-1:8083: connection refused; 1 flow" in said, "named once"
+
+
+def test_workers_that_nobody_could_read_are_not_counted_as_at_work() -> None:
+    """The slow part counted them before; the look since then could not read their Connect cluster."""
+    view = shop(NOW)
+    assert view.needs.connects["edge"].workers == 1
+    assert [line["name"] for line in ahead(view)] == ["main"]
+    assert "edge: 1 worker at work" not in shown_text(view)
+
+
+def test_traffic_without_earlier_hours_has_no_columns_of_them() -> None:
+    new = ask(shop(NOW)).text
+    assert "what is usual is not known yet" in new
+    assert re.findall(r"<th[^>]*>(?:last week|yesterday|verdict|last 24 h)</th>", new) == []
+    past = {"orders:eu->hub": flow_traffic(NOW)}
+    view = shop(NOW)
+    assert view.survey
+    known = ask(replace(view, survey=replace(view.survey, traffic=TrafficHistory(past)))).text
+    assert len(re.findall(r"<th[^>]*>(?:last week|yesterday|verdict|last 24 h)</th>", known)) == 6
 
 
 @pytest.mark.parametrize("own_kafka", ["", "b"])
@@ -173,7 +207,7 @@ def test_silent_workers_are_one_thing_that_is_wrong(own_kafka: str) -> None:
     assert problem_count(view) == 3
     silent_row, unread = wrong(view)["shown"]  # type: ignore[misc]
     assert f". {told}: {failures[told].message}" in silent_row.sentence
-    assert unread.parts[0][0] == other
+    assert unread.parts[0][0] == other.replace(" ", " cluster ").replace("connect", "Connect").replace("kafka", "Kafka")
 
 
 def test_a_failure_of_several_lines_is_a_sentence_and_a_long_name_leaves_words_to_read() -> None:
@@ -184,7 +218,7 @@ def test_a_failure_of_several_lines_is_a_sentence_and_a_long_name_leaves_words_t
     )
     long = look_of([flow_status(FLOW, "a->b")], failures={f"kafka {'k' * 249}": Failure("no answer", "")})
     (row,) = wrong(view_of(long))["shown"]  # type: ignore[misc]
-    assert row.lead == f"kafka {'k' * 204} …"
+    assert row.lead == f"Kafka cluster {'k' * 196} …"
 
 
 def test_clusters_that_fail_alike_are_one_entry() -> None:
@@ -204,9 +238,9 @@ def test_a_change_that_a_problem_names_already_is_no_second_entry() -> None:
 
 
 def test_a_late_flow_is_a_danger_once_retention_overtakes_it() -> None:
-    view = nine_flows()
+    view = shop(NOW)
     assert view.look
-    late = "logging:dc2->agg-east"
+    late = "logs:us->archive"
     total = replace(view.look.totals[late], overtaken=TimeForecast(7200.0, 3600.0, None))
     view = replace(view, look=replace(view.look, totals={**view.look.totals, late: total}))
     assert ("late", True, "", f"mm2mgr lag '{late}' --by task") in entries(view)
@@ -280,14 +314,17 @@ def lines(view: EstateView, since: float) -> list[str]:
 
 
 def test_an_apply_is_one_line_and_restarts_and_losses_have_their_own() -> None:
-    restart = "watchdog: orders:dc2->agg-east: task 2 FAILED (unavailable): restarted (1): no leader"
-    loss = "orders:dc1->agg-east: 1 loss in topic app.orders"
+    restart = "watchdog: clicks:eu->hub: task 0 FAILED (unavailable): restarted (1): no leader"
+    loss = "logs:eu->archive: 1 loss in topic logs"
     apply = "apply by ann at commit ab12cd34ef56: 3 × update — more partitions"
-    assert lines(nine_flows(), NOW - 86_400) == [restart, loss, apply]
-    assert lines(nine_flows(), NOW - 1400) == [restart]
-    assert lines(nine_flows(), NOW - 60) == []
-    (apply_line,) = recent_changes(NOW, nine_flows(), Visit(NOW - 86_400, True))["lines"][2:]  # type: ignore[index]
-    assert len(apply_line["details"]) == 3
+    assert lines(shop(NOW), NOW - 86_400) == [restart, loss, apply]
+    assert lines(shop(NOW), NOW - 1400) == [restart]
+    assert lines(shop(NOW), NOW - 60) == []
+    (apply_line,) = recent_changes(NOW, shop(NOW), Visit(NOW - 86_400, True))["lines"][2:]  # type: ignore[index]
+    assert [line.partition(":")[0] for line in apply_line["details"]] == [
+        "run as deploy@ops-1",
+        *(f"main/mm2.eu.hub.source.{name}" for name in ("orders", "payments", "clicks")),
+    ]
     assert "No apply, restart, loss or new topic is known" in shown_text(view_of(look_of([flow_status(FLOW, "a->b")])))
 
 
@@ -303,20 +340,28 @@ def test_topics_that_a_flow_takes_since_are_a_line_and_one_that_could_not_be_rea
 
 
 def test_a_restart_that_the_history_has_is_one_line() -> None:
-    view = nine_flows()
+    view = shop(NOW)
     assert view.survey
     assert view.watchdog
     assert not isinstance(view.survey.history, str)
     at, action = view.watchdog.actions[0]
     first = view.survey.history.entries[0]
     when = "2023-11-14T21:53:25.000+00:00"
-    entry = replace(
-        first, id="9a-0", when=when, command="watch", action="restart", connector=action.problem.subject.connector
-    )
+    keys = ({"key": "task 2", "before": "FAILED", "after": "restarted"},)
+    name = action.problem.subject.connector
+    entry = replace(first, id="9a-0", when=when, command="watch", connector=name, keys=keys, user="ops", host="ops-1")
     assert abs(entry.at_seconds - at) < 120
     history = replace(view.survey.history, entries=(entry,))
     view = replace(view, survey=replace(view.survey, history=history))
-    assert lines(view, NOW - 1400) == [f"watch by ann at commit {first.commit}: 1 × restart — more partitions"]
+    assert lines(view, NOW - 1400) == [
+        f"watch by ann at commit {first.commit}: restart of task 2 ({first.flows[0]}) — more partitions"
+    ]
+    said = shown_text(view)
+    assert "run as ops@ops-1" in said
+    assert f"main/{name}: restart of task 2, done" in said
+    two = replace(history, entries=(entry, replace(entry, id="9a-1")))
+    view = replace(view, survey=replace(view.survey, history=two))
+    assert lines(view, NOW - 1400) == [f"watch by ann at commit {first.commit}: 2 × restart — more partitions"]
 
 
 # --- visits -----------------------------------------------------------------------------------------------------------
@@ -346,19 +391,19 @@ def test_a_cookie_that_is_none_is_a_first_visit(cookie: str) -> None:
 
 
 def test_the_cookie_stays_here_and_live_loads_get_none() -> None:
-    cookie = ask(nine_flows()).headers["set-cookie"]
+    cookie = ask(shop(NOW)).headers["set-cookie"]
     assert cookie.startswith(f"mm2mgr_visit=0.{NOW + 5:.0f};")
     assert all(part in cookie for part in ("HttpOnly", "Path=/", "SameSite=strict"))
-    assert "set-cookie" not in ask(nine_flows(), "/?again=1").headers
-    assert "set-cookie" not in ask(nine_flows(), headers={"X-Mm2mgr-Live": "1"}).headers
-    assert "set-cookie" not in ask(nine_flows(), "/api/status").headers
+    assert "set-cookie" not in ask(shop(NOW), "/?again=1").headers
+    assert "set-cookie" not in ask(shop(NOW), headers={"X-Mm2mgr-Live": "1"}).headers
+    assert "set-cookie" not in ask(shop(NOW), "/api/status").headers
     past = {"Cookie": f"mm2mgr_visit={NOW - 9000:.0f}.{NOW - 8000:.0f}"}
-    assert "since your last visit, 2.22 h ago" in ask(nine_flows(), headers=past).text
+    assert "since your last visit, 2.22 h ago" in ask(shop(NOW), headers=past).text
 
 
 def test_another_port_of_a_machine_is_another_estate_with_visits_of_its_own() -> None:
     past = {"Host": "localhost:8643", "Cookie": f"mm2mgr_visit_8642={NOW - 9000:.0f}.{NOW - 8000:.0f}"}
-    answer = ask(nine_flows(), headers=past)
+    answer = ask(shop(NOW), headers=past)
     assert answer.headers["set-cookie"].startswith("mm2mgr_visit_8643=0.")
     assert "in the last 24 h" in answer.text
 
@@ -367,7 +412,7 @@ def test_another_port_of_a_machine_is_another_estate_with_visits_of_its_own() ->
 
 
 def test_the_head_says_whose_estate_it_is_and_how_old() -> None:
-    assert "shop · clusters · commit ab12cd34ef56 · ops-1 Looked 5 s ago" in shown_text(nine_flows())
+    assert "shop · clusters · commit ab12cd34ef56 · ops-1 Looked 5 s ago" in shown_text(shop(NOW))
     assert tree_name([Path("clusters")]) == "clusters"
     assert tree_name([Path("/srv/secret-project/clusters"), Path("a/b.yaml")]) == "clusters, a/b.yaml"
 
@@ -377,17 +422,18 @@ def test_the_head_says_whose_estate_it_is_and_how_old() -> None:
     [("", "30", ""), ("?live=off", "0", "live=off"), ("?refresh=60", "60", "refresh=60"), ("?live=on", "30", "")],
 )
 def test_links_carry_the_pace(query: str, live: str, carried: str) -> None:
-    text = re.sub("<noscript>.*?</noscript>", "", ask(nine_flows(), f"/{query}").text)  # its links choose another pace
+    text = re.sub("<noscript>.*?</noscript>", "", ask(shop(NOW), f"/{query}").text)  # its links choose another pace
     assert f'data-live="{live}"' in text
     links = re.findall(r'href="(/[^"]*)"', text)
-    assert all(link.partition("#")[0].endswith(carried) for link in links)
-    assert f"/flow?id=orders%3Adc1-%3Eagg-east{'&amp;' if carried else ''}{carried}" in links
+    pages = [link.partition("#")[0] for link in links if not link.startswith("/static/")]
+    assert all(link.endswith(carried) for link in pages)
+    assert f"/flow?id=orders%3Aus-%3Ehub{'&amp;' if carried else ''}{carried}" in links
     assert ('name="' + carried.partition("=")[0] in text) or not carried, "the search keeps it too"
-    assert ask(nine_flows(), html.unescape(links[3])).status_code == 200
+    assert ask(shop(NOW), html.unescape(links[3])).status_code == 200
 
 
 def test_a_pause_keeps_the_interval_for_when_it_ends() -> None:
-    text = ask(nine_flows(), "/?live=off&refresh=60").text
+    text = ask(shop(NOW), "/?live=off&refresh=60").text
     assert 'data-live="0" data-every="60"' in text
     assert "http-equiv" not in text, "without script neither"
     assert 'href="/flows?refresh=60&amp;live=off"' in text
@@ -400,21 +446,25 @@ def test_the_pace_of_links_is_written_once() -> None:
 
 
 def test_a_stale_view_is_grey_and_says_so() -> None:
-    text = ask(nine_flows(), now=NOW + 400).text
+    text = ask(shop(NOW), now=NOW + 400).text
     assert '<main id="main" class="stale">' in text
     assert "What is shown is stale: the last complete look ended 6.67 min ago" in text
-    assert 'class="stale"' not in ask(nine_flows()).text.partition("</style>")[2]
+    assert 'class="stale"' not in ask(shop(NOW)).text.partition("</style>")[2]
 
 
 def test_script_is_a_file_of_its_own_that_browsers_keep() -> None:
-    (address,) = re.findall(r'<script src="([^"]+)" defer>', ask(nine_flows()).text)
-    got = ask(nine_flows(), address)
+    (address,) = re.findall(r'<script src="([^"]+)" defer>', ask(shop(NOW)).text)
+    got = ask(shop(NOW), address)
     assert (got.status_code, got.headers["content-type"]) == (200, "text/javascript; charset=utf-8")
     assert "immutable" in got.headers["cache-control"]
     assert "script-src 'self'" in got.headers["content-security-policy"]
-    assert ask(nine_flows(), "/static/nothing.js").status_code == 404
-    assert ask(nine_flows(), "/static/..%2fapp.py").status_code == 404
-    assert ask(nine_flows()).headers["cache-control"] == "no-store"
+    assert ask(shop(NOW), "/static/nothing.js").status_code == 404
+    (icon,) = re.findall(r'<link rel="icon" type="image/svg\+xml" href="([^"]+)">', ask(shop(NOW)).text)
+    assert ask(shop(NOW), icon).headers["Content-Type"] == "image/svg+xml"
+    assert "img-src 'self'" in ask(shop(NOW), icon).headers["Content-Security-Policy"]
+    assert ask(shop(NOW), "/favicon.ico").status_code == 204
+    assert ask(shop(NOW), "/static/..%2fapp.py").status_code == 404
+    assert ask(shop(NOW)).headers["cache-control"] == "no-store"
     assert sum(map(len, static_files().values())) < 150_000
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr import timing
+from mm2mgr.apply.history import Author, Recorder
 from mm2mgr.audit.report import AuditReport
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.flow_load import TaskLoad, measured_load
@@ -28,6 +29,7 @@ from mm2mgr.operations.serve import EstateWatch, serve
 from mm2mgr.operations.serve_parts import AuditsOrder, FailoverChecksOrder, ServeOrder
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.changes import Change
 from mm2mgr.problems.health import FlowStatus
 from mm2mgr.problems.kind import ProblemSubject
 from mm2mgr.samples.schema import Store
@@ -206,6 +208,26 @@ def test_a_changed_tree_is_read_and_a_wrong_one_is_said(workspace: Workspace) ->
     watch.survey_once()
     assert seen == [1, 2, 2], "the last good tree counts"
     assert "tree.yaml" in watch.view.tree_error
+
+
+def test_what_a_command_here_recorded_is_known_with_the_next_look(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow part, which reads the history, comes later."""
+    monkeypatch.setenv("MM2MGR_STATE", str(tmp_path / "state"))
+    watch = EstateWatch(workspace, look=Looks(), survey=lambda _, __: SURVEY, clock=lambda: NOW)
+    watch.survey_once()
+    topology = workspace.topology
+    (connect,) = topology.connects
+    recorder = Recorder(topology, "apply", Author("ann"))
+    monkeypatch.setattr(recorder, "write", lambda *_: None)
+    recorder.end(Change(connect, "orders", "source", "create", ()), "done")
+    assert watch.view.survey is SURVEY
+    watch.look_once()
+    assert watch.view.survey
+    history = watch.view.survey.history
+    assert not isinstance(history, str)
+    assert [(entry.connector, entry.outcome) for entry in history.entries][1:] == [("orders", "done")]
 
 
 def test_a_changed_tree_counts_from_the_next_look_on_and_is_surveyed_until_its_apply_is_seen(

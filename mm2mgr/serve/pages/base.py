@@ -51,7 +51,7 @@ SIGNS = {"problem": "✕", "attention": "!", "unknown": "?", "waiting": "…", "
 WORDS = {word: "problem" if word == "attention" else word for word in SIGNS}
 WORST_FIRST = tuple(SIGNS)
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS, _MOST_DIGITS = 5, 3600, 6
-_LINK = re.compile(r'href="(/(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
+_LINK = re.compile(r'href="(/(?!static/)(?:(?!["#]|live=|refresh=).)*)(#[^"]*)?"')
 _ADDRESS = re.compile(r'(<[^<>]*? (?:href|src|action|content)="(?:\d+; url=)?)/(?!/)')
 
 
@@ -122,7 +122,8 @@ def html(  # noqa: PLR0913, PLR0917 - what is shown, when, and how it comes anew
         is_live=not pace.is_paused,
         carried=pace.query,
         script=static_address("console.js"),
-        **{key: value for key, value in context.items() if key != "name"},
+        icon=static_address("icon.svg"),
+        **{"read_at": "", **{key: value for key, value in context.items() if key != "name"}},
     )
     return pace.carry(text)
 
@@ -167,7 +168,7 @@ def problem_count(view: EstateView) -> int:
 def static_files() -> Mapping[str, bytes]:
     """Return the files that pages load, by name."""
     folder = resources.files("mm2mgr.serve").joinpath("static")
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(".js")}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith((".js", ".svg"))}
 
 
 @cache

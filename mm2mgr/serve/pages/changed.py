@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from mm2mgr.operations.estate_view import EstateView
-from mm2mgr.output.history_text import action_line, history_table
+from mm2mgr.output.history_text import action_line, is_restart, recorded_change, run_place
 from mm2mgr.output.status_text import loss_cells, losses_of
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.serve.pages.base import SAME_SECONDS, Context, flow_link, utc
@@ -59,13 +59,20 @@ def _applies(view: EstateView, since: float) -> Iterator[_Line]:
     for _, of_run in groupby(new, _run):
         entries = list(of_run)
         first, outcomes = entries[0], [entry.outcome for entry in entries]
-        actions = [entry.action for entry in entries]
+        actions = ["restart" if is_restart(entry) else entry.action for entry in entries]
         counts = ", ".join(f"{actions.count(action)} × {action}" for action in dict.fromkeys(actions) if action)
+        if len(entries) == 1:
+            name = first.flows[0] if len(first.flows) == 1 else f"{first.connect}/{first.connector}"
+            counts = f"{recorded_change(first)} ({name})"
         bad = [f"{outcomes.count(word)} {word}" for word in dict.fromkeys(outcomes) if word != "done"]
         commit = f" at commit {first.commit}" if first.commit else ""
         reason = f" — {first.reason}" if first.reason else ""
         text = f"{first.command} by {first.who}{commit}: {counts}{f' ({few(bad)})' if bad else ''}{reason}"
-        details = [f"{row[4]}: {row[5]}, {row[6]}" for row in history_table(entries).rows]
+        place = run_place(first)
+        details = [f"run as {place}"] if place else []
+        details += [
+            f"{entry.connect}/{entry.connector}: {recorded_change(entry)}, {entry.outcome}" for entry in entries
+        ]
         yield first.at_seconds, text, "/changes", details
 
 

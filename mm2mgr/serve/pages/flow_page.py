@@ -18,7 +18,7 @@ from mm2mgr.evidence.traffic import (
 )
 from mm2mgr.observe.lag_report import LagLevel, LagRow
 from mm2mgr.operations.estate_view import EstateView, Survey, WrittenFlow
-from mm2mgr.output.history_text import action_line, history_table
+from mm2mgr.output.history_text import action_line, entry_details, recorded_change
 from mm2mgr.output.lint_text import finding_table
 from mm2mgr.output.status_text import lag_table, loss_cells, records_text
 from mm2mgr.output.tables import Table, or_dash
@@ -148,16 +148,14 @@ def _history(now: float, view: EstateView, status: FlowStatus, names: set[tuple[
         "ranges": [
             (name, f"{flow_link(status.flow)}&{urlencode({'range': name})}#time", name == range_name) for name in RANGES
         ],
-        "charts": _charts(view, status.flow, points, span, marks),
+        "charts": _charts(view, status.flow, points, span, marks) if points or marks else [],
         "signs": signs,
         "marks": Table(
             ("time", "what", "details"), [(utc(mark.time), MARKS[mark.kind], mark.text) for mark in marks[::-1]]
         ),
         "numbers": _numbers(view, status.flow, points, now, seconds),
         "unknown": unknown,
-        "since": ""
-        if points
-        else "Nobody looked at this flow in this time; what is drawn begins with the first looks.",
+        "since": "" if points else "Nobody looked at this flow in this time; charts begin with the first looks.",
     }
 
 
@@ -185,7 +183,7 @@ def _charts(
         _figure("Lag", "records", lag, chart("Lag in records", span, times, lag, RECORDS, marks=marks)),
         _figure(
             "Lag in time",
-            "all partitions together: how long before the source's log ended where the mirror is",
+            "how long ago the source was where the mirror is now",
             behind,
             chart("Lag in time", span, times, behind, TIME, limit=limit, marks=marks),
             limit,
@@ -282,8 +280,12 @@ def _width(age: float) -> str:
 
 def _mark_of_entry(entry: HistoryEntry) -> ChartMark:
     kind = _MARK_OF_COMMAND.get(entry.command, "apply")
-    change = history_table([entry]).rows[0][5]
-    parts = [f"{entry.command} by {entry.who}", change, "" if entry.outcome == "done" else entry.outcome, entry.reason]
+    parts = [
+        f"{entry.command} by {entry.who}",
+        recorded_change(entry),
+        "" if entry.outcome == "done" else entry.outcome,
+        entry.reason,
+    ]
     return ChartMark(entry.at_seconds, kind, ": ".join(part for part in parts if part))
 
 
@@ -299,15 +301,15 @@ def _entries(view: EstateView, name: str, names: set[tuple[str, str]]) -> list[H
 def _changes(view: EstateView, name: str, names: set[tuple[str, str]]) -> Context:
     """Return the newest changes of its connectors, each with its details."""
     entries = _entries(view, name, names)[::-1]
-    table = history_table(entries[:_MOST_CHANGES], full=True)
     lines = [
         {
-            "at": row[0],
-            "text": f"{row[3]} by {row[1]}{f' at commit {row[2]}' if row[2] else ''}, {row[4]}: {row[5]}, {row[6]}"
-            + (f" — {row[7]}" if row[7] else ""),
-            "details": [line.strip() for line in below],
+            "at": entry.when[:19].replace("T", " "),
+            "text": f"{entry.command} by {entry.who}{f' at commit {entry.commit}' if entry.commit else ''},"
+            f" {entry.connect}/{entry.connector}: {recorded_change(entry)}, {entry.outcome}"
+            + (f" — {entry.reason}" if entry.reason else ""),
+            "details": [line.strip() for line in entry_details(entry)],
         }
-        for row, below in zip(table.rows, table.below, strict=True)
+        for entry in entries[:_MOST_CHANGES]
     ]
     history = view.survey.history if view.survey else None
     unread = history if isinstance(history, str) else ""

@@ -58,14 +58,20 @@ def traffic(view: EstateView) -> Context | None:
         return None
     flows, rows = _traffic(view)
     shown = rows if len(rows) <= _SHOWN + 2 else rows[:_SHOWN]
-    return {"total": _total(flows), "notes": _notes(view, flows), "rows": shown, "more": _more(rows[len(shown) :])}
+    return _section(view, flows, shown, _more(rows[len(shown) :]))
 
 
 def traffic_page(view: EstateView) -> Context:
     """Return the page of the traffic of all pairs."""
     flows, rows = _traffic(view)
-    section = {"total": _total(flows), "notes": _notes(view, flows), "rows": rows, "more": ""}
-    return {"name": "traffic", "here": "/traffic", "traffic": section}
+    return {"name": "traffic", "here": "/traffic", "traffic": _section(view, flows, rows)}
+
+
+def _section(view: EstateView, flows: Sequence[FlowTrafficNow], rows: list[Context], more: str = "") -> Context:
+    """Return what `traffic.html.j2` shows: without columns of earlier hours where none of them is known."""
+    is_compared = any(of.records[1:] != (None, None) or any(rate is not None for rate in of.day) for of in flows)
+    notes = _notes(view, flows)
+    return {"total": _total(flows), "notes": notes, "rows": rows, "more": more, "is_compared": is_compared}
 
 
 def _traffic(view: EstateView) -> tuple[list[FlowTrafficNow], list[Context]]:

@@ -14,7 +14,7 @@ from mm2mgr.output.tables import Table
 from mm2mgr.problems.health import ConnectorState, FlowStatus, TaskState
 from mm2mgr.serve.pages.base import MOST_ROWS, Context, flow_link, shown_health, utc
 from mm2mgr.serve.pages.flow_list import flows_link
-from mm2mgr.text import count_text, few, fit_text, nearest, number_of, rate_text
+from mm2mgr.text import count_text, few, fit_text, nearest, number_of, rate_text, without_cluster
 
 if TYPE_CHECKING:
     from mm2mgr.operations.estate_workers import SeenWorker, SeenWorkers
@@ -212,7 +212,7 @@ def _connect(
         "name": name,
         "link": flows_link(connect=name),
         "sentences": list(_sentences(list(roster.values()), asked, need, view)),
-        "warnings": list(_warnings(list(roster.values()), asked, need)),
+        "warnings": list(_warnings(name, list(roster.values()), asked, need)),
         "rows": rows[:MOST_ROWS],
         "left_out": max(0, len(rows) - MOST_ROWS),
     }
@@ -251,10 +251,12 @@ def _spare(roster: Sequence[_Worker], asked: SeenWorkers | None, needed: int) ->
     return f"{spare} to spare" if spare > 0 else "none to spare" if spare == 0 else f"{-spare} too few"
 
 
-def _warnings(roster: Sequence[_Worker], asked: SeenWorkers | None, need: ConnectNeed | None) -> Iterator[str]:
+def _warnings(
+    name: str, roster: Sequence[_Worker], asked: SeenWorkers | None, need: ConnectNeed | None
+) -> Iterator[str]:
     if asked and asked.unknown:
-        yield f"Its workers could not be asked: {asked.unknown}"
-    if silent := [worker.name for worker in roster if worker.answer and worker.answer.failure]:
+        yield f"Its workers could not be asked: {without_cluster(asked.unknown, name)}"
+    elif silent := [worker.name for worker in roster if worker.answer and worker.answer.failure]:
         yield f"No answer from {few(silent)}."
     spare = _there(roster, asked) - need.workers_needed if need and need.workers_needed else 1
     if spare < 0:

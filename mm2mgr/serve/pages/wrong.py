@@ -16,7 +16,7 @@ from mm2mgr.problems.health import Status
 from mm2mgr.problems.kind import CHECK, LiveProblem
 from mm2mgr.problems.order import TROUBLE_OF_KIND, WORST_TROUBLE_FIRST, ProblemGroup, order_problems
 from mm2mgr.serve.pages.base import Context, flow_link, undone_changes, utc
-from mm2mgr.text import few, list_names, number_of, one_line, span_text
+from mm2mgr.text import few, list_names, number_of, one_line, span_text, without_cluster
 
 _SHOWN = 8
 """Entries that stand on the first screen; the rest is folded."""
@@ -24,6 +24,7 @@ _LEAD = 210
 """Characters of a sentence that are shown before it is opened."""
 _AHEAD_SECONDS = 14 * 86_400.0  # as the alerts: time to order workers
 _UNREAD = "not read"
+_CLUSTERS = {"connect": "Connect cluster", "kafka": "Kafka cluster"}
 _NUMBER = re.compile(r"\d+")
 _WORDS = [word for word in WORST_TROUBLE_FIRST if word != "not ready"]
 _ORDER = {word: place for place, word in enumerate([*_WORDS[:4], _UNREAD, *_WORDS[4:]])}
@@ -61,7 +62,7 @@ def wrong(view: EstateView) -> Context:
     entries = [_entry_of_group(group, told_failures) for group in groups if group.trouble != "not ready"]
     if status:
         entries += [*_late(view), *_unread_clusters(status), *_plan_changes(view)]
-    entries.sort(key=lambda entry: (_ORDER[entry.word], not entry.is_danger))  # else as they are ordered
+    entries.sort(key=lambda entry: (not entry.is_danger, _ORDER[entry.word]))  # else as they are ordered
     dangers = sum(len(entry.parts) for entry in entries if entry.is_danger)
     return {"shown": entries[:_SHOWN], "folded": entries[_SHOWN:], "dangers": dangers, "quiet": _quiet(view)}
 
@@ -134,9 +135,10 @@ def _unread_clusters(status: Status) -> Iterator[WrongEntry]:
         kind, _, name = where.partition(" ")
         flows = [flow for flow in status.flows if kind == "connect" and flow.connect == name]
         unknown = f"; {number_of(len(flows), 'flow')} on it not known now" if flows else ""
-        text = f"{where} cannot be read: {_reason(failure)}{unknown}"
+        cluster = f"{_CLUSTERS.get(kind, kind)} {name}"
+        text = f"{cluster} cannot be read: {without_cluster(_reason(failure), name)}{unknown}"
         same = (kind, _NUMBER.sub("0", failure.message.replace(name, "…")))
-        alike.setdefault(same, []).append((where, "", text, CHECK))
+        alike.setdefault(same, []).append((cluster, "", text, CHECK))
         if any(flow.health == "unknown" and flow.lag_records is None for flow in flows):
             dangerous.add(same)
     for same, parts in alike.items():
@@ -186,8 +188,9 @@ def _full_tasks(view: EstateView) -> Iterator[_Line]:
 
 
 def _workers(view: EstateView) -> Iterator[_Line]:
+    unread = view.look.status.failures if view.look else {}
     for name, need in sorted(view.needs.connects.items()):
-        if need.workers is None or need.workers == 0:
+        if need.workers is None or need.workers == 0 or f"connect {name}" in unread:
             continue
         if need.workers_needed is None:
             yield name, "", "no number of workers carries its load: a single task is more than one can", "mm2mgr fleet"
