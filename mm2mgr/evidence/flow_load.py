@@ -199,12 +199,14 @@ class FlowThroughput:
 
 def throughput_of(facts: FlowFacts, tasks: Iterable[TaskLoad], need: FlowNeed | None) -> FlowThroughput:
     """Return what a flow moves, from its last looks and the load of its tasks; while its stored offsets cannot be read,
-    what its source's log gets, and what is mirrored as far as the target's ends tell."""
+    what its source's log gets, and what is mirrored as far as the target's ends tell; None where there is no lag."""
     lag, last = facts.lag, facts.lag.last_stored
     mirrored, produced = recent_rates(
         facts.points.get(FLOW, ()), _RECENT_SECONDS, 0.0 if last else facts.flush_interval_seconds
     )
-    if last and (lag.blind or last.uncounted):
+    if lag.unknown is not None:
+        mirrored = produced = None  # the looks are earlier ones, of which the newest may have stood still
+    elif last and (lag.blind or last.uncounted):
         mirrored = None
     loads = [
         (task.bytes_per_second or 0.0, task.records_per_second)

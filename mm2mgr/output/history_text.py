@@ -216,6 +216,9 @@ def say_round(done: ReconcileRound, printed: str, log: PartLog) -> str:
 # --- watch ------------------------------------------------------------------------------------------------------------
 
 
+_FROZEN = "frozen: nothing is restarted"
+
+
 def say_watch_round(done: WatchRound, printed: str, log: PartLog) -> str:
     """Print what is new in a look, and what it could not look at, as far as that was not `printed` before; returns the
     latter."""
@@ -229,11 +232,14 @@ def say_watch_round(done: WatchRound, printed: str, log: PartLog) -> str:
         print_line(line)
     if done.unlogged:
         print_line(done.unlogged)
-    lines = list(_still_not_watched(done, printed.splitlines()))
+    before = printed.splitlines()
+    lines = list(_still_not_watched(done, before))
     for line in lines:
-        if line not in printed.splitlines():
+        if line not in before:
             print_line(line)
-    if printed and not lines:
+    if _FROZEN in before and _FROZEN not in lines:
+        print_line("no longer frozen: tasks are restarted again", None)
+    if set(before) - {_FROZEN} and not set(lines) - {_FROZEN}:
         print_line("all Connect clusters are watched again", None)
     return "\n".join(lines)
 
@@ -307,7 +313,7 @@ def not_watched(done: WatchRound) -> Iterator[str]:
     for connect, reason in sorted({**missing, **done.without_lease}.items()):
         yield _not_watched_line(connect, without_cluster(one_line(reason), connect))
     if done.frozen:
-        yield "frozen: nothing is restarted"
+        yield _FROZEN
 
 
 def _not_watched_line(connect: str, reason: str) -> str:

@@ -13,7 +13,7 @@ from mm2mgr.observe.lag_report import LagLevel
 from mm2mgr.output.console import STYLES, clear_screen, say, say_json, say_json_line, say_table, talk
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.problems.loss import LOSS_CAUSES, LOSS_REMEDIES
-from mm2mgr.text import bytes_text, few, number_of, one_line, span_text, visible
+from mm2mgr.text import bytes_text, few, number_of, one_line, span_text, visible, without_cluster
 
 if TYPE_CHECKING:
     from mm2mgr.observe.lag_report import Amount, FlowFacts, LagRow
@@ -340,7 +340,8 @@ def _lag_summary(report: LagReport) -> str:
 def say_failures(failures: Mapping[str, Failure], *, hints: bool = True, sign: str = "!") -> None:
     """Print which clusters could not be read, why, and what to do; without a `sign` those that a problem told of."""
     for cluster, failure in failures.items():
-        say(f"{sign} {cluster}: {one_line(failure.message)}", style=STYLES["unknown"])
+        reason = without_cluster(one_line(failure.message), cluster.partition(" ")[2])
+        say(f"{sign} {cluster}: {reason}", style=STYLES["unknown"])
         if hints and failure.hint:
             say(f"  {failure.hint}")
 

@@ -490,6 +490,25 @@ def test_a_cluster_that_does_not_answer_is_told_once(capsys: pytest.CaptureFixtu
     ]
 
 
+def test_the_end_of_a_freeze_and_of_an_outage_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ""
+    for done in (
+        WatchRound(1, 1.0, frozen=True, unread={"east": "no answer"}),
+        WatchRound(2, 2.0, unread={"east": "no answer"}),
+        WatchRound(3, 3.0, frozen=True),
+        WatchRound(4, 4.0),
+    ):
+        said = say_watch_round(done, said, log_lines("result"))
+    assert [line.partition("Z watch: ")[2] for line in capsys.readouterr().out.splitlines()] == [
+        "Connect cluster east is not watched: no answer",
+        "frozen: nothing is restarted",
+        "no longer frozen: tasks are restarted again",
+        "frozen: nothing is restarted",
+        "all Connect clusters are watched again",
+        "no longer frozen: tasks are restarted again",
+    ]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("is_away", [False, True])
 def test_a_signal_ends_it_within_two_seconds(

@@ -93,6 +93,13 @@ def test_what_is_unknown_is_missing_and_no_zero() -> None:
     assert moving([load(0, 0.0), load(1, 0.0)]).balance == 1.0
 
 
+def test_a_source_that_does_not_answer_has_no_rate_of_earlier_looks() -> None:
+    lag = replace(facts(flow_status(FLOW, "a->b")), points={POINTS: points((-200, 4000, 2000), (0, 4000, 2000))})
+    assert throughput_of(lag, [load(0, 7e6)], NEED).source_records_per_second == 0.0
+    silent = replace(lag, lag=replace(lag.lag, unknown="source a could not be read"))
+    assert throughput_of(silent, [load(0, 7e6)], NEED) == FlowThroughput(busiest_share=1.0, balance=1.0)
+
+
 def test_a_task_without_partitions_carries_nothing() -> None:
     assert moving([load(0, 3e6), TaskLoad(1, None, None, 0)]).balance == 2.0
 
