@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 Part = TypeVar("Part")
 Done = TypeVar("Done")
 _CHANGES_KEPT = 1000
-_DIFFERENCES = ("not-applied", "config-differs", "state-differs", "orphan")
+_DIFFERENCES = ("not-applied", "connector-gone", "config-differs", "state-differs", "orphan")
 _NEW_LOOK_SECONDS = 0.5
 _JOIN_SECONDS = 0.1
 _SAMPLE_AGAIN_SECONDS = 60.0

@@ -238,7 +238,47 @@ def not_applied(case: ConnectorCase) -> Iterator[LiveProblem]:
     if case.connector.running is None:
         flows = case.connector.desired.flows if case.connector.desired.type == "source" else ()
         over = [entry.written for entry in case.reading.moves if entry.to in flows and not entry.topics]
-        yield case.problem(NotApplied(over[0] if over else ""))
+        is_gone = not over and _is_gone(case)
+        yield case.problem(ConnectorGone() if is_gone else NotApplied(over[0] if over else ""))
+
+
+@kind("connector-gone", "critical", 5)
+class ConnectorGone(ProblemEvidence):
+    """A source connector that had mirrored is not in Connect any more, so that nothing of its flow arrives."""
+
+    def command(self, problem: LiveProblem) -> str:
+        return "mm2mgr plan"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return (
+            f"gone from Connect cluster '{problem.subject.connect}', where it had mirrored: nothing of it arrives any"
+            f" more; run {problem.command}, then mm2mgr apply"
+        )
+
+
+def _is_gone(case: ConnectorCase) -> bool:
+    """Tell whether a connector that is not in Connect had stored offsets there at an earlier look, should run, and no
+    connector outside of the tree runs between its two clusters, as after a flow was renamed or moved."""
+    desired, reading = case.connector.desired, case.reading
+    flows = [flow for flow, source in reading.desired.items() if source.name == desired.name]
+    had_mirrored = any(
+        offset.stored >= 0
+        for flow in flows
+        for topic in case.memory.flow(flow).topics.values()
+        for offset in topic.places.values()
+    )
+    instead = (
+        Orphan.from_connector(other)
+        for connect in reading.connects.values()
+        for other in (*connect.orphans, *connect.others)
+        if other.standing != "declared"
+    )
+    return (
+        desired.type == "source"
+        and desired.state not in RESTING
+        and had_mirrored
+        and not any(other.runs and other.pair == desired.pair for other in instead)
+    )
 
 
 @kind("no-status", "critical", 2)

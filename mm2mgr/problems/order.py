@@ -16,9 +16,9 @@ _KINDS: Mapping[Trouble, str] = {
     "FAILED": "connector-failed task-failed",
     "arrives twice": "arrives-twice overlap partitions-in-two-tasks",
     "no progress": (
-        "records-not-on-target no-progress workers-silent no-task no-topic-matches no-status target-topic-missing"
-        " target-partitions-fewer partitions-unassigned connector-unassigned task-unassigned worker-departed"
-        " offsets-not-stored resting-while-lag-grows paused-by-hand"
+        "connector-gone records-not-on-target no-progress workers-silent no-task no-topic-matches no-status"
+        " target-topic-missing target-partitions-fewer partitions-unassigned connector-unassigned task-unassigned"
+        " worker-departed offsets-not-stored resting-while-lag-grows paused-by-hand"
     ),
     "late": "slower-than-production",
     "differs": (

@@ -231,3 +231,21 @@ def test_watch_that_is_interrupted_before_its_first_look_says_so(watched: Watche
     finally:
         said = finish(running)
     assert (said.code, said.out) == (130, "")
+
+
+def test_a_connector_that_somebody_deleted_is_a_danger_and_one_never_applied_is_none(watched: Watched) -> None:
+    connector = watched.connect.connectors.pop(SOURCE)
+    assert problem_kinds(watched, code=1) == ["not-applied"]
+    watched.connect.connectors[SOURCE] = connector
+    assert problem_kinds(watched) == []
+    watched.connect.connectors.pop(SOURCE)
+    assert problem_kinds(watched, code=1) == ["connector-gone"]
+    said = watched.mm2mgr("status", code=1)
+    assert "not applied" in said.lines[1]
+    gone = "gone from Connect cluster 'w', where it had mirrored: nothing of it arrives any more; run mm2mgr plan"
+    assert gone in " ".join(said.out.split())
+
+
+def problem_kinds(watched: Watched, code: int = 0) -> list[str]:
+    (flow,) = watched.mm2mgr("status", "-o", "json", code=code).json["flows"]
+    return [problem["kind"] for problem in flow["problem_values"]]
