@@ -7,8 +7,10 @@ read back before it is repeated.
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -48,8 +50,8 @@ class ConnectClient:
     """One Connect cluster: `async with ConnectClient(target) as connect: …`; safe to share in one event loop.
 
     `deadline_seconds` bounds every call with all its retries; None means the target's own (60 s for reads by default,
-    and twice that for writes). A cluster that no URL reaches fails at once, unless it was reached before by this client
-    (then its workers may be restarting).
+    and twice that for writes), `silence_seconds` the wait for a first answer. A cluster that no URL reaches fails at
+    once, unless it was reached before by this client (then its workers may be restarting).
     """
 
     def __init__(
@@ -59,15 +61,17 @@ class ConnectClient:
         deadline_seconds: float | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         first_backoff_seconds: float = 0.2,
-        wire: ConnectHttp | None = None,
+        silence_seconds: float = math.inf,
     ) -> None:
         self.target = target
-        self._wire = wire or ConnectHttp(target, transport)
+        self._wire = ConnectHttp(target, transport, silence_seconds)
         self._caller = Caller(self._wire, deadline_seconds, first_backoff_seconds)
 
     def with_deadline(self, deadline_seconds: float) -> ConnectClient:
         """Return a client that uses this one's connections while it is open, and bounds its calls otherwise."""
-        return ConnectClient(self.target, deadline_seconds=deadline_seconds, wire=self._wire)
+        client = copy(self)
+        client._caller = self._caller.with_deadline(deadline_seconds)
+        return client
 
     async def __aenter__(self) -> Self:
         return self

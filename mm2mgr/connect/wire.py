@@ -373,6 +373,10 @@ class Caller:
         self._deadline_seconds = deadline_seconds
         self._first_backoff_seconds = first_backoff_seconds
 
+    def with_deadline(self, deadline_seconds: float) -> Caller:
+        """Return these calls with another deadline, over the same connections."""
+        return Caller(self._wire, deadline_seconds, self._first_backoff_seconds)
+
     @property
     def pauses(self) -> tuple[float, ...]:
         """How long to wait before each look at what was written: followers learn of it just after the leader."""

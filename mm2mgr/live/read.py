@@ -15,7 +15,6 @@ from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectUnreachable
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.connect.wire import ConnectHttp
 from mm2mgr.errors import KafkaSilence, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
@@ -170,7 +169,7 @@ def open_client(
 ) -> ConnectClient:
     """Return the client of a Connect cluster; Mm2mgrError where its credentials are not on this machine."""
     target = cluster if isinstance(cluster, ConnectTarget) else connect_target(cluster)
-    return ConnectClient(target, deadline_seconds=deadline_seconds, wire=ConnectHttp(target, None, silence_seconds))
+    return ConnectClient(target, deadline_seconds=deadline_seconds, silence_seconds=silence_seconds)
 
 
 async def _ask_connect(

@@ -37,7 +37,7 @@ from mm2mgr.operations.plan import ReconcileOrder, ReconcileRound, ReconcileView
 from mm2mgr.operations.sample import SampleOrder, SampleView, sample
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
-from mm2mgr.text import few
+from mm2mgr.text import few, without_cluster
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology, audit_group, lease_group, watch_group
 
@@ -511,7 +511,8 @@ def _rounds(begin: Callable[[], Generator[Done]]) -> Callable[[Callable[[Done], 
 def end_of_samples(done: Round) -> RoundEnd:
     """Say how a round of sampling ended: it failed where a cluster gave no samples; what is read beside them, such as
     what tasks carry, is named where it is missing."""
-    unsampled = few([f"{of}: {error.one_line}" for of, error in done.sources_without_samples.items()])
+    missing = done.sources_without_samples.items()
+    unsampled = few([f"{of}: {without_cluster(error.one_line, of)}" for of, error in missing])
     beside = sorted(done.failures.keys() - done.sources_without_samples.keys())
     return RoundEnd(unsampled, outcome=f"done, without {few(beside)}" if beside else "done")
 

@@ -20,7 +20,6 @@ from mm2mgr.connect.errors import (
 )
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
-from mm2mgr.connect.wire import ConnectHttp
 from tests.clock import jumping
 from tests.fake_connect import (
     FORWARD_CUT,
@@ -227,7 +226,8 @@ class Workers:
             async with ConnectClient(
                 self.target,
                 deadline_seconds=20.0,
-                wire=ConnectHttp(self.target, httpx.MockTransport(self.answer), silence_seconds),
+                transport=httpx.MockTransport(self.answer),
+                silence_seconds=silence_seconds,
             ) as connect:
                 for _ in range(calls):
                     try:
