@@ -191,7 +191,7 @@ def test_a_declared_id_is_asked_of_nobody(site: Site) -> None:
 def test_one_client_of_a_connect_cluster_serves_all_rounds_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def open_client(target: ConnectTarget, deadline_seconds: float) -> ConnectClient:
+    def open_client(target: ConnectTarget, deadline_seconds: float, _: float) -> ConnectClient:
         opened.append(target.name)
         return ConnectClient(target, deadline_seconds=deadline_seconds)
 
