@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -258,9 +258,11 @@ def test_connections_without_a_request_keep_nobody_out(capfd: pytest.CaptureFixt
     with serving(lambda: VIEW, crowd, clock=CLOCK) as served, ExitStack() as stack:
         held = [stack.enter_context(connect(served)) for _ in range(60)]
         for wire in held[::2]:
-            wire.sendall(HALF)
+            with suppress(ConnectionError):  # closed already
+                wire.sendall(HALF)
         assert is_answered(served)
-        assert held[0].recv(1) == b"", "the one that waited longest was closed"
+        with suppress(ConnectionError):
+            assert held[0].recv(1) == b"", "the one that waited longest was closed"
         text = exchange(served, http("GET", "/metrics", [(b"Host", b"x")])).decode()
     assert crowd.closed["crowded"] >= 52
     assert re.search(r'^mm2mgr_closed_connections_total\{owner="ann",reason="crowded"\} 5\d\.0$', text, re.MULTILINE)
