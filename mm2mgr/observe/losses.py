@@ -276,11 +276,25 @@ def _range(cause: Cause, evidence: Evidence, earlier: KnownPlace, first: int, la
 @dataclass(frozen=True)
 class FlowLooks:
     """What looks have left of a flow: the places of its partitions by topic, the Kafka cluster that stores its offsets,
-    and when the last look ended (seconds since 1970)."""
+    when the last look ended (seconds since 1970), and how topics are called on the target."""
 
     home: str = ""
     ended: float = 0.0
     topics: Mapping[str, Mapping[int, KnownPlace]] = field(default_factory=dict)
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+
+    def with_mirrors(self, mirrors: Mapping[str, str]) -> FlowLooks:
+        """Return it without what was counted on the target in topics that have another name there now: the end of
+        another topic tells nothing of what arrived before."""
+        renamed = [topic for topic, name in mirrors.items() if self.mirrors.get(topic, name) != name]
+        anew = {
+            topic: {
+                number: place._replace(arrived=None, target_end=None)
+                for number, place in self.topics.get(topic, {}).items()
+            }
+            for topic in renamed
+        }
+        return replace(self, topics={**self.topics, **anew}, mirrors={**self.mirrors, **mirrors})
 
 
 def take(

@@ -424,6 +424,8 @@ def _looks(
         if flow_looks.home and home and home != flow_looks.home:
             flow_looks = FlowLooks()
         partitions = _partition_looks(reading, flow, lag)
+        topics = {partition.topic for partition in partitions}
+        flow_looks = flow_looks.with_mirrors({topic: flow.remote_topic(topic) for topic in topics})
         flow_looks, lost_ranges = take(flow_looks, partitions, reading.begun_at, reading.taken_at)
         looks[flow.id] = replace(flow_looks, home=home or flow_looks.home)
         lost += [

@@ -249,3 +249,15 @@ def test_a_connector_that_somebody_deleted_is_a_danger_and_one_never_applied_is_
 def problem_kinds(watched: Watched, code: int = 0) -> list[str]:
     (flow,) = watched.mm2mgr("status", "-o", "json", code=code).json["flows"]
     return [problem["kind"] for problem in flow["problem_values"]]
+
+
+def test_a_topic_with_another_name_on_the_target_has_lost_nothing(watched: Watched, mock_cluster: KafkaAccess) -> None:
+    """The new topic ends before the old one, whose records are still there."""
+    watched.mm2mgr("status")
+    produce(mock_cluster, "a_orders", 1)
+    path = watched.mm2mgr.tree / "x.yaml"
+    tree = path.read_text(encoding="utf-8")
+    path.write_text(tree.replace("{sources: [a]", "{separator: _, sources: [a]"), encoding="utf-8")
+    for _ in range(2):
+        said = watched.mm2mgr("status", "-o", "json", code=1).json
+        assert said["losses"] == []
