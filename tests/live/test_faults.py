@@ -315,7 +315,7 @@ def test_a_dead_target_is_told_soon_and_dead_workers_fully(world: Pair, tree: Tr
 
     world.tgt.stop()
     begun = time.monotonic()
-    assert "! kafka tgt: " in tree.run("status", code=1)
+    assert "kafka tgt: no broker " in tree.run("status", code=1)  # beside a problem where the workers are silent too
     between = time.monotonic()
     tree.run("lag", code=1)
     took = between - begun, time.monotonic() - between
