@@ -28,7 +28,7 @@ from mm2mgr.comparison.differences import KeyChange, Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import read_regular, special_kind, state_folder
+from mm2mgr.files import read_regular, special_kind, state_folder, write_all
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
@@ -355,7 +355,7 @@ def _note(owner: str, text: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         opened = os.open(file, flags, 0o600)
         try:
-            os.write(opened, text.encode() + b"\n")
+            write_all(opened, text.encode() + b"\n")
         finally:
             os.close(opened)
 

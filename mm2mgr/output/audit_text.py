@@ -180,21 +180,21 @@ def replay_text(replay: Replay) -> str:
 def say_audit_round(done: AuditRound, log: PartLog, *, full: bool = False) -> None:
     """Print one round of audits as a line; `full`: below it the whole audit, where not all was equal."""
 
-    def print_line(text: str, style: str | None = "yellow") -> None:
+    def log_line(text: str, style: str | None = "yellow") -> None:
         log("audit", text, style, done.taken_at)
 
     for connect, reason in done.without_lease.items():
-        print_line(f"Connect cluster '{connect}': {reason}; another process may audit its flows too")
+        log_line(f"Connect cluster '{connect}': {reason}; another process may audit its flows too")
     for warning in done.warnings:
-        print_line(f"warning: {warning}")
+        log_line(f"warning: {warning}")
     if done.error:
-        print_line(f"not judged: {done.error}")
+        log_line(f"not judged: {done.error}")
     elif done.report is None:
-        print_line(f"standby: another process audits {list_names(done.standby)}", "dim")
+        log_line(f"standby: another process audits {list_names(done.standby)}", "dim")
     elif not full or done.report.verdict is Verdict.EQUAL:
-        print_line(closing(done.report), "dim" if done.report.verdict is Verdict.EQUAL else "yellow")
+        log_line(closing(done.report), "dim" if done.report.verdict is Verdict.EQUAL else "yellow")
     else:
-        print_line("not all is equal")
+        log_line("not all is equal")
         say_audit(done.report)
 
 

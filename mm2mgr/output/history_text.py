@@ -223,24 +223,24 @@ def say_watch_round(done: WatchRound, printed: str, log: PartLog) -> str:
     """Print what is new in a look, and what it could not look at, as far as that was not `printed` before; returns the
     latter."""
 
-    def print_line(text: str, style: str | None = STYLES["unknown"]) -> None:
+    def log_line(text: str, style: str | None = STYLES["unknown"]) -> None:
         log("watch", text, style, done.taken_at)
 
     for action in done.actions:
-        print_line(action_line(action), _style(action))
+        log_line(action_line(action), _style(action))
     for line in unrecorded_lines(done.unrecorded):
-        print_line(line)
+        log_line(line)
     if done.unlogged:
-        print_line(done.unlogged)
+        log_line(done.unlogged)
     before = printed.splitlines()
     lines = list(_still_not_watched(done, before))
     for line in lines:
         if line not in before:
-            print_line(line)
+            log_line(line)
     if _FROZEN in before and _FROZEN not in lines:
-        print_line("no longer frozen: tasks are restarted again", None)
+        log_line("no longer frozen: tasks are restarted again", None)
     if set(before) - {_FROZEN} and not set(lines) - {_FROZEN}:
-        print_line("all Connect clusters are watched again", None)
+        log_line("all Connect clusters are watched again", None)
     return "\n".join(lines)
 
 
