@@ -309,7 +309,7 @@ def _reason(failure: Exception) -> str:
     if isinstance(failure, httpx.ConnectTimeout) or _is_unconnected(failure):
         return "no connection in time"
     if isinstance(failure, bounded_http.Late):
-        return f"{'the answer did not come whole' if failure.begun else 'no answer'} in {failure.seconds:.3g} s"
+        return f"{'the answer did not come whole' if failure.begun else 'no answer'} in {round(failure.seconds, 1):g} s"
     text = str(_tls_alert(failure) or failure) or type(failure).__name__
     return cut(re.sub(r"bytearray\(b(['\"].*['\"])\)", r"\1", text, flags=re.DOTALL))  # h11 quotes so what it was sent
 

@@ -96,7 +96,7 @@ def test_workers_that_go_down_are_said_and_what_was_known_stays(mm2mgr: Command,
     with server(mm2mgr, program=impatient_mm2mgr(2)) as (_, url):
         until(lambda: is_well(url), "a look has ended")
         connect.answer_only("/connectors", 403)
-        until(lambda: "connect w cannot be read" in get(url).text, "the page says so")
+        until(lambda: "Connect cluster w cannot be read" in get(url).text, "the page says so")
         assert "below is what was known" in get(f"{url}/flow", params={"id": FLOW}).text
 
 
