@@ -47,7 +47,7 @@ def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAccess]:
     with Broker("dc1", tmp_path_factory.mktemp("cruise")) as broker:
         access = KafkaAccess("dc1", broker.bootstrap_servers)
         with Kafka(access) as kafka:
-            kafka.create_topics({TOPIC: (4, 1, {})})
+            kafka.create_topics({TOPIC: (4, 1, {"retention.ms": "-1"})})  # its records are of an earlier year
         values = []
         for number in range(1500):
             at, bytes_in = TIME + number // 300 * MINUTE, number + 0.25
