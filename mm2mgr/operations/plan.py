@@ -97,10 +97,8 @@ def plan(
     planned = _with_choices_explained(workspace, read_due_plan(workspace, options.wish, only))
     try:
         if out:
-            files, templates = (
-                list(map(str, workspace.files)),
-                str(workspace.templates) if workspace.templates else None,
-            )
+            files = [str(file) for file in workspace.files]
+            templates = str(workspace.templates) if workspace.templates else None
             matrix = workspace.flow_matrix if only is None else None
             write_plan(out, planned, files, templates, only, matrix, _making(workspace))
     finally:
