@@ -445,7 +445,7 @@ class FakeConnect:
             return {"level": level} if self._older_than(3, 7) else {"level": level, "last_modified": None}
 
         if not name:
-            return 200, {one: shown(level) for one, level in sorted(self.loggers.items()) if level != "OFF"}
+            return 200, {logger: shown(level) for logger, level in sorted(self.loggers.items()) if level != "OFF"}
         (logger,) = name
         if method == "GET":
             if logger not in self.loggers:

@@ -260,6 +260,8 @@ def _is_gone(case: ConnectorCase) -> bool:
     """Tell whether a connector that is not in Connect had stored offsets there at an earlier look, should run, and no
     connector outside of the tree runs between its two clusters, as after a flow was renamed or moved."""
     desired, reading = case.connector.desired, case.reading
+    if desired.type != "source" or desired.state in RESTING:
+        return False
     flows = [flow for flow, source in reading.desired.items() if source.name == desired.name]
     had_mirrored = any(
         offset.stored >= 0
@@ -273,12 +275,7 @@ def _is_gone(case: ConnectorCase) -> bool:
         for other in (*connect.orphans, *connect.others)
         if other.standing != "declared"
     )
-    return (
-        desired.type == "source"
-        and desired.state not in RESTING
-        and had_mirrored
-        and not any(other.runs and other.pair == desired.pair for other in instead)
-    )
+    return had_mirrored and not any(other.runs and other.pair == desired.pair for other in instead)
 
 
 @kind("no-status", "critical", 2)

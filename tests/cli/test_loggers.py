@@ -55,7 +55,7 @@ def test_a_level_is_set_on_all_workers_and_back(site: Site, second: tuple[FakeCo
     assert f"~ {site.urls['east']}: {MIRROR} INFO -> DEBUG" in said.lines
     assert f"~ {worker}: {MIRROR} WARN -> DEBUG" in said.lines
     assert [fake.loggers[MIRROR] for fake in (site.east, other)] == ["DEBUG", "DEBUG"]
-    assert {one.path for one in site.east.writes + other.writes} == {f"/admin/loggers/{MIRROR}"}
+    assert {request.path for request in site.east.writes + other.writes} == {f"/admin/loggers/{MIRROR}"}
     back = [line.split()[1:] for line in said.lines if line.strip().startswith("mm2mgr loggers")]
     assert len(back) == 2, "the two had other levels"
     for arguments in back:

@@ -105,8 +105,12 @@ class FakeKafka:
         if choose.between:
             self.searched += [(access.alias, *place) for place in choose.between]
             self.searched_committed.append(choose.committed)
-            ends = {one: self.recordless_from.get((access.alias, one), end) for one, _, end in choose.between}
-            return RunningKafka(recordless=frozenset(one for one, begin, _ in choose.between if begin >= ends[one]))
+            recordless = {
+                partition
+                for partition, begin, end in choose.between
+                if begin >= self.recordless_from.get((access.alias, partition), end)
+            }
+            return RunningKafka(recordless=frozenset(recordless))
         if choose.ends:
             self.asked_ends += [(access.alias, one) for one in choose.ends]
             return RunningKafka(offsets={one: Offsets(*topics[one.topic][one.partition]) for one in choose.ends})

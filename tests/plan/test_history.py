@@ -125,8 +125,8 @@ def test_what_was_rolled_back_leaves_the_config_before_it(topology: Topology) ->
 def test_other_owners_and_other_connect_clusters_are_left_out(topology: Topology) -> None:
     entries = [entry(owner="team"), entry(owner="others"), entry(owner="team", connect="west")]
     recorder = Recorder(topology, "", Author(""))
-    for one in entries:
-        recorder.put(one)
+    for recorded in entries:
+        recorder.put(recorded)
     failed = recorder.close()
     assert list(failed) == ["west"]
     assert "no broker of west:9092 answered" in failed["west"]
@@ -216,7 +216,7 @@ def test_what_was_recorded_is_noted_on_this_machine_for_the_pages(
     assert read_notes("team") == [noted], "what another owner wrote, or nobody can read, is left out"
     monkeypatch.setattr(history, "_MOST_NOTED_BYTES", 1)
     recorder.begin(change("two"))
-    assert [one.connector for one in read_notes("team")] == ["two"]
+    assert [noted.connector for noted in read_notes("team")] == ["two"]
     file.unlink()
     file.mkdir()
     recorder.begin(change("three"))

@@ -231,7 +231,7 @@ def check_edited(path: Path, plan: Plan, saved: PlanFile, document: Any) -> str:
         assert re.search(r"damaged: [\w.\[\]>-]+.*: |not a plan file of mm2mgr|of format", refused.message)
         assert "mm2mgr plan --out FILE" in (refused.hint or "")
         return "refused"
-    before, after = ([text_of(one.as_shown, one.matrix), *making_texts(one)] for one in (saved, edited))
+    before, after = ([text_of(plan.as_shown, plan.matrix), *making_texts(plan)] for plan in (saved, edited))
     assert after != before
     try:
         to_do = as_reviewed(edited.plan, plan)

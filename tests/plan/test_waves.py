@@ -239,8 +239,8 @@ def test_whether_a_record_was_seen_to_arrive_is_known_of_each_source(
     site.converge()
     site.ends = traffic
     states = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=3.0).states
-    seen = {name: settled.arrived for (connect, name), settled in states.items() if connect == "east"}
-    assert seen == {LOGS: arrived, ORDERS: arrived, CHECKPOINT: None}
+    arrivals = {name: settled.arrived for (connect, name), settled in states.items() if connect == "east"}
+    assert arrivals == {LOGS: arrived, ORDERS: arrived, CHECKPOINT: None}
 
 
 @pytest.mark.parametrize("there", [("logs.web",), ()], ids=["one of two flows", "nothing"])

@@ -343,6 +343,13 @@ def promtool(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+def assert_tests_pass(folder: Path, tests: list[dict[str, Any]], rule_files: Sequence[str] = ()) -> None:
+    """Have promtool run unit tests, with an evaluation each minute, of the rules in some files of the folder."""
+    document = {"rule_files": list(rule_files), "evaluation_interval": "1m", "tests": tests}
+    (folder / "tests.yaml").write_text(yaml.safe_dump(document))
+    assert "SUCCESS" in promtool(folder, "test", "rules", "tests.yaml")
+
+
 def test_every_alert_has_a_fault_here(every: dict[str, Alert]) -> None:
     assert FAULTS.keys() == every.keys()
 
@@ -379,8 +386,7 @@ def test_a_graph_shows_the_same_flows_from_its_first_point_to_its_last(tmp_path:
     ]
     asked.append({"expr": f"sum({expr})", "eval_time": "0m", "exp_samples": [{"labels": "{}", "value": sum(wanted)}]})
     test = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [test]}))
-    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+    assert_tests_pass(tmp_path, [test])
 
 
 @needs_promtool
@@ -413,9 +419,7 @@ def test_each_alert_fires_for_its_fault_alone_once_it_has_lasted_and_ends_with_i
         ]
         series = input_series([*calm, *wrong, *calm[:3]])
         made.append({"name": name, "interval": "1m", "input_series": series, "promql_expr_test": asked})
-    tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": made}
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
-    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+    assert_tests_pass(tmp_path, made, ["rules.yaml"])
 
 
 @needs_promtool
@@ -433,9 +437,7 @@ def test_a_flow_that_rests_is_not_told_to_fall_behind(tmp_path: Path, tree: Work
         asked = [{"expr": query, "eval_time": "59m", "exp_samples": expected}]
         tests.append({"name": state, "interval": "1m", "input_series": series, "promql_expr_test": asked})
     (tmp_path / "rules.yaml").write_text(rules(tree))
-    made = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(made))
-    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+    assert_tests_pass(tmp_path, tests, ["rules.yaml"])
 
 
 @needs_promtool
@@ -454,9 +456,7 @@ def test_a_server_that_never_gave_a_metric_is_down_whoever_else_is_up(tmp_path: 
         {"interval": "1m", "input_series": input_series([series] * 60), "promql_expr_test": asked}
         for series in ({}, theirs)
     ]
-    made = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(made))
-    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+    assert_tests_pass(tmp_path, tests, ["rules.yaml"])
 
 
 @needs_promtool
@@ -473,9 +473,7 @@ def test_a_lag_that_is_at_least_so_long_fires_as_one_that_is_known(tmp_path: Pat
         query = 'count(ALERTS{alertstate="firing",alertname="MirrorLagAboveMaximum"})'
         asked = [{"expr": query, "eval_time": "59m", "exp_samples": expected}]
         tests.append({"interval": "1m", "input_series": series, "promql_expr_test": asked})
-    made = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(made))
-    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+    assert_tests_pass(tmp_path, tests, ["rules.yaml"])
 
 
 @needs_promtool
@@ -496,9 +494,7 @@ def test_an_alert_says_which_flow_and_what_to_run(tmp_path: Path, tree: Workspac
         "input_series": input_series([scraped(with_problem("records-lost"))]),
         "alert_rule_test": [{"eval_time": "0m", "alertname": "MirrorRecordsLost", "exp_alerts": [wanted]}],
     }
-    tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
-    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+    assert_tests_pass(tmp_path, [test], ["rules.yaml"])
 
 
 # --- a real Prometheus ------------------------------------------------------------------------------------------------
